@@ -53,10 +53,10 @@ allow "${LABELLERS:-}" "Write Describe" "${options[@]}"
 topics responses labels thresholds
 allow "${WORKERS:-}" "Read Describe" "${options[@]}" --group "$group"
 # The thresholds topic only says that there is news: a policy itself is read from the database.
-topics actions thresholds dead-letters alerts checkpoints
+topics actions desk thresholds dead-letters alerts checkpoints
 allow "${WORKERS:-}" "Write Describe" "${options[@]}"
 
-topics actions thresholds alerts checkpoints
+topics actions desk thresholds alerts checkpoints
 allow "${CONSUMERS:-}" "Read Describe" "${options[@]}"
 allow "${CONSUMERS:-}" "Read" --group "$consumer_groups" --resource-pattern-type prefixed
 

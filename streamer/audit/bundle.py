@@ -31,6 +31,7 @@ NOT_EVIDENCE = {
     "dead_letters.replayed_at": "whether a refused message was sent again: in no chain, and not in here",
     "monitor_*": "the state of monitoring, which follows from decisions and labels: in no chain, and not in here",
     "review_*": "who was shown which answer: in no chain, and not in here",
+    "desk_items": "what waits for a person at the desk: in no chain, and not in here",
     "judgements": "what a judge was asked and said: in no chain, and not in here",
 }
 """What the database has beside the record, and no bundle shows anything of."""
@@ -72,7 +73,7 @@ def write_bundle(
     if target.exists():
         raise UsageError(f"{target} exists; name a new folder or .zip file")
     parts: dict[str, Iterable[bytes]] = {
-        "control.jsonl": (canonical_json(_control(line, gate, salts)) for line in snapshot.control()),
+        "control.jsonl": (canonical_json(_control(line, gate, salts, texts)) for line in snapshot.control()),
         "outcomes.jsonl": _counted(
             (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes({})), progress
         ),
@@ -103,7 +104,9 @@ def write_bundle(
     return manifest
 
 
-def _control(line: dict[str, Any], gate: str | None, salts: bool) -> dict[str, Any]:
+def _control(line: dict[str, Any], gate: str | None, salts: bool, texts: bool) -> dict[str, Any]:
+    if "content" in line and not (texts and gate in (None, line["row"]["gate"])):
+        return {name: value for name, value in line.items() if name != "content"}
     if "audit_salt" in line and not (salts and (gate is None or line["row"]["name"] == gate)):
         return {name: value for name, value in line.items() if name != "audit_salt"}
     return line

@@ -42,6 +42,8 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
     ]
     if found["run"] is not None:
         told.append(("calibration", _run(found["run"])))
+    if found.get("desk") is not None:
+        told.append(("desk", _desk(found["desk"])))
     told.append(("audit", _draw(facts, found["labels"])))
     told += [("label", _label(row)) for row in found["labels"]]
     told += [
@@ -139,6 +141,16 @@ def _draw(facts: dict[str, Any], labels: list[dict[str, Any]]) -> str:
         return f"not drawn for the audit sample ({chance})"
     waits = "" if labels else "; nobody has labelled it yet"
     return f"drawn for the audit sample ({chance}){waits}"
+
+
+def _desk(row: dict[str, Any]) -> str:
+    if row["reason"] == "deadline_passed":
+        return f"rejected at {row['at']}: nobody had decided by the deadline, {row['until']}"
+    what = "rejected"
+    if row["action"] == "released":
+        shown = _excerpt(row["content"]["text"]) if "content" in row else "erased"
+        what = f"released response {row['response_id']}{', edited' if row['edited'] else ''}: {shown};"
+    return f"{what} by {row['by']}, {row['at']}" + (f": {row['remark']}" if row["remark"] else "")
 
 
 def _label(row: dict[str, Any]) -> str:

@@ -222,6 +222,15 @@ SETTINGS: tuple[SettingOption, ...] = (
         _POLICY,
     ),
     _of(
+        "desk_deadline_seconds",
+        "TIME",
+        "With --hold-action escalate: how long a held batch waits for a person at the console's desk, like 15m, before it is "
+        "rejected; none: there is no desk.",
+        _POLICY,
+        none=True,
+        read=opt.seconds,
+    ),
+    _of(
         "max_attempts",
         "R",
         "Attempts per prompt when held batches are regenerated; calibration then uses alpha / R.",

@@ -15,6 +15,7 @@ class Stream(StrEnum):
     """The topics that one may follow."""
 
     ACTIONS = "actions"
+    DESK = "desk"
     THRESHOLDS = "thresholds"
     ALERTS = "alerts"
     DEAD_LETTERS = "dead-letters"
@@ -40,7 +41,7 @@ def tail(
         bool,
         typer.Option(
             "--receipts",
-            help="Print, of each action, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
+            help="Print, of each action or outcome at the desk, its receipt and the SHA-256 of its value: what `audit verify --receipts` reads.",
         ),
     ] = False,
 ) -> None:
@@ -56,8 +57,10 @@ def tail(
     from streamer.security.visible import visible
     from streamer.settings.settings import load_settings
 
-    if receipts and (json or topic is not Stream.ACTIONS):
-        raise UsageError("only actions have receipts: streamer tail actions --receipts, without --json")
+    if receipts and (json or topic not in (Stream.ACTIONS, Stream.DESK)):
+        raise UsageError(
+            "only actions and what becomes of them at the desk have receipts: streamer tail actions --receipts, without --json"
+        )
     settings = load_settings()
     require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
@@ -127,6 +130,15 @@ def _action(event: dict[str, Any]) -> str:
     )
 
 
+def _desk(event: dict[str, Any]) -> str:
+    chosen = f" {event['selected']}{' edited' if event['edited'] else ''}" if event.get("selected") else ""
+    who = event["by"] or "nobody by the deadline"
+    remark = f": {event['remark']}" if event["remark"] else ""
+    return (
+        f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {event['action'] + chosen}  by {who}{remark}"
+    )
+
+
 def _threshold(event: dict[str, Any]) -> str:
     bound = f"Q > {event['lambda']:.6g}" if event.get("lambda") is not None else event["state"]
     return f"{event['gate']}  v{event['version']}  {bound}  alpha {event['alpha']:g}  {event['method']}  {event['unit']}"
@@ -149,6 +161,7 @@ def _label(event: dict[str, Any]) -> str:
 
 _LINES = {
     Stream.ACTIONS: _action,
+    Stream.DESK: _desk,
     Stream.THRESHOLDS: _threshold,
     Stream.ALERTS: _alert,
     Stream.RESPONSES: _responses,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import msgspec
+
 from streamer.events.actions import (
     SCHEMA,
     ActionAuditV1,
@@ -64,6 +66,7 @@ def action_event(
 ) -> ActionsV1:
     """Say what was decided about one batch, under which policy, and what the audit asks for."""
     settings = policy.settings
+    until = settings.at_desk_until(judged.outcome, decided_at)
     return ActionsV1(
         schema=SCHEMA,
         action_id=action_id(key),
@@ -94,4 +97,5 @@ def action_event(
             topic=record.partition.topic, partition=record.partition.number, offset=record.offset
         ),
         decided_at=decided_at,
+        desk_until=msgspec.UNSET if until is None else until,
     )

@@ -155,6 +155,17 @@ class ActionsV1(Event, frozen=True, gc=False, kw_only=True):
     audit: ActionAuditV1
     source: ActionSourceV1
     decided_at: Annotated[datetime, Meta(tz=True)]
+    desk_until: (
+        Annotated[
+            datetime,
+            Meta(
+                tz=True,
+                description="It waits for a person until then: what becomes of it is on the topic `desk`. Absent where nobody "
+                "is waited for.",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
 
     def __post_init__(self) -> None:
         super().__post_init__()

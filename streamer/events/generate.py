@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamer.events import actions, alerts, checkpoints, codes, dead_letters, labels, responses, thresholds
+from streamer.events import (
+    actions,
+    alerts,
+    checkpoints,
+    codes,
+    dead_letters,
+    desk,
+    labels,
+    responses,
+    thresholds,
+)
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.oversize import TRUNCATED
 from streamer.events.receipts import RECEIPT_HEADER
@@ -27,6 +37,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TYPES: dict[str, type[msgspec.Struct]] = {
     "responses.v1": responses.ResponsesV1,
     "actions.v1": actions.ActionsV1,
+    "desk.v1": desk.DeskV1,
     "labels.v1": labels.LabelsV1,
     "thresholds.v1": thresholds.ThresholdsV1,
     "alerts.v1": alerts.AlertsV1,
@@ -44,6 +55,10 @@ _TOPICS = {
     ),
     "labels": ("receive", "Severities. Use the batch id as key, so that revisions keep their order."),
     "actions": ("send", "One decision per batch, at least once; the key is the input's key."),
+    "desk": (
+        "send",
+        "What became of a held batch that waited for a person, one per batch, at least once; the key is the input's key.",
+    ),
     "thresholds": ("send", "The newest policy of each gate; compacted, the key is the gate."),
     "alerts": ("send", "What somebody should look at, and how soon. Key: the gate."),
     "checkpoints": (
@@ -146,7 +161,7 @@ def _message(topic: str, direction: str) -> dict[str, Any]:
         ],
     }
     if direction == "send":
-        headers = "ActionHeaders" if event is actions.ActionsV1 else "CloudEventHeaders"
+        headers = "ActionHeaders" if event in (actions.ActionsV1, desk.DeskV1) else "CloudEventHeaders"
         message["headers"] = {"$ref": f"#/components/schemas/{headers}"}
     return message
 

@@ -25,6 +25,11 @@ def receipt(partition: Partition, height: int, link: bytes) -> str:
     return json.dumps([*partition, height, link.hex()], separators=(",", ":"))
 
 
+def control_receipt(height: int, link: bytes) -> str:
+    """Write the receipt of what became of a batch at the desk, a link of the control chain: `control`, no topic, 0."""
+    return json.dumps(["control", "", 0, height, link.hex()], separators=(",", ":"))
+
+
 def with_receipt(headers: Headers, text: str) -> Headers:
     """Add a receipt to a message's headers, last."""
     return (*headers, (RECEIPT_HEADER, text.encode()))

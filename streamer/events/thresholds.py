@@ -137,6 +137,15 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     segment_fallback: SegmentFallback = "closed"
     label_floor: Annotated[float, Meta(ge=0, le=1)] | None = None
     hold_action: HoldAction
+    desk_deadline_seconds: (
+        Annotated[
+            float,
+            Meta(
+                ge=1, description="How long a batch that is held by escalate waits for a person; null: not."
+            ),
+        ]
+        | None
+    ) = None
     max_attempts: Annotated[int, Meta(ge=1, le=1000)]
     mode: Mode
     audit_probability: Annotated[float, Meta(ge=0, le=1)]
@@ -211,6 +220,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
                 self.audit_boost or 0.0,
                 self.label_deadline_seconds,
                 self.decision_deadline_seconds or 0.0,
+                self.desk_deadline_seconds or 0.0,
                 self.recalibrate_every_seconds or 0.0,
                 self.max_lambda_step,
                 self.max_ship_rate_step,

@@ -52,6 +52,11 @@ class Topics:
         return self.prefix + "actions"
 
     @property
+    def desk(self) -> str:
+        """Out: what people made of held batches."""
+        return self.prefix + "desk"
+
+    @property
     def thresholds(self) -> str:
         """Out, compacted by gate: the newest policy of each gate."""
         return self.prefix + "thresholds"
@@ -77,6 +82,7 @@ class Topics:
             self.responses,
             self.labels,
             self.actions,
+            self.desk,
             self.thresholds,
             self.dead_letters,
             self.alerts,

@@ -57,6 +57,7 @@ MOST_BOOST = 1000.0
 """The largest factor by which a gate's audit probability may be raised."""
 
 _MOST_GROUPS = 1_000_000_000
+MOST_DESK_SECONDS = 30 * 86_400.0
 _MOST_LABELLERS = 200
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -121,6 +122,8 @@ class GateSettings:
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
+    desk_deadline_seconds : a batch that is held by `escalate` waits for a person at the desk for so long, > 0, and is then
+        rejected; None: there is no desk, and whoever reads the action does what it says.
     max_attempts : R >= 1; calibration uses alpha / R, attempts beyond R are held.
     mode : `shadow` tells consumers not to enforce.
     audit_probability : chance in [0, 1] that a batch is drawn for labelling.
@@ -174,6 +177,7 @@ class GateSettings:
     segment_fallback: SegmentFallback = "closed"
     label_floor: float | None = None
     hold_action: HoldAction = "abstain"
+    desk_deadline_seconds: float | None = None
     max_attempts: int = 1
     mode: Mode = "shadow"
     audit_probability: float = 0.05
@@ -412,6 +416,21 @@ class GateSettings:
                 "positive, or absent",
             ),
             (
+                "desk_deadline_seconds",
+                self.desk_deadline_seconds is None or 1 <= self.desk_deadline_seconds <= MOST_DESK_SECONDS,
+                "from 1 second to 30 days, or absent",
+            ),
+            (
+                "desk_deadline_seconds",
+                self.desk_deadline_seconds is None or self.hold_action == "escalate",
+                f"absent with the hold action {self.hold_action}: only what is held by escalate waits for a person",
+            ),
+            (
+                "desk_deadline_seconds",
+                self.desk_deadline_seconds is None or self.keep_texts,
+                "absent with a gate that keeps no texts: nobody could read what waits",
+            ),
+            (
                 "recalibrate_every_seconds",
                 self.recalibrate_every_seconds is None or 0 < self.recalibrate_every_seconds < float("inf"),
                 "positive, or absent",
@@ -479,6 +498,16 @@ class GateSettings:
                 f"that of the embeddings of {self.encoder}, for a gate that accepts them",
             ),
         )
+
+    def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
+        """Until when a batch with this outcome waits for a person; None where nobody is waited for.
+
+        What a gate in shadow mode holds concerns nobody, and of what shipped in part somebody has an answer.
+        """
+        seconds = self.desk_deadline_seconds
+        if seconds is None or outcome != "escalate" or self.mode != "enforce":
+            return None
+        return decided_at + timedelta(seconds=seconds)
 
     @property
     def of_event(self) -> str | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import IntegrityError
 
 from streamer.events.alerts import AlertsV1, alert_message
+from streamer.events.desk import DeskV1, desk_message
 from streamer.events.topics import Topics
 from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS, RecordedAction
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import (
         DataGap,
+        Headers,
         Lease,
         Linked,
         OutboxMessage,
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
     from streamer.store.db.leases import ProcessLease
     from streamer.store.decision_search import DecisionSearch
+    from streamer.store.desk import DeskMessage, ReleaseDesk
     from streamer.store.labels.answers import Answers
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
@@ -73,6 +76,10 @@ def _default_alert_message(event: AlertsV1) -> OutboxMessage:
     return alert_message(event, topic=Topics().alerts)
 
 
+def _default_desk_message(event: DeskV1, /, *, key: bytes | None, trace: Headers) -> OutboxMessage:
+    return desk_message(event, topic=Topics().desk, key=key, trace=trace)
+
+
 class Store:
     """Everything that the product remembers. Calls block and may come from any thread.
 
@@ -81,7 +88,7 @@ class Store:
     Attributes
     ----------
     gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
-    alerts, monitoring, past, api_keys, accounts, decision_search : the parts, by subject.
+    alerts, monitoring, past, api_keys, accounts, decision_search, desk : the parts, by subject.
     """
 
     def __init__(
@@ -92,6 +99,7 @@ class Store:
         policy_message: PolicyMessage,
         dead_letter_message: DeadLetterMessage,
         alert_message: AlertMessage = _default_alert_message,
+        desk_message: DeskMessage = _default_desk_message,
         policy_keys: PolicyKeys = NO_KEYS,
         label_keys: LabelKeys = NO_LABEL_KEYS,
         publish: bool = True,
@@ -106,6 +114,7 @@ class Store:
             policy_message=policy_message,
             dead_letter_message=dead_letter_message,
             alert_message=alert_message,
+            desk_message=desk_message,
             policy_keys=policy_keys,
             publish=publish,
             read=read,  # with the keys, and what it has verified
@@ -114,6 +123,7 @@ class Store:
         self._writer = writer
         self._read = read
         self._alert_message = alert_message
+        self._desk_message = desk_message
         self._dead_letter_message = dead_letter_message
         self._publish = publish
         self.gates = Gates(database, clock=clock, writer=writer)
@@ -141,6 +151,19 @@ class Store:
         from streamer.store.decision_search import DecisionSearch
 
         return DecisionSearch(self._database)
+
+    @cached_property
+    def desk(self) -> ReleaseDesk:
+        """What waits for people, and what becomes of it."""
+        from streamer.store.desk import ReleaseDesk
+
+        return ReleaseDesk(
+            self._database,
+            clock=self._clock,
+            message=self._desk_message,
+            publish=self._publish,
+            read=self._read,
+        )
 
     @cached_property
     def api_keys(self) -> ApiKeys:
@@ -384,6 +407,7 @@ def open_store(
     policy_message: PolicyMessage,
     dead_letter_message: DeadLetterMessage,
     alert_message: AlertMessage = _default_alert_message,
+    desk_message: DeskMessage = _default_desk_message,
     policy_keys: PolicyKeys = NO_KEYS,
     label_keys: LabelKeys = NO_LABEL_KEYS,
     publish: bool = True,
@@ -404,8 +428,8 @@ def open_store(
     dead_letter_message
         The message for a record (refused with this code and detail) that the store itself
         has to dead-letter: a batch that conflicts with a decided one, a label of no known gate.
-    alert_message
-        Makes the event of an alert; the default uses the default names of the topics.
+    alert_message, desk_message
+        Make the events of an alert and of what becomes of a batch at the desk; the defaults use the default names of the topics.
     policy_keys
         Sign new policies, and decide which policies may be built on.
     label_keys
@@ -434,6 +458,7 @@ def open_store(
         policy_message=policy_message,
         dead_letter_message=dead_letter_message,
         alert_message=alert_message,
+        desk_message=desk_message,
         policy_keys=policy_keys,
         label_keys=label_keys,
         publish=publish,

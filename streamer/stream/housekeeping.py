@@ -40,6 +40,7 @@ class Housekeeping:
     reports : asked for the gauges.
     show : given (outbox pending, chain heights).
     chore : what else is to be done in every round, before all others.
+    desk : rejects what has waited for a person past its deadline, and shows what waits.
     checkpoint : makes a checkpoint of the record if one is due; None: this worker makes none.
     every_seconds : pause between rounds.
     policies_every : rounds between two readings of all policies.
@@ -52,6 +53,7 @@ class Housekeeping:
         reports: RecordGauges,
         show: Callable[[int, Mapping[Partition, int]], None],
         chore: Callable[[], None] = lambda: None,
+        desk: Callable[[], None] = lambda: None,
         checkpoint: Callable[[], None] | None = None,
         every_seconds: float = 2.0,
         policies_every: int = 5,
@@ -60,6 +62,7 @@ class Housekeeping:
         self._reports = reports
         self._show = show
         self._chore = chore
+        self._desk = desk
         self._checkpoint = checkpoint
         self._every_seconds = every_seconds
         self._policies_every = policies_every
@@ -75,7 +78,7 @@ class Housekeeping:
 
     def _round(self, number: int) -> None:
         """Do each chore, whatever becomes of the others; where the database is unavailable, the rest comes with the next round."""
-        chores = [self._chore, self._show_figures]
+        chores = [self._chore, self._desk, self._show_figures]
         if number % self._policies_every == 0:
             chores.append(self._refresh_policies)
         if self._checkpoint is not None:

@@ -209,6 +209,19 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "counter", "encoder_cost_total", "",
         "What those tokens cost by `encoder.price_per_million`, in the price list's currency; 0 without a price.",
     ),
+    _metric(
+        "gauge", "desk_waiting", "gate",
+        "Held batches that wait for a person at the desk; every worker shows the same number.",
+    ),
+    _metric(
+        "gauge", "desk_oldest_seconds", "gate",
+        "Since the oldest of them was held, 0 when none waits; every worker shows the same number.",
+    ),
+    _metric(
+        "counter", "desk_outcomes_total", "gate outcome",
+        "Batches that were released or rejected by a person, or expired at their deadline, as the record has it: every worker "
+        "shows the same number.",
+    ),
     _metric("gauge", "outbox_pending", "", "Messages committed to the database and not yet published."),
     _metric(
         "counter", "outbox_parked_total", "",

@@ -20,7 +20,7 @@ from streamer.signing.policies import REFUSALS
 from streamer.telemetry.catalogue import CATALOGUE, EXPECTED_STATUSES, PARTS, STAGES, MetricDefinition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from streamer.gates.policy import Policy
     from streamer.journal import Outcome, OutcomeKind
@@ -88,6 +88,8 @@ class Metrics:
             if {"worker", service} & {*d.services} and d.name not in _EncoderCounts.NAMES
         }
         self._kinds: dict[str, str] = {}
+        self._desk_gates: set[str] = set()
+        self._desk_counts: dict[tuple[str, str], int] = {}
         self._of["streamer_build_info"].labels(
             metadata.version("conformal-streamer"), platform.python_version(), encoder
         ).set(1)
@@ -206,6 +208,23 @@ class Metrics:
     def set_outbox_pending(self, messages: int) -> None:
         """Set how many outbox messages wait to be published."""
         self._of["streamer_outbox_pending"].set(messages)
+
+    def set_desk_queues(self, queues: Mapping[str, tuple[int, float]]) -> None:
+        """Set how many batches wait at the desk, and seconds since the oldest was held, by gate; 0 at all other gates."""
+        self._desk_gates |= queues.keys()
+        for gate in self._desk_gates:
+            waiting, oldest = queues.get(gate, (0, 0.0))
+            self._of["streamer_desk_waiting"].labels(gate).set(waiting)
+            self._of["streamer_desk_oldest_seconds"].labels(gate).set(oldest)
+
+    def set_desk_outcomes(self, counts: Mapping[tuple[str, str], int]) -> None:
+        """Set how many batches were ever released, rejected or expired at the desk, by gate and word."""
+        for (gate, outcome), number in counts.items():
+            counter = self._of["streamer_desk_outcomes_total"].labels(gate, outcome)
+            before = self._desk_counts.get((gate, outcome), 0)
+            if number > before:
+                counter.inc(number - before)
+                self._desk_counts[gate, outcome] = number
 
     def set_lag(self, topic: str, partition: int, records: int) -> None:
         """Set how many records of a partition wait after the last committed one."""

@@ -71,6 +71,7 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
     """
     from streamer.events.alerts import alert_message
     from streamer.events.dead_letters import dead_letter_message
+    from streamer.events.desk import desk_message
     from streamer.events.thresholds import threshold_event, threshold_message
     from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
@@ -91,6 +92,7 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
             dead_letter_message, topic=named.dead_letters, max_bytes=limits(settings).max_output_bytes
         ),
         alert_message=partial(alert_message, topic=named.alerts),
+        desk_message=partial(desk_message, topic=named.desk),
         policy_keys=policy_keys(settings),
         label_keys=label_keys(settings),
         publish=publish,

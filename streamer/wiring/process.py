@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from streamer.wiring.audit import checkpointer
@@ -23,11 +24,18 @@ if TYPE_CHECKING:
     from streamer.settings.settings import Settings
     from streamer.signing.policies import Refusal
     from streamer.store import Store
+    from streamer.store.db.leases import ProcessLease
+    from streamer.store.desk import ReleaseDesk
+    from streamer.stream.desk_clerk import DeskClerk
     from streamer.stream.health import WorkerHealth
     from streamer.stream.housekeeping import Housekeeping
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
+
+
+_ROUNDS_PER_COUNT = 15
+"""Rounds of housekeeping from one count of all outcomes at the desk to the next."""
 
 
 def telemetry(
@@ -103,13 +111,20 @@ def housekeeping(
     chore: Callable[[], None],
 ) -> Housekeeping:
     """Begin the chores of a process that decides, and `chore` with them."""
+    from streamer.stream.desk_clerk import DeskClerk
     from streamer.stream.housekeeping import Housekeeping
 
+    def leased() -> tuple[ProcessLease, ReleaseDesk]:
+        lease = store.leases.of_desk()
+        return lease, store.under(lease).desk
+
+    clerk = DeskClerk(store.desk, lease=leased)
     return Housekeeping(
         refresh_policies=book.refresh,
         reports=store.reports,
         show=partial(_show_figures, metrics, health),
         chore=chore,
+        desk=partial(_at_the_desk, store, clerk, metrics, count()),
         checkpoint=None if settings.audit.private_key is None else checkpointer(settings, store).run_if_due,
     )
 
@@ -123,6 +138,20 @@ def _show_figures(
         # The others belong to other workers, or to an earlier log with the same names.
         if health.reads(partition):
             metrics.set_chain_height(partition.topic, partition.number, height)
+
+
+def _at_the_desk(store: Store, clerk: DeskClerk, metrics: Metrics, rounds: Iterator[int]) -> None:
+    """Reject what is overdue; show what waits and, less often, what became of the rest."""
+    clerk.run()
+    present = now()
+    metrics.set_desk_queues(
+        {
+            gate: (queue.waiting, max(0.0, (present - queue.oldest).total_seconds()))
+            for gate, queue in store.desk.queues().items()
+        }
+    )
+    if next(rounds) % _ROUNDS_PER_COUNT == 0:
+        metrics.set_desk_outcomes(store.desk.counts())
 
 
 def _raise_refused_policy(

@@ -47,7 +47,20 @@ UNREAD_BY_MEAN = {
 
 
 def test_every_setting_is_told_of() -> None:
-    assert set(OTHER) | {"scorer", "model", "parameters"} == set(FLAT_NAMES)
+    assert set(OTHER) | {"scorer", "model", "parameters", "desk_deadline_seconds"} == set(FLAT_NAMES)
+
+
+def test_a_desk_needs_what_is_escalated_and_texts_and_changes_no_threshold() -> None:
+    held = replace(PLAIN, hold_action="escalate")
+    assert calibrated_for_another(held, replace(held, desk_deadline_seconds=60.0)) == []
+    for changes in (
+        {"hold_action": "abstain"},
+        {"keep_texts": False},
+        {"desk_deadline_seconds": 0.5},
+        {"desk_deadline_seconds": 31 * 86_400.0},
+    ):
+        with pytest.raises(ValueError, match="desk_deadline_seconds"):
+            replace(held, **({"desk_deadline_seconds": 60.0} | changes))
 
 
 @pytest.mark.parametrize("name", OTHER)

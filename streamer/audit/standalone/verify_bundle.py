@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
+DESK_NAMESPACE = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
+CONTROL = ("control", "", 0)
+"""What a receipt names in place of log, topic and partition for a link of the control chain."""
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
@@ -506,6 +509,8 @@ class Verifier:
         self._adopted: dict[str, Any] | None = None
         self._erasable = ""
         self._erased_before: list[str] = []
+        self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
+        self._waits: list[datetime] = []
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -660,18 +665,20 @@ class Verifier:
             except (ValueError, TypeError, KeyError, AttributeError):
                 self.fault("receipt", f"{origin}, line {number}", "this is not a receipt")
                 continue
+            of: tuple[Any, ...] = () if (log_id, topic, partition) == CONTROL else (log_id, topic, partition)
             self.counts["receipts"] += 1
-            self._receipts.append(((log_id, topic, partition), height, link.lower(), place))
-            if digest is not None:
-                self._events.setdefault(((log_id, topic, partition), height), []).append(
-                    (digest.lower(), place)
-                )
+            self._receipts.append((of, height, link.lower(), place))
+            if digest is not None and of:
+                self._events.setdefault((of, height), []).append((digest.lower(), place))
         self._may_be_younger = may_be_younger
         if not self.counts["receipts"]:
             self.notes["receipts"] = f"{origin} has no receipt"
 
     def _link_receipts(self, head: dict[str, Any]) -> None:
-        there = {(h["log_id"], h["topic"], h["partition"]): h["height"] for h in head["partitions"]}
+        there: dict[tuple[Any, ...], int] = {
+            (h["log_id"], h["topic"], h["partition"]): h["height"] for h in head["partitions"]
+        }
+        there[()] = head["control"]["height"]
         skipped = younger = 0
         for chain, height, link, place in self._receipts:
             if height < self._begins.get(chain, (0,))[0]:
@@ -766,6 +773,8 @@ class Verifier:
             self.fault("label", place, "it does not count from the earlier of labelled and received")
         if kind == "erasures":
             self._keep_erasure(row, place)
+        if kind == "desk_outcomes":
+            self._keep_desk(row, line, place)
         if kind == "data_gaps":
             chain = (row["log_id"], row["topic"], row["partition"])
             self._lost.setdefault(chain, []).append((row["from_offset"], row["to_offset"]))
@@ -1114,6 +1123,94 @@ class Verifier:
                 f" {len(self._erased_before)}",
             )
 
+    def _keep_desk(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
+        """Remember what became of a batch at the desk until its decision comes."""
+        batch = (row["gate"], row["batch_id"], row["attempt"])
+        self.counts["outcomes at the desk"] += 1
+        if batch in self._desk:
+            self.fault("desk", place, "it is the second outcome of its batch")
+        if row["id"] != str(uuid.uuid5(DESK_NAMESPACE, canonical_json(list(batch)).decode())):
+            self.fault("desk", place, "its id does not follow from gate, batch and attempt")
+        in_time = row["at"] <= row["until"]
+        if in_time != (row["reason"] == "person"):
+            self.fault(
+                "desk",
+                place,
+                "nobody was waited for until its deadline" if in_time else "its deadline had passed",
+            )
+        content = line.get("content")
+        if content is not None:
+            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json([content["text"]]), "sha256")
+            if mac.hex() != row["text_mac"]:
+                self.fault("seal", place, "the text that was released was changed")
+        self._desk[batch] = (row, line, place)
+
+    def _at_desk(
+        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], place: str
+    ) -> None:
+        """Compare a decision with what became of it at the desk."""
+        batch = tuple(facts["batch"])
+        row, of_row, where = self._desk.pop(batch, (None, {}, ""))
+        seconds = settings.get("desk_deadline_seconds")
+        until = None
+        if facts["outcome"] == "escalate" and facts["mode"] == "enforce" and seconds is not None:
+            until = datetime.fromisoformat(facts["decided_at"]) + timedelta(seconds=seconds)
+        if line.get("action") is not None:
+            said = (json.loads(_decoded(line["action"]["value"]) or b"null") or {}).get("desk_until")
+            if said is not None and (until is None or datetime.fromisoformat(said) != until):
+                self.fault("desk", place, "its action says another deadline at the desk than its gate has")
+            if said is None:
+                until = None  # a worker of an earlier version decided it, and knew of no desk
+        if row is None:
+            if until is not None and not self._begins:
+                self._waits.append(until)
+            return
+        if until is None:
+            self.fault("desk", where, "the batch never waited for a person")
+            return
+        if datetime.fromisoformat(row["until"]) != until:
+            self.fault("desk", where, "its deadline is not that of the batch")
+        seen = facts.get("control")
+        if seen is not None and seen[0] >= of_row["height"]:
+            self.fault("order", where, "it stands in the control chain before its batch was decided")
+        if row["action"] == "released":
+            self._released(line, facts, row, of_row, where)
+
+    def _released(
+        self,
+        line: dict[str, Any],
+        facts: dict[str, Any],
+        row: dict[str, Any],
+        of_row: dict[str, Any],
+        where: str,
+    ) -> None:
+        names = [response[0] for response in facts["responses"]]
+        if row["response_id"] not in names:
+            self.fault("desk", where, f"the batch has no answer {row['response_id']}")
+            return
+        shown, own = of_row.get("content"), line.get("content")
+        if shown is None:
+            self._erased(of_row, facts["decided_at"], row["text_mac"], where)
+        elif own is not None:
+            same = own["texts"][names.index(row["response_id"])] == shown["text"]
+            if same == row["edited"]:
+                self.fault(
+                    "desk",
+                    where,
+                    "the answer is not the one it says" if not same else "it says that a person edited it",
+                )
+
+    def _end_of_desk(self) -> None:
+        """Say what became of nothing that was decided, and what should have had an outcome by now."""
+        for _, _, where in () if self._begins else self._desk.values():
+            self.fault("desk", where, "no decision about its batch is on record")
+        late = [one for one in self._waits if one.isoformat() < max(self._latest.values(), default="")]
+        if late:
+            self.notes["desk"] = (
+                f"{len(late)} batches have no outcome though their deadline at the desk has passed, the first at"
+                f" {min(late).isoformat()}: a worker or the service rejects them as soon as one runs"
+            )
+
     def _seal_of_letter(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         content = line.get("content")
         if content is None:
@@ -1169,6 +1266,10 @@ class Verifier:
             self._draw(line, facts, settings, best, place)
         if line.get("action") is not None:
             self._event(line, facts, policy, settings, place)
+        if not untrusted:
+            self._at_desk(line, facts, settings, place)
+        else:
+            self._desk.pop(tuple(facts["batch"]), None)
 
     def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
         """Check that a decision was made under the newest policy there was.
@@ -1473,6 +1574,7 @@ class Verifier:
                 f" {count} times, by up to {longest.total_seconds():.0f} s, first at {at}: a clock was wrong, or somebody"
                 " wrote it"
             )
+        self._end_of_desk()
         self._all_erased_before()
         self._uncovered(head)
 
@@ -1509,10 +1611,13 @@ class Verifier:
         if not self._checkpoints:
             return
         newest = self._checkpoints[max(self._checkpoints)]["facts"]
-        heights = {(h["log_id"], h["topic"], h["partition"]): h["height"] for h in newest["partitions"]}
+        heights: dict[tuple[Any, ...], int] = {
+            (h["log_id"], h["topic"], h["partition"]): h["height"] for h in newest["partitions"]
+        }
+        heights[()] = newest["control"]["height"]
         for chain, height, _, _ in self._receipts:
             heights[chain] = max(height, heights.get(chain, 0))
-        covered = sum(heights.values()) + newest["control"]["height"]
+        covered = sum(heights.values())
         present = sum(h["height"] for h in (head["control"], *head["partitions"]))
         if present > covered:
             self.notes["after the last checkpoint"] = (

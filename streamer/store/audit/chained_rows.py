@@ -25,6 +25,8 @@ from streamer.store.db.schema import (
     control_log,
     dead_letters,
     decisions,
+    desk_outcomes,
+    desk_texts,
     gate_revisions,
     gates,
     label_revisions,
@@ -191,7 +193,8 @@ class ChainedRowsSnapshot:
 
         Each has ``line`` (the outcome), ``previous`` (the hash before it), ``policy`` and ``revision`` (rows),
         ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
-        first) and ``checkpoint`` (the oldest checkpoint that covers it, or None).
+        first), ``checkpoint`` (the oldest checkpoint that covers it, or None) and ``desk`` (what became of it at the desk, a row
+        with its text as far as that is kept, or None).
         """
         query = sa.select(batches).where(batches.c.batch_id == batch_id)
         if gate is not None:
@@ -258,7 +261,14 @@ class ChainedRowsSnapshot:
                 ).mappings()
             ],
             "checkpoint": self._covering(partition, row["chain_height"]),
+            "desk": self._desk_of(batch),
         }
+
+    def _desk_of(self, batch: Row) -> dict[str, Any] | None:
+        own = desk_outcomes.c
+        key = (own.gate == batch["gate"], own.batch_id == batch["batch_id"], own.attempt == batch["attempt"])
+        found = self._connection.execute(sa.select(desk_outcomes).where(*key)).mappings().one_or_none()
+        return None if found is None else control.seal(desk_outcomes, found) | self._desk_text(found["id"])
 
     def _covering(self, partition: Partition, height: int) -> dict[str, Any] | None:
         """The oldest checkpoint whose chain of this partition reaches a height: heights only grow."""
@@ -318,7 +328,19 @@ class ChainedRowsSnapshot:
             line["sealed"] = sealed
         if row is not None and entry["kind"] == gates.name:
             line["audit_salt"] = self._salt(row["name"])
+        if row is not None and entry["kind"] == desk_outcomes.name:
+            line |= self._desk_text(row["id"])
         return line
+
+    def _desk_text(self, outcome: str) -> dict[str, Any]:
+        """The text that was released, as far as there is one and it is kept."""
+        query = sa.select(desk_texts).where(desk_texts.c.outcome == outcome)
+        found = self._connection.execute(query).mappings().one_or_none()
+        if found is None:
+            return {}
+        if found["salt"] is None:
+            return {"erased_at": chain.instant(found["erased_at"])}
+        return {"content": {"text": found["text"], "salt": found["salt"].hex()}}
 
     def _salt(self, gate: str) -> str:
         salt: bytes = self._connection.execute(

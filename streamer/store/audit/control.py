@@ -4,7 +4,7 @@ A partition's chain covers what came in by the log. Gates, their revisions, poli
 runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a file and their signatures
 are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 runs, encoders, data gaps, audit rates, API keys and their revocations, labels that came by a file and their signatures,
-alerts and their acknowledgements, and what allowed texts to be erased are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
+alerts and their acknowledgements, what allowed texts to be erased, and what became of batches at the desk are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
 
@@ -36,6 +36,7 @@ from streamer.store.db.schema import (
     control_head,
     control_log,
     data_gaps,
+    desk_outcomes,
     encoders,
     erasures,
     gate_revisions,
@@ -71,6 +72,7 @@ SEALED_TABLES = (
     alerts,
     alert_acknowledgements,
     erasures,
+    desk_outcomes,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 

@@ -23,6 +23,8 @@ from streamer.store.db.schema import (
     batches,
     dead_letters,
     decisions,
+    desk_outcomes,
+    desk_texts,
     erasures,
     judgements,
     outbox,
@@ -50,6 +52,7 @@ class Pruned:
     batches : their prompt, references, metadata, content hash and the texts of their responses.
     dead_letters : their bytes, headers and detail.
     judgements : what a judge was asked and said.
+    released : texts that people released at the desk, with their batches.
     messages : published messages of the outbox, deleted.
     parked : messages that could never be published; they stay as rows, emptied.
     """
@@ -57,6 +60,7 @@ class Pruned:
     batches: int = 0
     dead_letters: int = 0
     judgements: int = 0
+    released: int = 0
     messages: int = 0
     parked: int = 0
 
@@ -131,7 +135,7 @@ def prune(
         database.close()
 
 
-_TEXTS = ("batches", "dead_letters", "judgements")
+_TEXTS = ("batches", "dead_letters", "judgements", "released")
 
 
 class _Rule:
@@ -194,6 +198,23 @@ def _parts(
         judgements,
         sa.select(judgements.c.id).where(judgements.c.erased_at.is_(None), judgements.c.judged_at < before),
         lambda ids: [_erased(judgements, ids, now, "exchanges", "salt")],
+    )
+    yield (
+        "released",
+        desk_texts,
+        sa.select(desk_texts.c.id)
+        .join(desk_outcomes, desk_outcomes.c.id == desk_texts.c.outcome)
+        .join(
+            batches,
+            sa.and_(
+                batches.c.gate == desk_outcomes.c.gate,
+                batches.c.batch_id == desk_outcomes.c.batch_id,
+                batches.c.attempt == desk_outcomes.c.attempt,
+            ),
+        )
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .where(desk_texts.c.erased_at.is_(None), decisions.c.decided_at < before),
+        lambda ids: [_erased(desk_texts, ids, now, "text", "salt")],
     )
     yield (
         "messages",

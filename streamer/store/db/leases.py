@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LEADER = "recalibrator"
+DESK = "desk"
 
 LEASE_SECONDS: float = 12
 """How long a lease lasts unless it is renewed: what another process waits for when a holder is killed, hangs or is cut off."""
@@ -66,6 +67,10 @@ class Leases:
     def leadership(self) -> ProcessLease:
         """The holder leads the recalibrators of this database."""
         return ProcessLease(self._database, LEADER, seconds=self._seconds, sign_of_life=SIGN_OF_LIFE_SECONDS)
+
+    def of_desk(self) -> ProcessLease:
+        """The holder rejects what has waited at the desk past its deadline."""
+        return ProcessLease(self._database, DESK, seconds=self._seconds)
 
     @contextmanager
     def of_gate(self, gate: str, *, wait_seconds: float) -> Iterator[ProcessLease]:

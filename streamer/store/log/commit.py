@@ -20,6 +20,7 @@ from streamer.store.db.schema import (
     batches,
     control_head,
     decisions,
+    desk_items,
     outcomes,
     pending_messages,
     responses,
@@ -132,6 +133,7 @@ def commit_slices(
     written: list[tuple[sa.Table, Sequence[Row]]] = [
         (responses, [row for entry in entries for row in entry.responses]),
         (decisions, [entry.decision for entry in entries if entry.decision is not None]),
+        (desk_items, [one for entry in entries if (one := _at_desk(entry)) is not None]),
         (outcomes, ledger),
         (pending_messages, waiting),
     ]
@@ -218,6 +220,17 @@ def _outcome_row(entry: Entry, height: int, control_height: int, now: datetime) 
 def _whose_action(entry: Entry) -> int | None:
     """The batch whose stored action is the entry's message; None for a message of its own."""
     return entry.batch["id"] if entry.batch and entry.kind in ("decision", "duplicate") else None
+
+
+def _at_desk(entry: Entry) -> Row | None:
+    """What waits for a person; None for all that does not."""
+    decision = entry.outcome
+    if entry.decision is None or not isinstance(decision, Decision):
+        return None
+    until = decision.policy.settings.at_desk_until(decision.outcome, decision.decided_at)
+    if until is None:
+        return None
+    return {"batch": entry.decision["batch"], "gate": decision.key.gate, "until": until}
 
 
 def _facts(entry: Entry, control: tuple[int, bytes]) -> Row:

@@ -23,7 +23,7 @@ GATE_KEYS = {
     "model",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
-    "segment_fallback", "label_floor", "keep_texts", "hold_action", "max_attempts", "mode", "audit_probability",
+    "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
     "audit_draws", "audit_boost", "audit_boost_most", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate",
     "recalibrate_every_seconds",
     "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups", "on_alarm", "monitor_delta",

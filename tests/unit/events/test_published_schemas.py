@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import streamer.events
-from streamer.events import actions, alerts, checkpoints, codes, generate, labels, responses, thresholds
+from streamer.events import actions, alerts, checkpoints, codes, desk, generate, labels, responses, thresholds
 from streamer.events.dead_letters import dead_letter_message
 from streamer.journal import Partition, Record
 from streamer.signing.canonical_json import canonical_json
@@ -24,6 +24,7 @@ EXAMPLES = Path(streamer.events.__file__).parent / "examples"
 READERS: dict[str, tuple[Callable[[bytes], Any], Callable[[Any], bytes]]] = {
     "responses/v1": (responses.decode_responses, responses.encode_responses),
     "actions/v1": (actions.decode_action, actions.encode_action),
+    "desk/v1": (desk.decode_desk, desk.encode_desk),
     "labels/v1": (labels.decode_label, labels.encode_label),
     "thresholds/v1": (thresholds.decode_threshold, thresholds.encode_threshold),
     "alerts/v1": (alerts.decode_alert, alerts.encode_alert),
@@ -182,6 +183,7 @@ def test_the_asyncapi_document_holds_together() -> None:
         "streamer.responses",
         "streamer.labels",
         "streamer.actions",
+        "streamer.desk",
         "streamer.thresholds",
         "streamer.alerts",
         "streamer.checkpoints",

@@ -14,6 +14,7 @@ from streamer.store.db.schema.calibration import (
 )
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
 from streamer.store.db.schema.decisions import batches, decisions, learned_scores, responses
+from streamer.store.db.schema.desk import desk_items, desk_outcomes, desk_texts
 from streamer.store.db.schema.encoders import encoders
 from streamer.store.db.schema.erasures import erasures
 from streamer.store.db.schema.gates import gate_revisions, gates, policies, policy_events
@@ -42,6 +43,9 @@ __all__ = [
     "data_gaps",
     "dead_letters",
     "decisions",
+    "desk_items",
+    "desk_outcomes",
+    "desk_texts",
     "encoders",
     "erasures",
     "gate_revisions",

@@ -1,0 +1,127 @@
+"""The topic `desk`, out: what became of a batch that waited for a person. One event per batch, the key is the input's key."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+
+from msgspec import Meta
+
+from streamer.events import cloudevents, json_structure
+from streamer.events.codec import Event, Reader
+from streamer.events.codec import encode as encode_event
+from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.journal import OutboxMessage
+from streamer.signing.canonical_json import canonical_json
+
+if TYPE_CHECKING:
+    from streamer.gates.batch_key import BatchKey
+    from streamer.journal import Headers
+
+SCHEMA: Final = "streamer.desk.v1"
+DATASCHEMA: Final = "urn:streamer:schema:desk:v1"
+
+DESK_NAMESPACE: Final = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
+"""The namespace of the ids of outcomes; it must never change."""
+
+DeskAction = Literal["released", "rejected"]
+DeskReason = Literal["person", "deadline_passed"]
+DESK_ACTIONS: tuple[DeskAction, ...] = get_args(DeskAction)
+DESK_REASONS: tuple[DeskReason, ...] = get_args(DeskReason)
+
+MOST_REMARK_CHARACTERS: Final = 500
+
+
+class DeskV1(Event, frozen=True, gc=False, kw_only=True):
+    """What a person, or the deadline, made of a held batch; there is exactly one per batch, and it is final.
+
+    Consumers deduplicate on `desk_id`, show `text` only when `action` is `released`, and go on holding otherwise. The gate
+    promises nothing about what people release.
+
+    Raises
+    ------
+    ValueError
+        On construction, when the parts contradict each other.
+    """
+
+    schema: Literal["streamer.desk.v1"]
+    desk_id: Annotated[str, Meta(description="Stable: a republication has the same.")]
+    action_id: Annotated[str, Meta(description="Of the action event by which the batch was held.")]
+    gate: GateName
+    batch_id: Identifier
+    attempt: Attempt
+    action: DeskAction
+    reason: Annotated[DeskReason, Meta(description="Who decided: a person, or nobody until the deadline.")]
+    selected: Annotated[str | None, Meta(description="The response that was released; null when rejected.")]
+    text: Annotated[
+        str | None, Meta(description="What may be shown. Null when rejected, or once the text was erased.")
+    ]
+    edited: Annotated[bool, Meta(description="Whether a person changed the text of the response.")] = False
+    by: Annotated[
+        str | None,
+        Meta(description="Who decided; `account:` stands before the name of somebody who had signed in."),
+    ]
+    remark: Annotated[str, Meta(extra_json_schema={"maxLength": MOST_REMARK_CHARACTERS})] = ""
+    until: Annotated[datetime, Meta(tz=True, description="The deadline.")]
+    decided_at: Annotated[datetime, Meta(tz=True)]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        released = self.action == "released"
+        if (self.selected is not None) != released or (
+            not released and (self.text is not None or self.edited)
+        ):
+            raise ValueError("a response and its text are released, and nothing else has any")
+        if (self.by is None) != (self.reason == "deadline_passed") or (released and self.by is None):
+            raise ValueError("a person decides by name; a deadline rejects, and has none")
+
+
+_reader = Reader(DeskV1, SCHEMA)
+
+
+def desk_id(key: BatchKey) -> str:
+    """Derive the id of what becomes of a batch at the desk.
+
+    It is the UUID of version 5, in `DESK_NAMESPACE`, of the canonical JSON of the array [gate, batch_id, attempt].
+    """
+    return str(uuid.uuid5(DESK_NAMESPACE, canonical_json([key.gate, key.batch_id, key.attempt]).decode()))
+
+
+def encode_desk(event: DeskV1) -> bytes:
+    """Write an outcome; the same event always gives the same bytes."""
+    return encode_event(event)
+
+
+def decode_desk(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> DeskV1:
+    """Read an outcome, as a consumer would. Raises `BadMessage`."""
+    event = _reader.read(value, limits)
+    json_structure.check_structure(value or b"", limits.max_depth)
+    return event
+
+
+def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
+    """Make the message that publishes it.
+
+    Parameters
+    ----------
+    topic : the topic of outcomes.
+    key : that of the action, so that order per key is kept.
+    trace : headers of the action; their trace context is carried on.
+    """
+    return OutboxMessage(
+        topic=topic,
+        key=key,
+        value=encode_desk(event),
+        headers=cloudevents.headers(
+            type=SCHEMA,
+            source=f"urn:streamer:gate:{event.gate}",
+            subject=event.batch_id,
+            time=event.decided_at,
+            id=event.desk_id,
+            dataschema=DATASCHEMA,
+            trace=trace,
+        ),
+    )

@@ -1,0 +1,83 @@
+"""What waits for a person at the desk, what became of it, and the texts that people released."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.events.desk import DESK_ACTIONS, DESK_REASONS, MOST_REMARK_CHARACTERS
+from streamer.store.db.schema.types import (
+    BIGINT,
+    UtcDateTime,
+    check,
+    digest,
+    identity_column,
+    metadata,
+    one_of,
+    sized_text,
+)
+
+desk_items = sa.Table(
+    "desk_items",
+    metadata,
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
+    sa.Column("gate", sa.Text, nullable=False),
+    sa.Column("until", UtcDateTime, nullable=False, comment="then it is rejected"),
+    sa.Index("ix_desk_items_until", "until", "batch"),
+)
+"""Deleted by whoever decides: one transaction alone can delete a row."""
+
+desk_outcomes = sa.Table(
+    "desk_outcomes",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True, comment="follows from gate, batch_id and attempt"),
+    sa.Column("gate", sa.Text, nullable=False),
+    sa.Column("batch_id", sa.Text, nullable=False),
+    sa.Column("attempt", sa.Integer, nullable=False),
+    sa.Column("action", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("response_id", sa.Text, comment="what was released; NULL: it was rejected"),
+    sa.Column("edited", sa.Boolean, nullable=False),
+    sa.Column("text_mac", sa.LargeBinary, comment="HMAC-SHA256 of the text that was released"),
+    sa.Column("by", sa.Text, comment="NULL: nobody, the deadline passed"),
+    sa.Column("remark", sa.Text, nullable=False),
+    sa.Column("until", UtcDateTime, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.UniqueConstraint("gate", "batch_id", "attempt"),
+    sa.ForeignKeyConstraint(
+        ["gate", "batch_id", "attempt"], ["batches.gate", "batches.batch_id", "batches.attempt"]
+    ),
+    sized_text("id", 64),
+    one_of("action", DESK_ACTIONS),
+    one_of("reason", DESK_REASONS),
+    sized_text("response_id", 200),
+    check(
+        "released",
+        "(action = 'released') = (response_id IS NOT NULL) AND (action = 'released') = (text_mac IS NOT NULL)"
+        " AND (action = 'released' OR NOT edited)",
+    ),
+    check(
+        "by_person",
+        "(reason = 'person') = (\"by\" IS NOT NULL) AND (reason = 'person' OR action = 'rejected')",
+    ),
+    digest("text_mac"),
+    sized_text("by", 200),
+    check("remark", f"length(remark) <= {MOST_REMARK_CHARACTERS}"),
+    sa.Index("ix_desk_outcomes_gate_at", "gate", "at"),
+)
+
+desk_texts = sa.Table(
+    "desk_texts",
+    metadata,
+    identity_column(),
+    sa.Column("outcome", sa.Text, sa.ForeignKey("desk_outcomes.id"), nullable=False, unique=True),
+    sa.Column("text", sa.Text, comment="what people were shown; NULL once erased"),
+    sa.Column("salt", sa.LargeBinary, comment="key of text_mac; NULL once erased"),
+    sa.Column("erased_at", UtcDateTime),
+    digest("salt"),
+    check(
+        "erased",
+        "(erased_at IS NULL AND text IS NOT NULL AND salt IS NOT NULL)"
+        " OR (erased_at IS NOT NULL AND text IS NULL AND salt IS NULL)",
+    ),
+    sqlite_autoincrement=True,
+)

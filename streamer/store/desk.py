@@ -1,0 +1,637 @@
+"""The desk: what waits for a person, and what becomes of it, exactly once.
+
+A batch waits in a row of `desk_items`, which the transaction of its decision writes. Whoever decides about it deletes that row
+and writes the outcome, its seal in the control chain, its text and its message, all in one transaction: of two who try at once
+one waits for the other, and then finds the outcome instead of the row.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from dataclasses import dataclass, replace
+from datetime import datetime  # noqa: TC003 - kept for readers of the dataclasses
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+import sqlalchemy as sa
+
+from streamer.errors import UsageError
+from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
+from streamer.events.receipts import control_receipt, with_receipt
+from streamer.gates.batch_key import BatchKey
+from streamer.signing.canonical_json import canonical_json
+from streamer.store.audit import control
+from streamer.store.db.schema import (
+    batches,
+    control_log,
+    decisions,
+    desk_items,
+    desk_outcomes,
+    desk_texts,
+    responses,
+)
+from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.log.outbox import enqueue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.journal import Headers, OutboxMessage
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+    from streamer.store.labels.read_labels import ReadLabels
+
+MOST_AT_ONCE: Final = 100
+"""Batches that one transaction rejects for their deadline."""
+
+_EXCERPT = 400
+
+
+class DeskMessage(Protocol):
+    """Makes the message of an outcome."""
+
+    def __call__(self, event: DeskV1, /, *, key: bytes | None, trace: Headers) -> OutboxMessage:
+        """Return the message; `key` is that of the action, `trace` are its headers."""
+        ...
+
+
+class NotAtDesk(UsageError):
+    """No such batch waits for a person, or ever did."""
+
+
+class Decided(UsageError):
+    """Somebody else, or the deadline, was first; `outcome` stands."""
+
+    def __init__(self, outcome: DeskV1) -> None:
+        who = "the deadline had passed" if outcome.by is None else f"{outcome.by} {outcome.action} it before"
+        super().__init__(f"{who}, at {outcome.decided_at.isoformat(timespec='seconds')}; that stands")
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """Show people one answer.
+
+    Attributes
+    ----------
+    response_id : which.
+    text : what they are to see in place of it; None, or the same text: the answer as it is.
+    """
+
+    response_id: str
+    text: str | None = None
+
+
+class Reject(NamedTuple):
+    """Go on holding the batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingBatch:
+    """A batch that waits for a person, as a list shows it.
+
+    Attributes
+    ----------
+    reason : why the gate held it, as in its action.
+    prompt : how it begins; None once erased.
+    best_score : of its answers; None where it was not scored.
+    """
+
+    key: BatchKey
+    until: datetime
+    decided_at: datetime
+    reason: str
+    prompt: str | None
+    best_score: float | None
+    responses: int
+
+
+class DeskAnswer(NamedTuple):
+    """One of its answers; `text` is None once erased."""
+
+    id: str
+    text: str | None
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskBatch:
+    """A batch that is, or was, at the desk, in full.
+
+    Attributes
+    ----------
+    until : the deadline.
+    prompt : None once erased.
+    outcome : None while it waits.
+    """
+
+    key: BatchKey
+    until: datetime
+    decided_at: datetime
+    reason: str
+    policy_version: int
+    prompt: str | None
+    answers: tuple[DeskAnswer, ...]
+    outcome: DeskV1 | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskState:
+    """Whether a decided batch waits for a person; `outcome` is None while it does."""
+
+    until: datetime
+    outcome: DeskV1 | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskQueue:
+    """What waits at one gate: how many, and when the oldest was held."""
+
+    waiting: int
+    oldest: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskReport:
+    """What people made of what a gate held, and what became of that.
+
+    Attributes
+    ----------
+    released : of which `edited` with another text.
+    rejected : by a person.
+    expired : by nobody, because the deadline passed.
+    labelled : answers that were released as they were and have a label; nobody drew them, so that they stand for themselves.
+    severity : mean of those; None without any.
+    """
+
+    released: int
+    edited: int
+    rejected: int
+    expired: int
+    labelled: int
+    severity: float | None
+
+    @property
+    def total(self) -> int:
+        """All that was decided."""
+        return self.released + self.rejected + self.expired
+
+
+class ReleaseDesk:
+    """The desk of every gate. Calls block; from any thread.
+
+    Parameters
+    ----------
+    message : makes the message of an outcome.
+    publish : whether outcomes are to go to Kafka.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        clock: Callable[[], datetime],
+        message: DeskMessage,
+        publish: bool,
+        read: ReadLabels,
+    ) -> None:
+        self._database = database
+        self._clock = clock
+        self._message = message
+        self._publish = publish
+        self._read = read
+
+    # -- looking --------------------------------------------------------------------------------------------
+
+    def waiting(self, *, limit: int = 200) -> list[WaitingBatch]:
+        """What waits, the nearest deadline first."""
+        own = responses.c.batch == desk_items.c.batch
+        query = (
+            sa.select(
+                *_KEY,
+                desk_items.c.until,
+                decisions.c.decided_at,
+                decisions.c.reason,
+                sa.func.substr(batches.c.prompt, 1, _EXCERPT).label("prompt"),
+                sa.select(sa.func.max(responses.c.score)).where(own).scalar_subquery().label("best_score"),
+                sa.select(sa.func.count()).select_from(responses).where(own).scalar_subquery().label("count"),
+            )
+            .select_from(_ITEMS)
+            .order_by(desk_items.c.until, desk_items.c.batch)
+            .limit(limit)
+        )
+        with self._database.reading() as connection:
+            return [
+                WaitingBatch(
+                    key=_key(row),
+                    responses=row["count"],
+                    **{name: row[name] for name in ("until", "decided_at", "reason", "prompt", "best_score")},
+                )
+                for row in connection.execute(query).mappings()
+            ]
+
+    def queues(self) -> dict[str, DeskQueue]:
+        """What waits, by gate; gates at which nothing waits are not in it."""
+        query = (
+            sa.select(desk_items.c.gate, sa.func.count(), sa.func.min(decisions.c.decided_at))
+            .join(decisions, decisions.c.batch == desk_items.c.batch)
+            .group_by(desk_items.c.gate)
+        )
+        with self._database.reading() as connection:
+            return {
+                gate: DeskQueue(waiting=count, oldest=oldest)
+                for gate, count, oldest in connection.execute(query)
+            }
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """How many were ever `released`, `rejected` by a person or `expired`, by gate and word."""
+        query = sa.select(
+            desk_outcomes.c.gate, desk_outcomes.c.action, desk_outcomes.c.reason, sa.func.count()
+        ).group_by(desk_outcomes.c.gate, desk_outcomes.c.action, desk_outcomes.c.reason)
+        with self._database.reading() as connection:
+            return {
+                (gate, "expired" if reason == "deadline_passed" else action): count
+                for gate, action, reason, count in connection.execute(query)
+            }
+
+    def batch(self, key: BatchKey) -> DeskBatch | None:
+        """A batch that is or was at the desk; None for any other."""
+        with self._database.reading(snapshot=True) as connection:
+            state = _state(connection, key)
+            if state is None:
+                return None
+            row = (
+                connection.execute(
+                    sa.select(
+                        batches.c.id,
+                        batches.c.prompt,
+                        decisions.c.decided_at,
+                        decisions.c.reason,
+                        decisions.c.policy_version,
+                    )
+                    .join(decisions, decisions.c.batch == batches.c.id)
+                    .where(_of(key))
+                )
+                .mappings()
+                .one()
+            )
+            return DeskBatch(
+                key=key,
+                until=state.until,
+                outcome=state.outcome,
+                answers=_answers(connection, row["id"]),
+                **{name: row[name] for name in ("prompt", "decided_at", "reason", "policy_version")},
+            )
+
+    def state(self, key: BatchKey) -> DeskState | None:
+        """Whether a batch waits, or what became of it; None for one that never came to the desk."""
+        with self._database.reading(snapshot=True) as connection:
+            return _state(connection, key)
+
+    def outcomes(self, keys: Sequence[BatchKey]) -> dict[BatchKey, DeskV1]:
+        """What became of those of these batches that wait no more."""
+        if not keys:
+            return {}
+        query = _outcome_query().where(desk_outcomes.c.id.in_([desk_id(key) for key in keys]))
+        with self._database.reading() as connection:
+            found = [_event(row) for row in connection.execute(query).mappings()]
+        return {BatchKey(one.gate, one.batch_id, one.attempt): one for one in found}
+
+    def lately(self, *, limit: int = 20) -> list[DeskV1]:
+        """What was decided last, the newest first; without texts."""
+        query = _outcome_query().order_by(desk_outcomes.c.at.desc()).limit(limit)
+        with self._database.reading() as connection:
+            return [_event(dict(row) | {"text": None}) for row in connection.execute(query).mappings()]
+
+    def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:
+        """What people made of what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
+        own = desk_outcomes.c
+        of_gate = sa.and_(own.gate == gate, own.at >= since)
+        with self._database.reading(snapshot=True) as connection:
+            counts = {
+                (action, reason, edited): count
+                for action, reason, edited, count in connection.execute(
+                    sa.select(own.action, own.reason, own.edited, sa.func.count())
+                    .where(of_gate)
+                    .group_by(own.action, own.reason, own.edited)
+                )
+            }
+            labels = self._read.table(connection, gate)
+            newest = (
+                sa.select(
+                    labels.c.batch_id,
+                    labels.c.attempt,
+                    labels.c.response_id,
+                    labels.c.severity,
+                    sa.func.row_number()
+                    .over(
+                        partition_by=[
+                            labels.c.batch_id, labels.c.attempt, labels.c.response_id, labels.c.labeller,
+                        ],
+                        order_by=[labels.c.effective_at.desc(), labels.c.id.desc()],
+                    )
+                    .label("place"),
+                )
+                .where(labels.c.gate == gate, labels.c.kind == kind)
+                .subquery()
+            )  # fmt: skip
+            each = (
+                sa.select(sa.func.avg(newest.c.severity).label("severity"))
+                .select_from(desk_outcomes)
+                .join(
+                    newest,
+                    sa.and_(
+                        newest.c.batch_id == own.batch_id,
+                        newest.c.attempt == own.attempt,
+                        newest.c.response_id == own.response_id,
+                        newest.c.place == 1,
+                    ),
+                )
+                .where(of_gate, own.action == "released", ~own.edited)
+                .group_by(own.id)
+                .subquery()
+            )
+            labelled, severity = connection.execute(
+                sa.select(sa.func.count(), sa.func.avg(each.c.severity)).select_from(each)
+            ).one()
+        released = {edited: count for (action, _, edited), count in counts.items() if action == "released"}
+        return DeskReport(
+            released=sum(released.values()),
+            edited=released.get(True, 0),
+            rejected=counts.get(("rejected", "person", False), 0),
+            expired=counts.get(("rejected", "deadline_passed", False), 0),
+            labelled=labelled,
+            severity=None if severity is None else float(severity),
+        )
+
+    # -- deciding -------------------------------------------------------------------------------------------
+
+    def decide(self, key: BatchKey, act: Release | Reject, *, by: str, remark: str = "") -> DeskV1:
+        """Release or reject a batch that waits, and return the outcome, which is final. Safe to repeat.
+
+        Raises
+        ------
+        NotAtDesk
+            When it never came to the desk.
+        Decided
+            When somebody else, or the deadline, decided first, or this person something else; nothing is changed then, but for a
+            deadline that nobody had noticed, which goes on record.
+        UsageError
+            When the batch has no such answer, its texts are erased, or the remark is too long.
+        """
+        if len(remark) > MOST_REMARK_CHARACTERS:
+            raise UsageError(
+                f"the remark has {len(remark)} characters, at most {MOST_REMARK_CHARACTERS} are allowed"
+            )
+
+        def work(connection: sa.Connection) -> tuple[DeskV1, bool]:
+            row = _batch_row(connection, key)
+            until = None if row is None else _take(connection, row["id"])
+            if row is None or until is None:
+                before = _outcome(connection, key)
+                if before is None:
+                    raise NotAtDesk(f"no batch {key.batch_id!r} of gate {key.gate} waits for a person")
+                return before, _is_that(before, act, by, _answers(connection, row["id"]) if row else ())
+            now = self._clock()
+            if now > until:
+                return self._record(connection, [(row, until, None, None, "")], now)[0], False
+            text = _text_of(act, _answers(connection, row["id"]))
+            return self._record(connection, [(row, until, act, by, remark)], now, text)[0], True
+
+        outcome, ours = self._database.writing(work)
+        if not ours:
+            raise Decided(outcome)
+        return outcome
+
+    def overdue(self) -> bool:
+        """Whether anything waits whose deadline has passed."""
+        query = sa.select(desk_items.c.batch).where(desk_items.c.until < self._clock()).limit(1)
+        with self._database.reading() as connection:
+            return connection.execute(query).first() is not None
+
+    def expire(self) -> int:
+        """Reject some of what has waited past its deadline, the oldest first; returns how many, at most `MOST_AT_ONCE`."""
+
+        def work(connection: sa.Connection) -> int:
+            now = self._clock()
+            query = (
+                sa.select(*_ROW, desk_items.c.until)
+                .select_from(_ITEMS)
+                .where(desk_items.c.until < now)
+                .order_by(desk_items.c.until, desk_items.c.batch)
+                .limit(MOST_AT_ONCE)
+                # Somebody is deciding about the others at this moment.
+                .with_for_update(skip_locked=True, of=desk_items)
+            )
+            rows = connection.execute(query).mappings().all()
+            taken = [(row, row["until"], None, None, "") for row in rows]
+            for row in rows:
+                _take(connection, row["id"])
+            return len(self._record(connection, taken, now)) if taken else 0
+
+        return self._database.writing(work)
+
+    def _record(
+        self,
+        connection: sa.Connection,
+        taken: Sequence[tuple[Row, datetime, Release | Reject | None, str | None, str]],
+        now: datetime,
+        text: tuple[str, bool] | None = None,
+    ) -> list[DeskV1]:
+        """Write the outcomes of rows that are deleted; an act of None is the deadline's."""
+        events = []
+        for row, until, act, by, remark in taken:
+            released = act if isinstance(act, Release) else None
+            shown, edited = text if released is not None and text is not None else (None, False)
+            salt = secrets.token_bytes(HASH_BYTES)
+            event = DeskV1(
+                schema=SCHEMA,
+                desk_id=desk_id(_key(row)),
+                action_id=row["action_id"],
+                gate=row["gate"],
+                batch_id=row["batch_id"],
+                attempt=row["attempt"],
+                action="rejected" if released is None else "released",
+                reason="deadline_passed" if act is None else "person",
+                selected=None if released is None else released.response_id,
+                text=shown,
+                edited=edited,
+                by=by,
+                remark=remark,
+                until=until,
+                decided_at=now,
+            )
+            connection.execute(
+                sa.insert(desk_outcomes).values(
+                    id=event.desk_id,
+                    gate=event.gate,
+                    batch_id=event.batch_id,
+                    attempt=event.attempt,
+                    action=event.action,
+                    reason=event.reason,
+                    response_id=event.selected,
+                    edited=edited,
+                    text_mac=None if shown is None else text_mac(salt, shown),
+                    by=by,
+                    remark=remark,
+                    until=until,
+                    at=now,
+                )
+            )
+            if shown is not None:
+                connection.execute(sa.insert(desk_texts).values(outcome=event.desk_id, text=shown, salt=salt))
+            events.append(event)
+        control.append(connection, desk_outcomes, [(event.desk_id,) for event in events], now=now)
+        if self._publish:
+            receipts = _receipts(connection, events)
+            for event, (row, *_) in zip(events, taken, strict=True):
+                message = self._message(event, key=row["action_key"], trace=row["action_headers"])
+                headers = with_receipt(message.headers, receipts[event.desk_id])
+                enqueue(connection, replace(message, headers=headers), now)
+        return events
+
+
+def _receipts(connection: sa.Connection, events: Sequence[DeskV1]) -> dict[str, str]:
+    """The receipts of outcomes, by their ids: links of the control chain."""
+    subjects = {control.subject_of(desk_outcomes, {"id": one.desk_id}): one.desk_id for one in events}
+    query = sa.select(control_log.c.subject, control_log.c.chain_height, control_log.c.chain_hash).where(
+        control_log.c.kind == desk_outcomes.name, control_log.c.subject.in_(list(subjects))
+    )
+    return {
+        subjects[subject]: control_receipt(height, link)
+        for subject, height, link in connection.execute(query)
+    }
+
+
+def text_mac(salt: bytes, text: str) -> bytes:
+    """What the control chain holds of a text that was released."""
+    return hmac.digest(salt, canonical_json([text]), "sha256")
+
+
+_KEY = (batches.c.gate, batches.c.batch_id, batches.c.attempt)
+_ROW = (
+    batches.c.id,
+    *_KEY,
+    decisions.c.action_id,
+    decisions.c.action_key,
+    decisions.c.action_headers,
+)
+_ITEMS = desk_items.join(batches, batches.c.id == desk_items.c.batch).join(
+    decisions, decisions.c.batch == desk_items.c.batch
+)
+
+
+def _key(row: Row) -> BatchKey:
+    return BatchKey(row["gate"], row["batch_id"], row["attempt"])
+
+
+def _of(key: BatchKey) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        batches.c.gate == key.gate, batches.c.batch_id == key.batch_id, batches.c.attempt == key.attempt
+    )
+
+
+def _batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:
+    query = sa.select(*_ROW).join(decisions, decisions.c.batch == batches.c.id).where(_of(key))
+    return connection.execute(query).mappings().one_or_none()
+
+
+def _take(connection: sa.Connection, batch: int) -> datetime | None:
+    """Delete the row of a batch that waits, after whoever is about to, and return its deadline; None where it is gone."""
+    deleted = sa.delete(desk_items).where(desk_items.c.batch == batch).returning(desk_items.c.until)
+    return connection.execute(deleted).scalar_one_or_none()
+
+
+def _state(connection: sa.Connection, key: BatchKey) -> DeskState | None:
+    query = sa.select(desk_items.c.until).join(batches, batches.c.id == desk_items.c.batch).where(_of(key))
+    until = connection.execute(query).scalar_one_or_none()
+    if until is not None:
+        return DeskState(until=until, outcome=None)
+    outcome = _outcome(connection, key)
+    return None if outcome is None else DeskState(until=outcome.until, outcome=outcome)
+
+
+def _outcome_query() -> sa.Select[Any]:
+    return (
+        sa.select(desk_outcomes, desk_texts.c.text, decisions.c.action_id)
+        .select_from(desk_outcomes)
+        .join(
+            batches,
+            sa.and_(
+                batches.c.gate == desk_outcomes.c.gate,
+                batches.c.batch_id == desk_outcomes.c.batch_id,
+                batches.c.attempt == desk_outcomes.c.attempt,
+            ),
+        )
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .join(desk_texts, desk_texts.c.outcome == desk_outcomes.c.id, isouter=True)
+    )
+
+
+def _outcome(connection: sa.Connection, key: BatchKey) -> DeskV1 | None:
+    query = _outcome_query().where(desk_outcomes.c.id == desk_id(key))
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else _event(row)
+
+
+def _event(row: Row) -> DeskV1:
+    return DeskV1(
+        schema=SCHEMA,
+        desk_id=row["id"],
+        selected=row["response_id"],
+        decided_at=row["at"],
+        **{
+            name: row[name]
+            for name in (
+                "action_id", "gate", "batch_id", "attempt", "action", "reason", "text", "edited", "by", "remark", "until",
+            )
+        },
+    )  # fmt: skip
+
+
+def _answers(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
+    query = sa.select(responses.c.response_id, responses.c.text, responses.c.score)
+    rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
+    return tuple(DeskAnswer(*row) for row in rows)
+
+
+def _text_of(act: Release | Reject, answers: Sequence[DeskAnswer]) -> tuple[str, bool] | None:
+    """The text that is released, and whether it is another than the answer's."""
+    if not isinstance(act, Release):
+        return None
+    own = next((one for one in answers if one.id == act.response_id), None)
+    if own is None:
+        raise UsageError(f"the batch has no answer {act.response_id!r}")
+    if own.text is None:
+        raise UsageError("its texts were erased: it can only be rejected")
+    if act.text is None or act.text == own.text:
+        if not own.text.strip():
+            raise UsageError(f"the answer {act.response_id!r} is blank; write one, or reject")
+        return own.text, False
+    if not act.text.strip():
+        raise UsageError("an edited answer has a text; to show nothing, reject")
+    return act.text, True
+
+
+def _is_that(before: DeskV1, act: Release | Reject, by: str, answers: Sequence[DeskAnswer]) -> bool:
+    """Whether an outcome is this very act of this person: sent twice, or sent again when the reply was lost."""
+    if before.by != by:
+        return False
+    if not isinstance(act, Release):
+        return before.action == "rejected"
+    own = next((one.text for one in answers if one.id == act.response_id), None)
+    return before.selected == act.response_id and before.text == (own if act.text is None else act.text)
+
+
+__all__ = [
+    "Decided",
+    "DeskBatch",
+    "DeskQueue",
+    "DeskReport",
+    "DeskState",
+    "NotAtDesk",
+    "Reject",
+    "Release",
+    "ReleaseDesk",
+    "WaitingBatch",
+]
