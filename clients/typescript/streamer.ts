@@ -71,6 +71,35 @@ export interface Decision {
   readonly event: Readonly<Record<string, unknown>> | null;
   /** Where the decision is on record, a JSON array. Keep it, one a line: `streamer audit verify --receipts FILE` reads them. */
   readonly receipt: string | null;
+  /** A person decides about the held batch until then: ask `Client.desk`. Null where nobody is waited for. */
+  readonly deskUntil: Date | null;
+}
+
+/** What became of a held batch at the desk, or why nothing is known: then the action is `hold`. */
+export interface DeskOutcome {
+  readonly gate: string;
+  readonly batchId: string;
+  readonly attempt: number;
+  readonly action: "released" | "rejected" | "waiting" | "hold";
+  /** Whether `text` may be shown; everything else holds. */
+  readonly released: boolean;
+  /** Whether it is worth while to ask again. */
+  readonly waits: boolean;
+  /** `person` or `deadline_passed`; a `TroubleReason`; empty while it waits. */
+  readonly reason: string;
+  /** What may be shown; null unless it was released, and once it was erased. */
+  readonly text: string | null;
+  readonly responseId: string | null;
+  /** Whether a person changed the text. */
+  readonly edited: boolean;
+  readonly by: string | null;
+  readonly remark: string;
+  /** The deadline at the desk. */
+  readonly until: Date | null;
+  /** One sentence about a trouble. */
+  readonly detail: string;
+  /** The whole event; null while it waits, and where nothing is known. */
+  readonly event: Readonly<Record<string, unknown>> | null;
 }
 
 /** Texts in order, whose ids are then "0", "1", ...; or ids and texts. */
@@ -128,6 +157,8 @@ const MAX_ANSWER_BYTES = 4 * 2 ** 20;
 const SHARE_FOR_THE_SERVICE = 0.9;
 const LEAST_PAUSE = 0.05;
 const MOST_PAUSE = 1;
+const DESK_PAUSE = 0.5;
+const OUTCOMES = ["released", "rejected", "waiting"] as const;
 const ACTIONS = ["ship", "mixed", "abstain", "regenerate", "escalate"] as const;
 const PASSING = [429, 502, 503, 504]; // 500 is on record, and would be again
 
@@ -179,6 +210,31 @@ export class Client {
     });
   }
 
+  /** Ask what became of a held batch at the desk, and wait for it until the deadline; hold unless it is `released`. */
+  async desk(gate: string, batchId: string, options: AskOptions = {}): Promise<DeskOutcome> {
+    const { attempt = 1, deadline = this.#deadline } = options;
+    const asked = { gate, batchId, attempt };
+    const query = attempt === 1 ? "" : `?attempt=${attempt}`;
+    const end = now() + deadline;
+    let found: DeskOutcome | undefined;
+    try {
+      for (let round = 0; ; round += 1) {
+        // At first as it stands; then the service waits, less long than it is asked to, or not at all.
+        const how = { deadline: end - now(), ...(round === 0 ? { mostWait: 0.001 } : {}) };
+        const answer = await this.#ask("GET", [gate, "desk", batchId], how, undefined, undefined, query);
+        found = readOutcome(answer, asked);
+        if (!found.waits || end - now() <= DESK_PAUSE) break;
+        if (round > 0) await new Promise((resolve) => setTimeout(resolve, DESK_PAUSE * 1000));
+      }
+    } catch (error) {
+      if (found === undefined || !(error instanceof Trouble)) {
+        const { reason, detail } = await orHold(asked, options, () => Promise.reject(error));
+        return { ...NOTHING_AT_DESK, ...asked, action: "hold", reason, detail };
+      }
+    }
+    return found;
+  }
+
   /** Ask for the policy in force, its promise and the verdict on it. Throws `Trouble`. */
   async gate(gate: string, options: CallOptions = {}): Promise<Json> {
     return readObject((await this.#ask("GET", [gate], options)).content);
@@ -212,7 +268,7 @@ export class Client {
   async #ask(
     method: string,
     path: readonly string[],
-    { deadline = this.#deadline }: CallOptions,
+    { deadline = this.#deadline, mostWait = Infinity }: CallOptions & { readonly mostWait?: number },
     event?: Json,
     key?: string,
     query = "",
@@ -227,7 +283,7 @@ export class Client {
     let before = "";
     try {
       for (let tries = 0; ; tries += 1) {
-        const wait = Math.max((end - now()) * SHARE_FOR_THE_SERVICE, 0.001).toFixed(3);
+        const wait = Math.min(Math.max((end - now()) * SHARE_FOR_THE_SERVICE, 0.001), mostWait).toFixed(3);
         try {
           return await answerTo(url, {
             method,
@@ -292,9 +348,24 @@ async function orHold(asked: Identity, options: AskOptions, ask: () => Promise<D
       detail: trouble.detail,
       event: null,
       receipt: null,
+      deskUntil: null,
     };
   }
 }
+
+const NOTHING_AT_DESK = {
+  released: false,
+  waits: false,
+  reason: "",
+  text: null,
+  responseId: null,
+  edited: false,
+  by: null,
+  remark: "",
+  until: null,
+  detail: "",
+  event: null,
+};
 
 function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
   const { embeddings, scores, logprobs } = options;
@@ -473,7 +544,56 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
     detail: "",
     event,
     receipt: answer.receipt,
+    deskUntil: moment(event.desk_until ?? null),
   };
+}
+
+/** Read the service's answer about a batch at the desk: anything that is not clearly released is not. */
+function readOutcome(answer: Answer, asked: Identity): DeskOutcome {
+  const event = readObject(answer.content);
+  const { schema, reason = "", selected = null, text = null, edited = false, by = null, remark = "" } = event;
+  const action = OUTCOMES.find((one) => one === event.action);
+  const texts: unknown[] = [selected, text, by];
+  if (
+    schema !== "streamer.desk.v1" ||
+    action === undefined ||
+    typeof reason !== "string" ||
+    typeof remark !== "string" ||
+    typeof edited !== "boolean" ||
+    !texts.every((one) => one === null || typeof one === "string")
+  ) {
+    throw new Trouble("unreadable", "the answer is no event of the desk");
+  }
+  const { gate, batchId, attempt } = asked;
+  if (event.gate !== gate || event.batch_id !== batchId || event.attempt !== attempt) {
+    throw new Trouble("mismatched", "the answer is about another gate, batch or attempt");
+  }
+  if ((action === "released") !== (selected !== null) || (text !== null && selected === null)) {
+    throw new Trouble("unreadable", "the answer contradicts itself");
+  }
+  return {
+    ...asked,
+    action,
+    released: action === "released" && text !== null,
+    waits: action === "waiting",
+    reason,
+    text: text as string | null,
+    responseId: selected as string | null,
+    edited,
+    by: by as string | null,
+    remark,
+    until: moment(event.until),
+    detail: "",
+    event: action === "waiting" ? null : event,
+  };
+}
+
+/** A moment of an event; null where there is none. */
+function moment(value: unknown): Date | null {
+  if (value === null) return null;
+  const found = new Date(typeof value === "string" ? value : NaN);
+  if (Number.isNaN(found.getTime())) throw new Trouble("unreadable", "the answer has a moment that cannot be read");
+  return found;
 }
 
 /** What a problem document says of itself, bounded; nothing where there is none. */

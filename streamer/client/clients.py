@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack
 
 import httpx2
 
-from streamer.client.decisions import Decision, Trouble, held, read_decision, read_object
+from streamer.client.decisions import (
+    Decision,
+    DeskOutcome,
+    Trouble,
+    held,
+    read_decision,
+    read_object,
+    read_outcome,
+)
 from streamer.client.requests import gate_path, labels_event, pairs, responses_event
 from streamer.security.loopback import is_loopback
 
@@ -38,6 +46,7 @@ MAX_ANSWER_BYTES = 4 * 2**20
 _SHARE_FOR_THE_SERVICE = 0.9
 """Of the time that is left: a hold that the service answers in time is on record."""
 _LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
+_DESK_PAUSE = 0.5
 _KEEP_ALIVE_SECONDS = 4.0  # less than the five after which uvicorn closes an idle connection
 _JSON = {"Content-Type": "application/json"}
 _PASSING = (429, 502, 503, 504)  # 500 is on record, and would be again
@@ -147,6 +156,37 @@ class AsyncClient:
         except Exception as error:
             return _hold(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
 
+    async def desk(
+        self,
+        gate: str,
+        batch_id: str,
+        *,
+        attempt: int = 1,
+        deadline: float | None = None,
+        raise_on_trouble: bool = False,
+    ) -> DeskOutcome:
+        """Ask what became of a held batch at the desk, and wait for it until the deadline; hold unless it is `released`."""
+        seconds = self._deadline if deadline is None else deadline
+        query = "" if attempt == 1 else f"?attempt={attempt}"
+        path = gate_path(gate, "desk", batch_id) + query
+        now = asyncio.get_running_loop().time
+        end = now() + seconds
+        found: DeskOutcome | None = None
+        try:
+            for round_ in count():
+                # At first as it stands; then the service waits, less long than it is asked to, or not at all.
+                answer = await self._ask("GET", path, end - now(), most_wait=0.001 if round_ == 0 else None)
+                found = read_outcome(answer.body, gate=gate, batch_id=batch_id, attempt=attempt)
+                if not found.waits or end - now() <= _DESK_PAUSE:
+                    break
+                if round_ > 0:
+                    await asyncio.sleep(_DESK_PAUSE)
+        except Exception as error:
+            if found is None or not isinstance(error, Trouble):
+                return _hold_at_desk(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
+        assert found is not None  # or it was raised
+        return found
+
     async def gate(self, gate: str, *, deadline: float | None = None) -> dict[str, Any]:
         """Ask for the policy in force, its promise and the verdict on it, as JSON values. Raises `Trouble`."""
         return read_object((await self._ask("GET", gate_path(gate), deadline)).body)
@@ -183,8 +223,12 @@ class AsyncClient:
         *,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        most_wait: float | None = None,
     ) -> _Answer:
-        """Ask until there is an answer, a trouble that stays, or no time left. Raises `Trouble`."""
+        """Ask until there is an answer, a trouble that stays, or no time left. Raises `Trouble`.
+
+        `most_wait` : seconds that the service is asked to wait at most; None: what the deadline leaves it.
+        """
         seconds = self._deadline if deadline is None else deadline
         if not 0 < seconds < float("inf"):
             raise Trouble("invalid_request", "the deadline must be a positive number of seconds")
@@ -194,9 +238,10 @@ class AsyncClient:
         try:
             async with asyncio.timeout_at(end):
                 for tries in count():
-                    wait = f"wait={max((end - now()) * _SHARE_FOR_THE_SERVICE, 0.001):.3f}"
+                    wait = max((end - now()) * _SHARE_FOR_THE_SERVICE, 0.001)
+                    wait = wait if most_wait is None else min(wait, most_wait)
                     request = self._http.build_request(
-                        method, path, content=body, headers={**(headers or {}), "Prefer": wait}
+                        method, path, content=body, headers={**(headers or {}), "Prefer": f"wait={wait:.3f}"}
                     )
                     try:
                         return await self._answer(request)
@@ -298,6 +343,25 @@ class Client:
         except Exception as error:
             return _hold(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
 
+    def desk(
+        self,
+        gate: str,
+        batch_id: str,
+        *,
+        attempt: int = 1,
+        deadline: float | None = None,
+        raise_on_trouble: bool = False,
+    ) -> DeskOutcome:
+        """Ask what became of a held batch at the desk; see `AsyncClient.desk`."""
+        try:
+            return self._thread.run(
+                lambda client: client.desk(
+                    gate, batch_id, attempt=attempt, deadline=deadline, raise_on_trouble=True
+                )
+            )
+        except Exception as error:
+            return _hold_at_desk(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
+
     def gate(self, gate: str, *, deadline: float | None = None) -> dict[str, Any]:
         """Ask for the policy in force; see `AsyncClient.gate`. Raises `Trouble`."""
         return self._thread.run(lambda client: client.gate(gate, deadline=deadline))
@@ -398,6 +462,16 @@ def _identity(batch: Batch) -> tuple[str, int]:
 def _fits_a_header(name: str) -> bool:
     # Quotes are left out: a header may be read as a string that stands between two.
     return re.fullmatch(r"[!#-~]+", name) is not None
+
+
+def _hold_at_desk(
+    error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_trouble: bool
+) -> DeskOutcome:
+    """The same about a batch at the desk."""
+    no = _hold(error, gate, batch_id, attempt, raise_on_trouble=raise_on_trouble)
+    return DeskOutcome(
+        gate=gate, batch_id=batch_id, attempt=attempt, action="hold", reason=no.reason, detail=no.detail
+    )
 
 
 def _hold(error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_trouble: bool) -> Decision:

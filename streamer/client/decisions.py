@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -71,6 +72,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     policy_version : 1 or more.
     detail : one sentence about a trouble.
     event : the whole event as JSON values.
+    desk_until : a person decides about the held batch until then: ask `Client.desk`. None where nobody is waited for.
     receipt : where the decision is on record, a JSON array. Keep it, one a line: `streamer audit verify --receipts FILE` holds
         the record to it.
     """
@@ -90,11 +92,71 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
     event: dict[str, Any] | None = None
     receipt: str | None = None
+    desk_until: datetime | None = None
 
     @property
     def ships(self) -> bool:
         """Whether everything may be shown that the gate's unit is about; never in shadow mode."""
         return self.action == "ship" and self.enforced
+
+
+class DeskOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a held batch at the desk, or why nothing is known: then the action is ``hold``.
+
+    Attributes
+    ----------
+    gate, batch_id, attempt : the identity of the batch.
+    action : ``released``, ``rejected``, or ``waiting`` while nobody has decided; ``hold`` where nothing is known.
+    reason : ``person`` or ``deadline_passed``; of a `Trouble`; empty while it waits.
+    text : what may be shown; None unless it was released, and once it was erased.
+    response_id : of the answer that was released.
+    edited : whether a person changed its text.
+    by, remark : who decided, and what they said.
+    until : the deadline at the desk.
+    detail : one sentence about a trouble.
+    event : the whole event as JSON values; None while it waits, and where nothing is known.
+    """
+
+    gate: str
+    batch_id: str
+    attempt: int
+    action: Literal["released", "rejected", "waiting", "hold"]
+    reason: str = ""
+    text: str | None = None
+    response_id: str | None = None
+    edited: bool = False
+    by: str | None = None
+    remark: str = ""
+    until: datetime | None = None
+    detail: str = ""
+    event: dict[str, Any] | None = None
+
+    @property
+    def released(self) -> bool:
+        """Whether `text` may be shown; everything else holds."""
+        return self.action == "released" and self.text is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is worth while to ask again."""
+        return self.action == "waiting"
+
+
+class _Outcome(msgspec.Struct):
+    """The fields that are relied on; see `streamer.events.desk`."""
+
+    schema: Literal["streamer.desk.v1"]
+    gate: str
+    batch_id: str
+    attempt: int
+    action: Literal["released", "rejected", "waiting"]
+    until: datetime
+    reason: str = ""
+    selected: str | None = None
+    text: str | None = None
+    edited: bool = False
+    by: str | None = None
+    remark: str = ""
 
 
 class _Response(msgspec.Struct):
@@ -122,6 +184,7 @@ class _Action(msgspec.Struct):
     reason: str
     responses: tuple[_Response, ...]
     policy: _Policy
+    desk_until: datetime | None = None
 
 
 def held(trouble: Trouble, gate: str, batch_id: str, attempt: int) -> Decision:
@@ -191,6 +254,34 @@ def read_decision(
         policy_version=action.policy.version,
         event=event,
         receipt=receipt,
+        desk_until=action.desk_until,
+    )
+
+
+def read_outcome(body: bytes, *, gate: str, batch_id: str, attempt: int) -> DeskOutcome:
+    """Read the service's answer about a batch at the desk. Raises `Trouble`: ``unreadable`` or ``mismatched``."""
+    event = read_object(body)
+    try:
+        found = msgspec.convert(event, _Outcome)
+    except msgspec.ValidationError as error:
+        raise Trouble("unreadable", f"the answer is no event of the desk: {error}") from None
+    if (found.gate, found.batch_id, found.attempt) != (gate, batch_id, attempt):
+        raise Trouble("mismatched", "the answer is about another gate, batch or attempt")
+    if (found.action == "released") != (found.selected is not None) or (found.text and not found.selected):
+        raise Trouble("unreadable", "the answer contradicts itself")
+    return DeskOutcome(
+        gate=gate,
+        batch_id=batch_id,
+        attempt=attempt,
+        action=found.action,
+        reason=found.reason,
+        text=found.text,
+        response_id=found.selected,
+        edited=found.edited,
+        by=found.by,
+        remark=found.remark,
+        until=found.until,
+        event=None if found.action == "waiting" else event,
     )
 
 

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
+from streamer.console.desk import MOST_FORM_BYTES, Desk, NoSuchItem
 from streamer.console.doors import TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+    from streamer.console.desk import Done
     from streamer.console.doors import Doors, Session
     from streamer.review.access import Access
     from streamer.security.accounts import Deed
@@ -107,12 +109,16 @@ def console_app(
         Route("/decisions", page("read", "decisions.html", pages.decisions)),
         Route("/decision", page("read", "decision.html", pages.decision)),
         Route("/decision.json", site.record()),
+        Route("/desk", page("read", "desk.html", site.desk.list)),
+        Route("/desk/item", page("read", "desk_item.html", site.desk.item)),
         Route("/proposals", page("look", "proposals.html", pages.proposals)),
         Route("/alerts", page("look", "alerts.html", pages.alerts)),
         Route("/people", page("administer", "people.html", pages.people)),
         Route("/you", page("look", "you.html", lambda _query: {})),
         Route("/label", site.label, methods=["GET"]),
         Mount("/label", _LabellersOnly(review, site)),
+        Route("/desk/release", act("release", site.release, most=MOST_FORM_BYTES), methods=["POST"]),
+        Route("/desk/reject", act("release", site.reject_at_desk, most=MOST_FORM_BYTES), methods=["POST"]),
         Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
         Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
         Route("/gates/close", act("approve", site.close), methods=["POST"]),
@@ -128,6 +134,7 @@ def console_app(
         exception_handlers={
             Refused: site.refused,
             NotThere: site.refused,
+            NoSuchItem: site.refused,
             UsageError: site.refused,
             Unreadable: site.refused,
             Unavailable: site.refused,
@@ -154,6 +161,7 @@ class _Site:
         public: str | None,
     ) -> None:
         self.pages = Pages(store, keys=keys, clock=clock)
+        self.desk = Desk(store, clock=clock)
         self._store = store
         self._doors = doors
         self._access = access
@@ -188,15 +196,22 @@ class _Site:
 
         return answer
 
-    def act(self, deed: Deed, work: Act) -> Callable[[Request], Awaitable[Response]]:
-        """Return the handler of a form for people who may do `deed`."""
+    def act(
+        self, deed: Deed, work: Act, *, most: int = MOST_BYTES
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return the handler of a form, of at most so many bytes, for people who may do `deed`."""
 
         async def answer(request: Request) -> Response:
-            form = await _form(request)
+            form = await _form(request, most)
             session = await self._sender(request, form)
             _require(session, deed)
             try:
                 return _go(await run_in_threadpool(work, session, form))
+            except Unavailable:
+                raise Refused(
+                    503,
+                    "whether it was done is not known; as soon as the database answers, the page before this one says so",
+                ) from None
             finally:
                 self.pages.forget()
 
@@ -342,6 +357,19 @@ class _Site:
         session.notice = f"Acknowledged: {raised.alert.message}"
         return "/alerts"
 
+    def release(self, session: Session, form: Mapping[str, str]) -> str:
+        """Release an answer that waits at the desk."""
+        return self._at_desk(session, self.desk.release(form, by=session.actor))
+
+    def reject_at_desk(self, session: Session, form: Mapping[str, str]) -> str:
+        """Reject what waits at the desk."""
+        return self._at_desk(session, self.desk.reject(form, by=session.actor))
+
+    def _at_desk(self, session: Session, done: Done) -> str:
+        self._announce()
+        session.notice = done.notice
+        return done.where
+
     def add_person(self, session: Session, form: Mapping[str, str]) -> str:
         """Make an account."""
         made = self._store.accounts.add(
@@ -429,7 +457,7 @@ class _Site:
             here=request.url.path,
             now=self._clock(),
             all_roles=ROLES,
-            **{"counts": {"proposals": 0, "alerts": 0}} | values,
+            **{"counts": {"desk": 0, "proposals": 0, "alerts": 0}} | values,
         )
         return Response(written, status, media_type="text/html; charset=utf-8")
 
@@ -483,14 +511,14 @@ def _status(error: Exception) -> tuple[int, str]:
         return error.status, str(error)
     if isinstance(error, TooMany):
         return 429, str(error)
-    if isinstance(error, NotThere):
+    if isinstance(error, NotThere | NoSuchItem):
         return 404, str(error)
     if isinstance(error, Unavailable):
         return 503, "nothing was changed; this page works again as soon as the database answers"
     return (409 if isinstance(error, UsageError) else 400), str(error)
 
 
-async def _form(request: Request) -> dict[str, str]:
+async def _form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
     """Read a form; of a field that is there several times its values, separated by line feeds."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
@@ -498,8 +526,8 @@ async def _form(request: Request) -> dict[str, str]:
     body = b""
     async for piece in request.stream():
         body += piece
-        if len(body) > MOST_BYTES:
-            raise Refused(400, f"a form has at most {MOST_BYTES} bytes")
+        if len(body) > most:
+            raise Refused(400, f"a form has at most {most} bytes")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:

@@ -94,6 +94,7 @@ class Pages:
         found = {
             "proposals": sum(self._store.calibration.proposal(name) is not None for name in names),
             "alerts": len(self._store.alerts.list(limit=100, unacknowledged=True)),
+            "desk": sum(queue.waiting for queue in self._store.desk.queues().values()),
         }
         self._counts = (monotonic(), found)
         return found
@@ -478,7 +479,12 @@ def _settings(policy: Policy) -> list[tuple[str, str]]:
         ("unit", settings.unit),
         ("scorer", f"{settings.scorer}, {settings.encoder}"),
         ("severities", settings.severity_kind),
-        ("held answers", settings.hold_action),
+        (
+            "held answers",
+            settings.hold_action
+            if settings.desk_deadline_seconds is None
+            else f"{settings.hold_action}, {lasting(settings.desk_deadline_seconds)} at the desk",
+        ),
         ("audit probability", percent(settings.audit_probability)),
         ("recalibration", settings.recalibrate),
         ("mode", settings.mode),

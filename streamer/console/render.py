@@ -39,6 +39,8 @@ def environment() -> Environment:
         "interval": lambda interval: words(interval_text(interval)),
         "lasting": lasting,
         "text": text,
+        "raw": lambda value: escape(value),  # for a field: what is in it goes out again as it is
+        "hides": hides,
         "words": words,
         "cap": lambda value: value[:1].upper() + value[1:],
         "who": who,
@@ -68,6 +70,11 @@ def text(value: str | None, most: int = MOST_CHARACTERS) -> Markup:
             )
         )
     return Markup("").join(parts)
+
+
+def hides(value: str | None) -> bool:
+    """Whether a text has characters that hide or steer."""
+    return value is not None and 'class="odd"' in text(value, len(value))
 
 
 def who(name: str) -> Markup:

@@ -19,17 +19,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-Role = Literal["viewer", "labeller", "approver", "administrator"]
+Role = Literal["viewer", "labeller", "releaser", "approver", "administrator"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
-Deed = Literal["look", "read", "label", "approve", "administer"]
-"""`look`: gates, thresholds, alerts, proposals. `read`: decisions with their texts. `label`: give severities. `approve`: put
+Deed = Literal["look", "read", "label", "release", "approve", "administer"]
+"""`look`: gates, thresholds, alerts, proposals. `read`: decisions with their texts. `label`: give severities. `release`: release
+or reject what waits at the desk. `approve`: put
 proposals in force or reject them, close gates, acknowledge alerts. `administer`: people and their roles."""
 
 DEEDS: dict[Role, frozenset[Deed]] = {
     "viewer": frozenset({"look", "read"}),
     # Not the decisions: people label blind to what the gate made of an answer.
     "labeller": frozenset({"look", "label"}),
+    # Who answers customers need not be who may change thresholds.
+    "releaser": frozenset({"look", "read", "release"}),
     "approver": frozenset({"look", "read", "approve"}),
     "administrator": frozenset(get_args(Deed)),
 }

@@ -18,6 +18,7 @@ from streamer.serving.deadlines import deadline, wanted_seconds
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document
 from streamer.serving.problems import Problem, refused
+from streamer.serving.releases import RETRY_AFTER, not_at_desk, told
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.deadlines import Deadline
     from streamer.serving.desk import Desk
+    from streamer.serving.releases import Releases
 
 _MOST_ATTEMPT_DIGITS: Final = 10
 
@@ -43,6 +45,7 @@ def serving_app(
     clock: Callable[[], datetime],
     authorize: Authorize,
     chat: ChatCounter,
+    releases: Releases,
 ) -> Starlette:
     """Make the application.
 
@@ -53,6 +56,7 @@ def serving_app(
     clock : the present moment, with zone.
     authorize : asked about each request of a gate.
     chat : takes chat requests.
+    releases : tells what becomes of held batches at the desk.
     """
 
     async def decide(request: Request, gate: str) -> Response:
@@ -72,12 +76,32 @@ def serving_app(
         )
 
     async def decision(request: Request, gate: str) -> Response:
+        key = _key(request, gate)
+        await desk.policy(gate)
+        found = await desk.find(key)
+        return _json(found.action, requests.receipt(found.receipt))
+
+    async def at_desk(request: Request, gate: str) -> Response:
+        key, prefer = _key(request, gate), request.headers.getlist("prefer")
+        wanted = wanted_seconds(prefer, request.query_params.get("wait_ms"))
+        await desk.policy(gate)
+        state = await releases.state(key, wanted or 0.0)
+        if state is None:
+            await desk.find(key)  # there is none: said so
+            raise not_at_desk(key)
+        waits = state.outcome is None
+        return Response(
+            told(key, state),
+            202 if waits else 200,
+            headers=RETRY_AFTER if waits else None,
+            media_type="application/json",
+        )
+
+    def _key(request: Request, gate: str) -> BatchKey:
         attempt = request.query_params.get("attempt", "1")
         if not (attempt.isascii() and attempt.isdigit() and len(attempt) < _MOST_ATTEMPT_DIGITS):
             raise Problem(400, "bad_request", "attempt must be a number from 1")
-        await desk.policy(gate)
-        found = await desk.find(BatchKey(gate, request.path_params["batch_id"], int(attempt)))
-        return _json(found.action, requests.receipt(found.receipt))
+        return BatchKey(gate, request.path_params["batch_id"], int(attempt))
 
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
@@ -113,10 +137,17 @@ def serving_app(
         routes=[
             Route(f"{of}/decisions", of_gate("decide", decide), methods=["POST"]),
             Route(f"{of}/decisions/{{batch_id:path}}", of_gate("read", decision), methods=["GET"]),
+            Route(f"{of}/desk/{{batch_id:path}}", of_gate("read", at_desk), methods=["GET"]),
             Route(f"{of}/labels", of_gate("label", label), methods=["POST"]),
             Route(of, of_gate("read", show), methods=["GET"]),
             *chat_routes(
-                chat, desk, authorize, deadline=_deadline, most_bytes=limits.max_value_bytes, longest=longest
+                chat,
+                desk,
+                releases,
+                authorize,
+                deadline=_deadline,
+                most_bytes=limits.max_value_bytes,
+                longest=longest,
             ),
             Route("/openapi.json", describe, methods=["GET"]),
         ],

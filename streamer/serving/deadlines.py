@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streamer.serving.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from datetime import datetime
 
 
@@ -37,13 +37,22 @@ def wanted_seconds(prefer: Iterable[str], wait_ms: str | None) -> float | None:
     Other preferences are none of ours. Raises `Problem` for what is no such time.
     """
     asked = [("wait_ms", wait_ms, 1000.0)] if wait_ms is not None else []
+    asked += [("Prefer: wait", value, 1.0) for value in _preferred(prefer, "wait")]
+    seconds = [_seconds(*one) for one in asked]
+    return min(seconds, default=None)
+
+
+def desk_seconds(prefer: Iterable[str]) -> float | None:
+    """Return how long the headers `Prefer` ask to wait for the desk (``desk=60``), > 0; None: not at all. Raises `Problem`."""
+    return min((_seconds("Prefer: desk", value, 1.0) for value in _preferred(prefer, "desk")), default=None)
+
+
+def _preferred(prefer: Iterable[str], wanted: str) -> Iterator[str]:
     for header in prefer:
         for preference in header.split(","):
             name, given, value = preference.partition(";")[0].partition("=")
-            if given and name.strip().lower() == "wait":
-                asked.append(("Prefer: wait", value.strip().strip('"'), 1.0))
-    seconds = [_seconds(*one) for one in asked]
-    return min(seconds, default=None)
+            if given and name.strip().lower() == wanted:
+                yield value.strip().strip('"')
 
 
 def _seconds(name: str, text: str, scale: float) -> float:

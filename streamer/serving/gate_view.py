@@ -27,6 +27,7 @@ class PolicyView(
     encoder: str
     enforced: bool
     hold_action: str
+    desk_deadline_seconds: float | None
     valid_from: datetime
 
 
@@ -58,6 +59,7 @@ def gate_view(policy: Policy, verdict: str | None, risk: str | None) -> GateView
             encoder=settings.encoder,
             enforced=settings.mode == "enforce",
             hold_action=settings.hold_action,
+            desk_deadline_seconds=settings.desk_deadline_seconds,
             valid_from=policy.valid_from,
         ),
         promise=policy.guarantee or None,

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from streamer.events.actions import ActionsV1
+from streamer.events.desk import DeskV1
 from streamer.events.generate import components
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import ResponsesV1
@@ -123,6 +124,19 @@ _RECORDED: Final = {
     "required": ["recorded"],
     "properties": {"recorded": {"type": "integer", "minimum": 0}},
 }
+_AT_DESK: Final = {
+    "type": "object",
+    "description": "A batch that still waits for a person. Whoever asked must hold.",
+    "required": ["schema", "gate", "batch_id", "attempt", "action", "until"],
+    "properties": {
+        "schema": {"const": "streamer.desk.v1"},
+        "gate": {"type": "string"},
+        "batch_id": {"type": "string"},
+        "attempt": {"type": "integer"},
+        "action": {"const": "waiting"},
+        "until": {"type": "string", "format": "date-time"},
+    },
+}
 _REFUSALS: Final = {
     400: "The request cannot be read.",
     403: "The service does not answer to this host name, or the caller may not ask this.",
@@ -141,13 +155,14 @@ _REFUSALS: Final = {
 @cache
 def document() -> bytes:
     """Return the document, in JSON."""
-    schemas = components([ResponsesV1, LabelsV1, ActionsV1, GateView])
+    schemas = components([ResponsesV1, LabelsV1, ActionsV1, DeskV1, GateView])
     for name, optional in _MAY_BE_LEFT_OUT.items():
         required = [member for member in schemas[name]["required"] if member not in optional]
         schemas[name] = schemas[name] | {"required": required}
     schemas |= {
         "Problem": _PROBLEM,
         "Recorded": _RECORDED,
+        "AtDesk": _AT_DESK,
         "Error": _ERROR,
         "ChatRequest": _CHAT_REQUEST,
         "Completion": _COMPLETION,
@@ -162,6 +177,12 @@ def document() -> bytes:
             "wait_ms", "query", "The same in milliseconds.", {"type": "number", "exclusiveMinimum": 0}
         ),
     ]
+    prefers = _parameter(
+        "Prefer",
+        "header",
+        "RFC 7240: `wait=SECONDS`, fractions too; `desk=SECONDS` waits for a person besides, where the batch is held for one.",
+        {"type": "string"},
+    )
     key = _parameter(
         "Idempotency-Key", "header", "The `batch_id`, where the body has none.", {"type": "string"}
     )
@@ -205,6 +226,7 @@ def document() -> bytes:
                         (400, 403, 404, 503),
                     )
                 },
+                f"{of}/desk/{{batch_id}}": {"get": _find_at_desk([gate, batch, attempt, *waits])},
                 f"{of}/labels": {
                     "post": _operation(
                         "label",
@@ -215,7 +237,7 @@ def document() -> bytes:
                         body=severities,
                     )
                 },
-                "/v1/chat/completions": {"post": _complete([repeat, *waits])},
+                "/v1/chat/completions": {"post": _complete([repeat, prefers, waits[1]])},
                 "/v1/models": {
                     "get": _in_openais_form(
                         _operation(
@@ -227,6 +249,21 @@ def document() -> bytes:
             "components": {"schemas": schemas},
         }
     )
+
+
+def _find_at_desk(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+    operation = _operation(
+        "findAtDesk",
+        "Find what became of a batch that is held for a person; with a wait, once somebody has decided.",
+        parameters,
+        _ref("DeskV1"),
+        (400, 403, 404, 503),
+    )
+    operation["responses"]["202"] = {
+        "description": "It still waits; ask again after Retry-After seconds.",
+        "content": {"application/json": {"schema": _ref("AtDesk")}},
+    }
+    return operation
 
 
 def _complete(parameters: list[dict[str, Any]]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ _TITLES: Final = {
     "forbidden_host": "The service does not answer to this host name",
     "not_found": "There is nothing here",
     "unknown_batch": "The batch is not decided",
+    "not_at_desk": "The batch does not wait for a person",
     "overloaded": "Too many requests wait",
     "no_key": "A key is needed",
     "not_allowed": "The key does not allow this",

@@ -62,7 +62,8 @@ def run_console(
     person = labeller_name(name)
     if public is not None:
         public = _checked(public)
-    with open_store(settings) as store:
+    # Without a broker nothing would ever take what is put into the outbox, texts among it.
+    with open_store(settings, publish=settings.kafka.bootstrap_servers is not None) as store:
         listening = listen(host, port, insecure=settings.insecure, command="console")
         with listening:
             base = base_url(host, listening)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.report import RiskReport
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.releases import Releases
     from streamer.serving.service import Service
     from streamer.settings.settings import Settings
     from streamer.store import Store
@@ -80,6 +81,7 @@ def run_serving(
     from streamer.serving.desk import Desk
     from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
     from streamer.serving.measured import measured
+    from streamer.serving.releases import Releases
     from streamer.serving.service import STOP_SECONDS, Service
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
@@ -196,7 +198,10 @@ def run_serving(
             most=settings.endpoint.max_waiting,
             most_bytes=settings.endpoint.max_waiting_bytes,
         )
-        app = serving_app(desk, limits=bounds, longest=wait, clock=now, authorize=authorize, chat=chat)
+        releases = Releases(store.desk, executor=threads["read"], most=settings.endpoint.max_waiting)
+        app = serving_app(
+            desk, limits=bounds, longest=wait, clock=now, authorize=authorize, chat=chat, releases=releases
+        )
         service = Service(
             desk=desk,
             journal=store,
@@ -212,13 +217,18 @@ def run_serving(
             hooks=hooks,
             ending=ending,
             executor=threads["lease"],
-            cut_off=chat.cut_off,
+            cut_off=partial(_cut_off, chat, releases),
         )
         try:
             asyncio.run(_run(service, listening, chat))
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
+
+
+def _cut_off(chat: ChatCounter, releases: Releases) -> None:
+    chat.cut_off()
+    releases.end()
 
 
 async def _best_score(

@@ -89,3 +89,48 @@ for (const form of document.querySelectorAll("form[data-answer]")) {
     ask();
   });
 }
+
+// The desk: single keys move the focus and decide nothing; what somebody else has decided disables the buttons.
+const keysOff = "streamer-single-keys-off";
+const single = document.getElementById("single-keys");
+if (single !== null) {
+  single.checked = localStorage.getItem(keysOff) === null;
+  single.addEventListener("change", () => {
+    if (single.checked) localStorage.removeItem(keysOff);
+    else localStorage.setItem(keysOff, "1");
+  });
+}
+
+const stops = () => [...document.querySelectorAll("[data-keys=list] .head a, [data-place]")];
+
+document.addEventListener("keydown", (event) => {
+  if (single === null || !single.checked || event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.target.matches("input:not([type=checkbox]), textarea, select")) return;
+  const all = stops();
+  const at = all.indexOf(document.activeElement);
+  const here = at < 0 ? null : all[at].closest("li");
+  const to = {
+    j: () => all[Math.min(at + 1, all.length - 1)],
+    k: () => all[Math.max(at - 1, 0)],
+    e: () => (here ?? document).querySelector("[data-edit]"),
+    x: () => document.querySelector("[data-key=x]"),
+    u: () => document.querySelector("[data-key=u]"),
+    m: () => document.getElementById("remark"),
+  }[event.key] ?? (/^[1-9]$/.test(event.key) ? () => all.find((one) => one.dataset.place === event.key) : null);
+  const found = to?.();
+  if (!found) return;
+  event.preventDefault();
+  if (event.key === "e" || event.key === "u") found.click();
+  else {
+    found.focus();
+    found.scrollIntoView({ block: "nearest" });
+  }
+});
+
+const deskForm = document.getElementById("desk-form");
+if (deskForm !== null) {
+  new MutationObserver(() => {
+    if (document.getElementById("desk-state")?.dataset.settled !== "yes") return;
+    for (const one of deskForm.querySelectorAll("button, input, textarea")) one.disabled = true;
+  }).observe(document.getElementById("main"), { childList: true, subtree: true });
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.responses import Response
@@ -18,18 +19,27 @@ if TYPE_CHECKING:
     from streamer.serving.chat.request import ChatRequest
     from streamer.serving.chat.upstream import Upstream
     from streamer.serving.problems import Problem
+    from streamer.serving.releases import State
 
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _FINISHED: Final = ("stop", "length")
 _HELD: Final = "content_filter"
 
 
-def answer(batch: RecordedBatch, upstream: Upstream, request: ChatRequest, *, again: bool) -> Response:
+def answer(
+    batch: RecordedBatch,
+    upstream: Upstream,
+    request: ChatRequest,
+    *,
+    again: bool,
+    desk: State | None = None,
+) -> Response:
     """Return a recorded decision as the caller asked for it.
 
     Parameters
     ----------
     again : it was recorded before this request came.
+    desk : what became of it at the desk; None: nobody was asked about it.
 
     Raises
     ------
@@ -44,8 +54,9 @@ def answer(batch: RecordedBatch, upstream: Upstream, request: ChatRequest, *, ag
         )
     action = decode_action(batch.action)
     sampling: Any = batch.metadata["sampling"]
-    shown = _shown(action, upstream)
-    told = _told(action, batch, sampling, shown)
+    released = None if desk is None or desk.outcome is None else desk.outcome.text
+    shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
+    told = _told(action, batch, sampling, shown) | ({} if desk is None else {"desk": _desk(action, desk)})
     headers = {
         "x-request-id": action.batch_id,
         "x-streamer-batch-id": action.batch_id,
@@ -64,7 +75,7 @@ def answer(batch: RecordedBatch, upstream: Upstream, request: ChatRequest, *, ag
     text, finish_reason = upstream.hold_message, _HELD
     if shown is not None:
         place = [one.id for one in action.responses].index(shown)
-        text = batch.texts[shown] or ""
+        text = released or batch.texts[shown] or ""
         reason = sampling["finish_reasons"][place]
         finish_reason = reason if reason in _FINISHED else _FINISHED[0]
     whole = {
@@ -135,6 +146,23 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "answers": len(action.responses),
         "calls": len(sampling["calls"]),
         "cost": sampling["cost"],
+    }
+
+
+def _desk(action: ActionsV1, desk: State) -> dict[str, Any]:
+    """What became of it at the desk, in the member `desk` of the decision."""
+    where = f"/v1/gates/{action.gate}/desk/{quote(action.batch_id, safe='')}"
+    outcome = desk.outcome
+    if outcome is None:
+        return {"action": "waiting", "until": desk.until, "url": where}
+    return {
+        "action": outcome.action,
+        "reason": outcome.reason,
+        "edited": outcome.edited,
+        "until": desk.until,
+        "decided_at": outcome.decided_at,
+        "desk_id": outcome.desk_id,
+        "url": where,
     }
 
 

@@ -10,9 +10,12 @@ from starlette.routing import Route
 
 from streamer.errors import BadMessage
 from streamer.events import codes
+from streamer.events.actions import decode_action
+from streamer.gates.batch_key import BatchKey
 from streamer.serving import requests
 from streamer.serving.chat.answer import answer, error
 from streamer.serving.chat.request import MODEL_PREFIX, read
+from streamer.serving.deadlines import desk_seconds
 from streamer.serving.problems import Problem, refused
 
 if TYPE_CHECKING:
@@ -21,15 +24,18 @@ if TYPE_CHECKING:
 
     from starlette.requests import Request
 
+    from streamer.journal import RecordedBatch
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.deadlines import Deadline
     from streamer.serving.desk import Desk
+    from streamer.serving.releases import Releases, State
 
 
 def chat_routes(
     counter: ChatCounter,
     desk: Desk,
+    releases: Releases,
     authorize: Authorize,
     *,
     deadline: Callable[[Request], tuple[Deadline, datetime]],
@@ -47,6 +53,9 @@ def chat_routes(
     async def complete(request: Request) -> Response:
         _admitted(authorize.enter(request))
         until, now = deadline(request)
+        desk_seconds(
+            request.headers.getlist("prefer")
+        )  # what cannot be read is refused before anything is spent
         asked = read(await requests.body(request, most_bytes, longest))
         _admitted(await authorize(request, asked.gate, "decide"))
         done = await counter.complete(
@@ -56,9 +65,18 @@ def chat_routes(
             headers=requests.trace(request),
             timestamp_ms=int(now.timestamp() * 1000),
         )
-        found = answer(done.batch, counter.samplers[asked.gate].upstream, asked, again=done.again)
+        state = await _at_desk(done.batch, desk_seconds(request.headers.getlist("prefer")))
+        found = answer(done.batch, counter.samplers[asked.gate].upstream, asked, again=done.again, desk=state)
         found.headers.update(requests.applied(request, until))
         return found
+
+    async def _at_desk(batch: RecordedBatch, seconds: float | None) -> State | None:
+        """What became of a held batch at the desk, after `seconds` at most; None where nobody was asked about it."""
+        action = decode_action(batch.action)
+        if action.desk_until is msgspec.UNSET:
+            return None
+        key = BatchKey(action.gate, action.batch_id, action.attempt)
+        return await releases.state(key, seconds or 0.0)
 
     async def models(request: Request) -> Response:
         _admitted(authorize.enter(request))

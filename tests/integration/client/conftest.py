@@ -96,7 +96,7 @@ class _Node(Caller):
         if trouble := said.get("trouble"):
             raise Trouble(trouble["reason"], trouble["detail"])
         value = said["value"]
-        if method in ("decide", "decision"):
+        if method in ("decide", "decision", "desk"):
             return {_snake(name): one for name, one in value.items()}
         return value
 
@@ -109,7 +109,10 @@ class _Node(Caller):
 
 
 def _plain(value: Any) -> Any:
-    return msgspec.to_builtins(value) | {"ships": value.ships} if isinstance(value, msgspec.Struct) else value
+    if not isinstance(value, msgspec.Struct):
+        return value
+    own = {name: getattr(value, name) for name in ("ships", "released", "waits") if hasattr(value, name)}
+    return msgspec.to_builtins(value) | own
 
 
 def _camel(name: str) -> str:

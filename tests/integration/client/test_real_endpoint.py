@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer.client import Trouble
+from streamer.gates.batch_key import BatchKey
+from streamer.store.desk import Release
 from tests.faults.endpoint import GATE, Site
 from tests.faults.site import wait_until
 
@@ -29,6 +34,42 @@ def site(migrated_sqlite_url: str, tmp_path: Path) -> Iterator[Site]:
     one.gate()
     yield one
     one.close()
+
+
+def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str, tmp_path: Path) -> None:
+    with closing(Site(migrated_sqlite_url, tmp_path)) as site:
+        site.gate(hold_action="escalate", desk_deadline_seconds=600.0)
+        url = site.serve().base
+        asked = ASKED | {"scores": [0.1, 0.2]}
+        decided = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked)
+        assert (decided["action"], decided["ships"]) == ("escalate", False)
+        assert datetime.fromisoformat(decided["desk_until"]) > datetime.now(UTC)
+
+        waiting = caller.call(url, "desk", GATE, NAME, deadline=3.0)
+        assert (waiting["action"], waiting["waits"], waiting["released"], waiting["text"]) == (
+            "waiting", True, False, None,
+        )  # fmt: skip
+        key = BatchKey(GATE, NAME, 1)
+        threading.Timer(
+            1.0,
+            lambda: site.store.desk.decide(key, Release(response_id="ü/2", text="Thére."), by="account:ana"),
+        ).start()
+        found = caller.call(url, "desk", GATE, NAME, **LONG)
+        assert (found["action"], found["released"], found["text"], found["response_id"], found["edited"]) == (
+            "released", True, "Thére.", "ü/2", True,
+        )  # fmt: skip
+        assert (found["by"], found["reason"], found["waits"]) == ("account:ana", "person", False)
+        assert found["event"]["desk_id"]
+
+        # What never came to the desk, and what is not known, holds.
+        caller.call(url, "decide", GATE, "Where?", ANSWERS, **LONG, batch_id="b-2", scores=[0.1, 0.9])
+        for name, code in (("b-2", "404 not_at_desk"), ("b-3", "404 unknown_batch")):
+            no = caller.call(url, "desk", GATE, name, **LONG)
+            assert (no["action"], no["released"], no["reason"]) == ("hold", False, "refused")
+            assert f"status {code}" in no["detail"]
+            with pytest.raises(Trouble, match="refused"):
+                caller.call(url, "desk", GATE, name, raise_on_trouble=True, **LONG)
+        site.check()
 
 
 def test_against_the_service_itself(caller: Caller, site: Site) -> None:

@@ -9,6 +9,8 @@ import jsonschema
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
+from streamer.gates.batch_key import BatchKey
+from streamer.store.desk import Release
 from tests.faults.endpoint import GATE, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
@@ -32,11 +34,12 @@ def refs(value: Any) -> set[str]:
 
 def test_every_address_is_described_and_real_answers_are_as_described(sqlite_site: Site) -> None:
     sqlite_site.gate("chatty", scorer="gram", encoder=ENCODER)
+    sqlite_site.gate("desked", hold_action="escalate", desk_deadline_seconds=600.0)
     with Model() as model:
-        obey(model.serve(sqlite_site, gates={"chatty": {}}))
+        obey(sqlite_site, model.serve(sqlite_site, gates={"chatty": {}}))
 
 
-def obey(endpoint: Endpoint) -> None:
+def obey(site: Site, endpoint: Endpoint) -> None:
     document = endpoint.client.get("/openapi.json").json()
     assert document["openapi"] == "3.1.0"
     schemas = document["components"]["schemas"]
@@ -71,6 +74,12 @@ def obey(endpoint: Endpoint) -> None:
     obeys(f"{of}/decisions/{{batch_id}}", endpoint.client.get(f"{mine}/decisions/b-9"))
     obeys(f"{of}/labels", endpoint.client.post(f"{mine}/labels", json=label))
     obeys(f"{of}/labels", endpoint.client.post(f"{mine}/labels", json=[label]))
+    theirs = "/v1/gates/desked/desk/b-1"
+    endpoint.ask(batch("b-1", score=0.1), gate="desked")
+    obeys(f"{of}/desk/{{batch_id}}", endpoint.client.get(theirs))
+    site.store.desk.decide(BatchKey("desked", "b-1", 1), Release(response_id="a"), by="ana")
+    obeys(f"{of}/desk/{{batch_id}}", endpoint.client.get(theirs))
+    obeys(f"{of}/desk/{{batch_id}}", endpoint.client.get(f"{mine}/desk/b-1"))
     obeys(of, endpoint.client.get(mine))
     obeys(of, endpoint.client.get("/v1/gates/nobody"))
     chat = {"model": "gate/chatty", "messages": [{"role": "user", "content": "Where?"}]}

@@ -70,7 +70,10 @@ def completed(folder: Path, line: str) -> list[str]:
     [
         ("streamer re", ["review", "recalibrate", "recalibrator"]),
         ("streamer gate ", ["create", "set", "list", "show"]),
-        ("streamer tail ", ["actions", "thresholds", "alerts", "dead-letters", "responses", "labels"]),
+        (
+            "streamer tail ",
+            ["actions", "desk", "thresholds", "alerts", "dead-letters", "responses", "labels"],
+        ),
         ("streamer tail th", ["thresholds"]),
         ("streamer tail --from", ["--from-beginning"]),
         ("streamer --ins", ["--insecure", "--install-completion"]),

@@ -225,6 +225,7 @@ def test_topics() -> None:
         "eu.responses",
         "eu.labels",
         "eu.actions",
+        "eu.desk",
         "eu.thresholds",
         "eu.dead-letters",
         "eu.alerts",

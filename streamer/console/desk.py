@@ -1,0 +1,147 @@
+"""The desk: held answers that wait for a person, who releases one, edits it or rejects them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+from streamer.errors import StreamerError, UsageError
+from streamer.gates.batch_key import BatchKey
+from streamer.store.desk import Decided, NotAtDesk, Reject, Release
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from streamer.events.desk import DeskV1
+    from streamer.store import Store
+
+MOST_TEXT_BYTES: Final = 65_536
+"""Of an edited answer, as of any other."""
+
+MOST_FORM_BYTES: Final = 4 * MOST_TEXT_BYTES
+"""A form writes most bytes of a text as three."""
+
+_LISTED: Final = 100
+_ATTEMPT_DIGITS: Final = 4
+
+
+class NoSuchItem(StreamerError):
+    """No batch of this name is, or was, at the desk."""
+
+
+class Done(NamedTuple):
+    """What a form did: a sentence, and where the browser goes next."""
+
+    notice: str
+    where: str
+
+
+class Desk:
+    """What the pages of the desk show, and what their forms do. Calls block."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def waiting(self) -> int:
+        """How many batches wait, at all gates together."""
+        return sum(queue.waiting for queue in self._store.desk.queues().values())
+
+    def list(self, _query: Mapping[str, str]) -> dict[str, Any]:
+        """What waits, the nearest deadline first, and what was decided last."""
+        found = self._store.desk.waiting(limit=_LISTED)
+        return {
+            "waiting": [{"batch": one, "link": link(one.key)} for one in found],
+            "total": len(found) if len(found) < _LISTED else self.waiting(),
+            "lately": [(one, link(_key_of(one))) for one in self._store.desk.lately()],
+            "desks": [
+                one.gate for one in self._store.gates.list() if one.settings.desk_deadline_seconds is not None
+            ],
+        }
+
+    def item(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """One batch with its answers; with `edit` one of them in a field."""
+        key = _key(query)
+        found = self._store.desk.batch(key)
+        if found is None:
+            raise NoSuchItem(f"no batch {key.batch_id[:200]!r} is, or was, at the desk")
+        edited = next((one for one in found.answers if one.id == query.get("edit")), None)
+        return {
+            "found": found,
+            "key_fields": {"gate": key.gate, "batch": key.batch_id, "attempt": key.attempt},
+            "link": link(key),
+            "edited": None if found.outcome is not None else edited,
+            "late": found.outcome is None and found.until < self._clock(),
+            "decision": urlencode({"batch": key.batch_id, "gate": key.gate, "attempt": key.attempt}),
+        }
+
+    def release(self, form: Mapping[str, str], *, by: str) -> Done:
+        """Release an answer, edited where the form has another text."""
+        key, answer = _key(form), form.get("answer", "")
+        text = form.get("text")
+        if text is not None:
+            text = self._edited(key, answer, text)
+        return self._decide(key, Release(response_id=answer, text=text), by=by, remark=_remark(form))
+
+    def reject(self, form: Mapping[str, str], *, by: str) -> Done:
+        """Go on holding."""
+        return self._decide(_key(form), Reject(), by=by, remark=_remark(form))
+
+    def _decide(self, key: BatchKey, act: Release | Reject, *, by: str, remark: str) -> Done:
+        try:
+            made = self._store.desk.decide(key, act, by=by, remark=remark)
+        except NotAtDesk as error:
+            raise NoSuchItem(str(error)) from None
+        except Decided as late:
+            return Done(f"Nothing was done. {said(late.outcome)}; that stands.", link(key))
+        after = self._store.desk.waiting(limit=1)
+        what = (
+            "rejected: nobody is shown an answer"
+            if made.selected is None
+            else f"answer {made.selected} is released"
+        )
+        where = link(after[0].key) if after else "/desk"
+        return Done(f"{made.batch_id}: {what}{', edited' if made.edited else ''}.", where)
+
+    def _edited(self, key: BatchKey, answer: str, text: str) -> str | None:
+        """The text that a field came back with; None where nobody changed it: browsers write line ends their own way."""
+        text = text.replace("\r\n", "\n")
+        if "\x00" in text:
+            raise UsageError("the edited answer has a NUL character, which no text may have")
+        if len(text.encode()) > MOST_TEXT_BYTES:
+            raise UsageError(
+                f"the edited answer has {len(text.encode()):,} bytes, at most {MOST_TEXT_BYTES:,} are allowed"
+            )
+        found = self._store.desk.batch(key)
+        own = next((one.text for one in found.answers if one.id == answer), None) if found else None
+        return None if own is not None and text == own.replace("\r\n", "\n").replace("\r", "\n") else text
+
+
+def said(outcome: DeskV1) -> str:
+    """Say what became of a batch, by whom and when."""
+    at = outcome.decided_at.isoformat(timespec="seconds")
+    if outcome.by is None:
+        return f"Its deadline passed at {outcome.until.isoformat(timespec='seconds')}, and it was rejected"
+    what = "rejected it" if outcome.selected is None else f"released answer {outcome.selected}"
+    return f"{outcome.by.removeprefix('account:')} {what}{', edited' if outcome.edited else ''}, at {at}"
+
+
+def link(key: BatchKey) -> str:
+    """The page of a batch."""
+    return "/desk/item?" + urlencode({"gate": key.gate, "batch": key.batch_id, "attempt": key.attempt})
+
+
+def _key_of(outcome: DeskV1) -> BatchKey:
+    return BatchKey(outcome.gate, outcome.batch_id, outcome.attempt)
+
+
+def _key(fields: Mapping[str, str]) -> BatchKey:
+    attempt = fields.get("attempt", "1")
+    if not attempt.isdecimal() or not attempt.isascii() or len(attempt) > _ATTEMPT_DIGITS:
+        raise NoSuchItem("that is no attempt")
+    return BatchKey(fields.get("gate", ""), fields.get("batch", ""), int(attempt))
+
+
+def _remark(form: Mapping[str, str]) -> str:
+    return " ".join(form.get("remark", "").split())

@@ -1,0 +1,154 @@
+"""What becomes of held batches at the desk, for those who asked: looked up, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+import msgspec
+
+from streamer.errors import Unavailable
+from streamer.events.desk import encode_desk
+from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Executor
+    from datetime import datetime
+
+    from streamer.events.desk import DeskV1
+    from streamer.gates.batch_key import BatchKey
+
+T = TypeVar("T")
+
+LOOK_SECONDS: Final = 0.5
+"""How often the outcomes that somebody waits for are looked up, all in one query."""
+
+LONGEST_SECONDS: Final = 300.0
+"""What one request may wait for the desk; whoever wants to wait longer asks again."""
+
+_READ_SECONDS: Final = 5.0
+
+
+class State(Protocol):
+    """Of a batch that is, or was, at the desk."""
+
+    @property
+    def until(self) -> datetime:
+        """The deadline."""
+        ...
+
+    @property
+    def outcome(self) -> DeskV1 | None:
+        """What became of it; None while it waits."""
+        ...
+
+
+class HeldBatches(Protocol):
+    """The record of the desk. Calls block; they may raise `Unavailable`."""
+
+    def state(self, key: BatchKey) -> State | None:
+        """Whether a batch waits, or what became of it; None for one that never came to the desk."""
+        ...
+
+    def outcomes(self, keys: Sequence[BatchKey]) -> Mapping[BatchKey, DeskV1]:
+        """What became of those that wait no more."""
+        ...
+
+
+class Releases:
+    """Tells what becomes of held batches. For one event loop.
+
+    Parameters
+    ----------
+    executor : where reading the database blocks.
+    most : requests that may wait at once, >= 1; past that they are answered at once.
+    """
+
+    def __init__(self, held: HeldBatches, *, executor: Executor, most: int) -> None:
+        self._held = held
+        self._executor = executor
+        self._most = most
+        self._waiting: dict[BatchKey, set[asyncio.Future[DeskV1]]] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    async def state(self, key: BatchKey, seconds: float = 0.0) -> State | None:
+        """Whether a batch waits or what became of it, after at most `seconds` if it waits. Raises `Problem`."""
+        found = await self._read(lambda: self._held.state(key))
+        if found is None or found.outcome is not None or seconds <= 0 or self._ended.is_set():
+            return found
+        if sum(map(len, self._waiting.values())) >= self._most:
+            return found
+        if await self._outcome(key, min(seconds, LONGEST_SECONDS)) is None:
+            return found
+        return await self._read(lambda: self._held.state(key))
+
+    def end(self) -> None:
+        """Let nobody wait any more: they are told what stands."""
+        self._ended.set()
+        for waiting in self._waiting.values():
+            for one in waiting:
+                one.cancel()
+
+    async def _outcome(self, key: BatchKey, seconds: float) -> DeskV1 | None:
+        future: asyncio.Future[DeskV1] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, set()).add(future)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(), name="serving-desk")
+        try:
+            done, _ = await asyncio.wait({future}, timeout=seconds)
+            return future.result() if done and not future.cancelled() else None
+        finally:
+            self._waiting[key].discard(future)
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    async def _look(self) -> None:
+        """Look up what somebody waits for, until nobody does."""
+        while self._waiting:
+            keys = list(self._waiting)
+            try:
+                found = await self._read(lambda keys=keys: self._held.outcomes(keys))  # type: ignore[misc]
+            except Problem:
+                found = {}  # it may answer again before they stop to wait
+            for key, outcome in found.items():
+                for one in self._waiting.get(key, ()):
+                    if not one.done():
+                        one.set_result(outcome)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _read(self, read: Callable[[], T]) -> T:
+        try:
+            async with asyncio.timeout(_READ_SECONDS):
+                return await asyncio.get_running_loop().run_in_executor(self._executor, read)
+        except (Unavailable, TimeoutError):
+            raise unavailable("the database does not answer; hold, and ask again") from None
+
+
+def told(key: BatchKey, state: State) -> bytes:
+    """What a request gets: the outcome as it is on the topic, or that the batch still waits."""
+    if state.outcome is not None:
+        return encode_desk(state.outcome)
+    return msgspec.json.encode(
+        {
+            "schema": "streamer.desk.v1",
+            "gate": key.gate,
+            "batch_id": key.batch_id,
+            "attempt": key.attempt,
+            "action": "waiting",
+            "until": state.until,
+        }
+    )
+
+
+def not_at_desk(key: BatchKey) -> Problem:
+    """The answer about a batch that nobody was asked about."""
+    return Problem(
+        404,
+        "not_at_desk",
+        f"batch {key.batch_id!r}, attempt {key.attempt}, of gate {key.gate} does not wait for a person and never did",
+    )
+
+
+RETRY_AFTER: Final = {"retry-after": str(RETRY_SECONDS)}
