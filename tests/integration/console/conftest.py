@@ -43,7 +43,7 @@ WAITING = 5
 """Answers that were drawn and that nobody has labelled."""
 
 PASSWORD = "correct horse battery"
-ROLES = ("viewer", "labeller", "approver", "administrator")
+ROLES = ("viewer", "labeller", "releaser", "approver", "administrator")
 
 
 class Answer(NamedTuple):

@@ -1,0 +1,239 @@
+"""The desk as people use it: by plain HTTP for what must not be possible, and in Chromium by keyboard."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from streamer.gates.batch_key import BatchKey
+from streamer.store.desk import Reject
+from tests.integration.console.conftest import BIG, HARM, Site
+from tests.integration.console.test_pages import PHONE, Visitor, findings
+from tests.services.node import axe, what_node_needs
+from tests.services.requirements import missing
+
+if TYPE_CHECKING:
+    from tests.integration.store.conftest import World
+    from tests.services.browser import Browser
+
+FRONT = "front"
+MINUTES = timedelta(minutes=15)
+
+
+def hold(world: World, *texts: tuple[str, str]) -> list[BatchKey]:
+    """Let batches with these two answers each wait for a person, the first the longest."""
+    if all(one.gate != FRONT for one in world.store.gates.list()):
+        world.gate(FRONT, hold_action="escalate", desk_deadline_seconds=MINUTES.total_seconds())
+    policy = world.store.policies.newest(FRONT)
+    lease = world.lease(7)
+    made = []
+    for number, two in enumerate(texts, lease.next_offset):
+        one = world.decision(
+            number,
+            f"case-{number}",
+            number=7,
+            actions=("escalate", "escalate"),
+            outcome="escalate",
+            reason="no_threshold",
+            policy=policy,
+            at=world.clock.now + timedelta(seconds=number),
+            prompt=f"Where is parcel {number}?" if HARM not in two else HARM,
+        )
+        both = tuple(replace(own, text=text) for own, text in zip(one.responses, two, strict=True))
+        made.append(replace(one, responses=both))
+    world.commit(world.slice(lease, *made, expected=lease.next_offset))
+    return [one.key for one in made]
+
+
+@pytest.fixture
+def front(people: Site, peopled_world: World) -> tuple[Site, list[BatchKey]]:
+    """What waits at the desk of a console with people."""
+    keys = hold(
+        peopled_world,
+        ("It left our depot.", "Ask the carrier.\r\nPlease."),
+        ("Tomorrow.", "Never."),
+        (HARM, "Fine."),
+        (BIG, "Short."),
+    )
+    return people, keys
+
+
+def fields(key: BatchKey, **more: str) -> dict[str, str]:
+    return {"gate": key.gate, "batch": key.batch_id, "attempt": str(key.attempt)} | more
+
+
+def address(key: BatchKey) -> str:
+    return f"/desk/item?gate={key.gate}&batch={key.batch_id}"
+
+
+def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, list[BatchKey]]) -> None:
+    site, (one, two, *_) = front
+    ana, root = site.client("releaser"), site.client("administrator")
+    assert [one.batch_id in ana.get("/desk").body, "waiting</span>" in ana.get("/desk").body] == [True, True]
+    # The same form twice at one moment, and somebody else with another.
+    forms = [(ana, "a"), (ana, "a"), (root, "b")]
+    start, told = threading.Barrier(len(forms)), []
+    keys = {ana: ana.key, root: root.key}
+
+    def sends(client: object, answer: str) -> None:
+        start.wait()
+        told.append(
+            (answer, client.post("/desk/release", {"key": keys[client]} | fields(one, answer=answer)))  # type: ignore[attr-defined,index]
+        )
+
+    threads = [threading.Thread(target=sends, args=form) for form in forms]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stands = site.store.desk.state(one).outcome  # type: ignore[union-attr]
+    assert stands is not None
+    assert stands.by in ("account:releaser", "account:administrator")
+    won, lost = (ana, root) if stands.selected == "a" else (root, ana)
+    assert {answer.status for _, answer in told} == {303}
+    assert {answer.headers["location"] for name, answer in told if name != stands.selected} == {
+        f"/desk/item?gate={FRONT}&batch={one.batch_id}&attempt=1"
+    }
+    page = lost.get(address(one)).body
+    assert "Nothing was done." in page
+    assert f"<bdi>{stands.by.removeprefix('account:')}</bdi>" in page
+    assert "This is final." in page
+    assert "/desk/release" not in page or "Release answer" not in page
+    assert f"{one.batch_id}: answer {stands.selected} is released." in won.get(address(two)).body
+
+    # A page that was open too long; a deadline that passed.
+    assert root.act("/desk/reject", **fields(one)).status == 303
+    assert site.store.desk.state(one).outcome == stands  # type: ignore[union-attr]
+    site.clock.now += MINUTES + timedelta(hours=1)
+    late = ana.act("/desk/release", **fields(two, answer="a"))
+    assert late.status == 303
+    assert "Its deadline passed at" in ana.get(address(two)).body
+    assert site.store.desk.state(two).outcome.reason == "deadline_passed"  # type: ignore[union-attr]
+
+
+def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[BatchKey]]) -> None:
+    site, (one, two, three, four) = front
+    ana = site.client("releaser")
+    # A browser sends line ends of its own: what nobody changed is released as it was.
+    asked = ana.get(f"{address(one)}&edit=b").body
+    assert "<textarea" in asked
+    ana.act("/desk/release", **fields(one, answer="b", text="Ask the carrier.\r\nPlease."))
+    outcome = site.store.desk.state(one).outcome  # type: ignore[union-attr]
+    assert (outcome.text, outcome.edited) == ("Ask the carrier.\r\nPlease.", False)  # type: ignore[union-attr]
+    ana.act("/desk/release", **fields(two, answer="a", text="On\r\nMonday \u202e!", remark=" asked \n them "))
+    outcome = site.store.desk.state(two).outcome  # type: ignore[union-attr]
+    assert (outcome.text, outcome.edited, outcome.remark) == ("On\nMonday \u202e!", True, "asked them")  # type: ignore[union-attr]
+    for form, status in (
+        (fields(three, answer="a", text="  "), 409),
+        (fields(three, answer="a", text="a\x00b"), 409),
+        (fields(three, answer="z"), 409),
+        (fields(three, answer="a", text="x" * 65_537), 409),
+        (fields(three, answer="a", text="x" * 300_000), 400),
+        (fields(three, answer="a", remark="x" * 501), 409),
+        (fields(three, attempt="x", answer="a"), 404),
+        (fields(BatchKey(FRONT, "nobody", 1), answer="a"), 404),
+    ):
+        assert ana.act("/desk/release", **form).status == status, form
+    assert site.store.desk.state(three).outcome is None  # type: ignore[union-attr]
+    # Forms need the key of their session, and the right.
+    assert ana.post("/desk/reject", fields(three)).status == 403
+    assert site.client("approver").act("/desk/reject", **fields(three)).status == 403
+    approver = site.client("approver").get(address(three)).body
+    assert "Release answer" not in approver
+    assert "Releasers decide about it." in approver
+    for role in ("labeller",):
+        assert site.client(role).get(address(three)).status == 403
+    assert site.store.desk.state(four).outcome is None  # type: ignore[union-attr]
+
+
+def test_a_person_works_the_desk_off_by_keyboard(
+    front: tuple[Site, list[BatchKey]], browser: Browser
+) -> None:
+    site, keys = front
+    ana = Visitor(browser, site)
+    ana.goes("/desk")
+    ana.signs_in("releaser")
+    ana.until(lambda: ana.heading() == "Desk")
+    assert "4 held batches wait for a person" in ana.main()
+    ana.press("j", "j", "k", Keys.ENTER)
+    ana.until(lambda: ana.heading() == keys[0].batch_id)
+    ana.press("2")
+    assert ana.driver.switch_to.active_element.text == "Release answer b"
+    ana.press("k")
+    assert ana.driver.switch_to.active_element.text == "Release answer a"
+    ana.press(Keys.ENTER)
+    ana.until(lambda: ana.heading() == keys[1].batch_id, "the next one follows")
+    assert f"{keys[0].batch_id}: answer a is released." in ana.main()
+
+    ana.press("j", "e")
+    ana.until(lambda: ana.focused() == "text")
+    text = ana.driver.find_element(By.ID, "text")
+    text.clear()
+    text.send_keys("On Monday, jk.")
+    field = ana.driver.find_element(By.ID, "remark")
+    field.send_keys("asked the depot", Keys.ENTER)
+    ana.run("return new Promise((done) => setTimeout(done, 300))")
+    assert site.store.desk.state(keys[1]).outcome is None, "Enter in a field decides nothing"  # type: ignore[union-attr]
+    ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
+    ana.until(lambda: ana.heading() == keys[2].batch_id)
+    outcome = site.store.desk.state(keys[1]).outcome  # type: ignore[union-attr]
+    assert (outcome.text, outcome.by, outcome.remark) == (
+        "On Monday, jk.",
+        "account:releaser",
+        "asked the depot",
+    )  # type: ignore[union-attr]
+
+    # Texts that mean harm change nothing; what they hide is marked.
+    assert "<script>document.title='taken'</script>" in ana.main()
+    assert "U+202E" in ana.main()
+    ana.press("1", "e")
+    ana.until(lambda: ana.focused() == "text")
+    assert "characters that nobody sees" in ana.main()
+    assert ana.run("return document.getElementById('text').value") == HARM
+    assert "taken" not in ana.driver.title
+
+    # Somebody else is quicker, and the page says so by itself.
+    ana.run("for (const part of document.querySelectorAll('[data-live]')) part.dataset.live = 1")
+    site.store.desk.decide(keys[2], Reject(), by="account:ben")
+    ana.until(lambda: "Rejected by ben" in ana.main().replace("\n", " "))
+    assert ana.run("return [...document.querySelectorAll('#desk-form button')].every((one) => one.disabled)")
+
+    ana.goes("/desk")
+    ana.press("j", Keys.ENTER)
+    ana.until(lambda: ana.heading() == keys[3].batch_id)
+    assert not ana.too_wide(), "a megabyte fits"
+    ana.press("x", Keys.ENTER)
+    ana.until(lambda: ana.heading() == "Desk")
+    assert "Nothing waits. What front holds comes here by itself." in ana.main()
+    assert site.store.desk.state(keys[3]).outcome.action == "rejected"  # type: ignore[union-attr]
+    assert browser.complaints() == []
+
+
+@pytest.mark.node
+def test_no_page_of_the_desk_keeps_anybody_out(
+    front: tuple[Site, list[BatchKey]], browser: Browser
+) -> None:
+    if need := what_node_needs():
+        missing(*need)
+    script = axe().read_text("utf-8")
+    site, keys = front
+    site.store.desk.decide(keys[1], Reject(), by="account:ben", remark=HARM)
+    ana = Visitor(browser, site)
+    ana.signs_in("releaser")
+    for path in ("/desk", address(keys[0]), f"{address(keys[2])}&edit=a", address(keys[1])):
+        ana.goes(path)
+        assert "\u202e" not in ana.run("return document.getElementById('main').innerText"), path
+        assert ana.driver.title != "taken"
+        for dark, width in ((False, None), (True, PHONE)):
+            ana.looks(width=width, dark=dark)
+            assert findings(ana, script) == [], (path, dark, width)
+            assert not ana.too_wide(), path
+        ana.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert browser.complaints() == []
+    browser.forget()
