@@ -8,7 +8,7 @@ from typing import Any
 from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.signing.canonical_json import canonical_json
 
-_HELD = {
+HELD = {
     "no_threshold": "the gate had not been calibrated",
     "closed": "the gate was closed",
     "too_few_responses": "there were too few responses to compare",
@@ -92,7 +92,7 @@ def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
     what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome, f"held ({outcome})")
     if selected is not None:
         what = f"shipped response {selected}"
-    why = _HELD.get(facts["reason"], "scores and threshold decided")
+    why = HELD.get(facts["reason"], "scores and threshold decided")
     if facts["embedding_source"] == "event":
         if facts["reason"] != "encoder_mismatch":
             why += f" (the embeddings came with the event, as those of {facts['encoder']}: no worker ran it)"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
+from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk import Decided, NotAtDesk, Reject, Release
+from streamer.wording.verdicts import lasting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +26,8 @@ MOST_FORM_BYTES: Final = 4 * MOST_TEXT_BYTES
 
 _LISTED: Final = 100
 _ATTEMPT_DIGITS: Final = 4
+_MINUTE = 60.0
+_HOURS_FROM = 120
 
 
 class NoSuchItem(StreamerError):
@@ -52,7 +56,10 @@ class Desk:
         """What waits, the nearest deadline first, and what was decided last."""
         found = self._store.desk.waiting(limit=_LISTED)
         return {
-            "waiting": [{"batch": one, "link": link(one.key)} for one in found],
+            "waiting": [
+                {"batch": one, "link": link(one.key), "left": (one.until - self._clock()).total_seconds()}
+                for one in found
+            ],
             "total": len(found) if len(found) < _LISTED else self.waiting(),
             "lately": [(one, link(_key_of(one))) for one in self._store.desk.lately()],
             "desks": [
@@ -72,7 +79,8 @@ class Desk:
             "key_fields": {"gate": key.gate, "batch": key.batch_id, "attempt": key.attempt},
             "link": link(key),
             "edited": None if found.outcome is not None else edited,
-            "late": found.outcome is None and found.until < self._clock(),
+            "left": left((found.until - self._clock()).total_seconds()),
+            "why": HELD.get(found.reason, "its scores do not clear the threshold"),
             "decision": urlencode({"batch": key.batch_id, "gate": key.gate, "attempt": key.attempt}),
         }
 
@@ -116,6 +124,18 @@ class Desk:
         found = self._store.desk.batch(key)
         own = next((one.text for one in found.answers if one.id == answer), None) if found else None
         return None if own is not None and text == own.replace("\r\n", "\n").replace("\r", "\n") else text
+
+
+def left(seconds: float) -> str:
+    """Say how long somebody may still decide; empty once the deadline has passed."""
+    if seconds < 0:
+        return ""
+    if seconds < _MINUTE:
+        return "less than a minute left"
+    minutes = int(seconds / _MINUTE)
+    if minutes < _HOURS_FROM:
+        return f"{minutes} minute{'s' if minutes > 1 else ''} left"
+    return f"{lasting(seconds)} left"
 
 
 def said(outcome: DeskV1) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from streamer.console.desk import left
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 from streamer.security.visible import visible
 from streamer.wording.numbers import percent, when
@@ -38,6 +39,7 @@ def environment() -> Environment:
         "iso": lambda moment: moment.astimezone(UTC).isoformat(timespec="seconds"),
         "interval": lambda interval: words(interval_text(interval)),
         "lasting": lasting,
+        "left": left,
         "text": text,
         "raw": lambda value: escape(value),  # for a field: what is in it goes out again as it is
         "hides": hides,

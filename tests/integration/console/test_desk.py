@@ -216,9 +216,7 @@ def test_a_person_works_the_desk_off_by_keyboard(
 
 
 @pytest.mark.node
-def test_no_page_of_the_desk_keeps_anybody_out(
-    front: tuple[Site, list[BatchKey]], browser: Browser
-) -> None:
+def test_no_page_of_the_desk_keeps_anybody_out(front: tuple[Site, list[BatchKey]], browser: Browser) -> None:
     if need := what_node_needs():
         missing(*need)
     script = axe().read_text("utf-8")
