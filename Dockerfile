@@ -9,7 +9,7 @@ ARG PYTHON_IMAGE=python:3.11.14-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH=locked
-ARG EXTRAS=worker,console,judge
+ARG EXTRAS=worker,oidc,judge
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_NO_CACHE=1 UV_PYTHON_DOWNLOADS=never
 RUN python -m pip install --no-cache-dir --disable-pip-version-check uv==0.13.9
 WORKDIR /build

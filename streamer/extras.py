@@ -24,6 +24,7 @@ EXTRAS = {
     "demo": _SERVICE | _ENCODER | {"confluent_kafka", "starlette", "uvicorn"},
     "review": _SERVICE | {"starlette", "uvicorn"},
     "console": _SERVICE | {"jinja2", "markupsafe", "starlette", "uvicorn"},
+    "oidc": _SERVICE | {"authlib", "httpx2", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"},
     "serve": _SERVICE | _ENCODER | {"starlette", "uvicorn"},
     "judge": {"openai"},
     "traces": {"opentelemetry"},

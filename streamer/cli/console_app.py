@@ -61,6 +61,14 @@ def console(
             help="Address by which people reach it through a proxy with TLS, like https://streamer.example.",
         ),
     ] = None,
+    oidc: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc",
+            metavar="ISSUER",
+            help="Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
+        ),
+    ] = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser.
@@ -77,6 +85,8 @@ def console(
     from streamer.telemetry.logs import configure_logging
 
     settings = load_settings()
+    if oidc is not None:
+        settings = settings.model_copy(update={"oidc": settings.oidc.model_copy(update={"issuer": oidc})})
     configure_logging(settings.logging.format, settings.logging.level)
     log_lines(settings.logging.format == "json")
     end_on_sigterm()
@@ -98,18 +108,37 @@ def add(
     name: _NameArgument,
     role: _RoleOption,
     password_stdin: _StdinOption = False,
+    oidc: Annotated[
+        bool,
+        typer.Option(
+            "--oidc",
+            help="The person signs in at the issuer of STREAMER_OIDC_ISSUER, under this name, and has no password here.",
+        ),
+    ] = False,
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Make an account, or open a closed one again. It asks for the password twice."""
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
+    from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    settings = load_settings()
+    issuer = settings.oidc.issuer
+    if oidc and (issuer is None or password_stdin):
+        raise UsageError(
+            "say where people sign in with STREAMER_OIDC_ISSUER (or [oidc] in streamer.toml)"
+            if issuer is None
+            else "who signs in at the issuer has no password here: leave --password-stdin out"
+        )
+    with wiring.open_store(settings) as store:
         first = not store.accounts.any()
-        account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=actor)
+        if oidc and issuer is not None:
+            account = store.accounts.add_issued(name, roles=role, issuer=issuer, by=actor)
+        else:
+            account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=actor)
     if json:
         print_json(_account_json(account))
         return
@@ -138,9 +167,9 @@ def list_(json: opt.JsonOption = False) -> None:
         note("There is no account yet; `streamer console user add NAME --role administrator` makes one.")
         return
     print_table(
-        ["name", "roles", "since", "by", "why"],
+        ["name", "roles", "signs in", "since", "by", "why"],
         [
-            [one.name, "closed" if one.closed else ", ".join(one.roles), when(one.created_at), one.created_by, one.reason]
+            [one.name, "closed" if one.closed else ", ".join(one.roles), _where(one), when(one.created_at), one.created_by, one.reason]
             for one in found
         ],
     )  # fmt: skip
@@ -224,10 +253,17 @@ def _say_account(account: "Account", json: bool) -> None:
         say(f"{account.name} is {', '.join(account.roles)}, and signs in again.")
 
 
+def _where(account: "Account") -> str | None:
+    if account.closed:
+        return None
+    return "with a password" if account.issued is None else f"at {account.issued.issuer}"
+
+
 def _account_json(account: "Account") -> dict[str, object]:
     return {
         "name": account.name,
         "roles": account.roles,
+        "issuer": None if account.issued is None else account.issued.issuer,
         "revision": account.revision,
         "at": account.created_at,
         "by": account.created_by,
@@ -238,15 +274,24 @@ def _account_json(account: "Account") -> dict[str, object]:
 def _print(opened: "OpenedConsole", *, json: bool) -> None:
     import sys
 
-    from streamer.cli.console import note, print_json, say
+    from streamer.cli.console import note, print_json, say, warn
 
+    if opened.issuer_fault is not None:
+        warn(
+            f"Nobody can sign in at {opened.issuer} now: {opened.issuer_fault}. Whoever has a password here can, and each "
+            "sign-in asks the issuer again."
+        )
     if json:
-        print_json({"url": opened.url, "link": opened.link})
+        print_json({"url": opened.url, "link": opened.link, "issuer": opened.issuer})
         sys.stdout.flush()
         return
     say(opened.link or opened.url)
     sys.stdout.flush()
-    if opened.link is None:
+    if opened.issuer is not None:
+        note(
+            f"People sign in at {opened.issuer}; it sends them back to {opened.url}oidc/callback. Press Ctrl-C to stop."
+        )
+    elif opened.link is None:
         note("People sign in with their accounts; press Ctrl-C to stop.")
     else:
         note(

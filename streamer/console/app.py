@@ -16,11 +16,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from streamer.console.desk import MOST_FORM_BYTES, Desk, NoSuchItem
-from streamer.console.doors import TooMany
+from streamer.console.doors import IssuerAway, NotIdentified, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
 from streamer.errors import StreamerError, Unavailable, Unreadable, UsageError
 from streamer.security.accounts import ROLES
+from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COLOURS
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from streamer.console.desk import Done
     from streamer.console.doors import Doors, Session
+    from streamer.console.oidc import Issuer
     from streamer.review.access import Access
     from streamer.security.accounts import Deed
     from streamer.signing.policies import PolicyKeys
@@ -82,6 +84,7 @@ def console_app(
     port: int,
     clock: Callable[[], datetime],
     public: str | None = None,
+    issuer: Issuer | None = None,
 ) -> ASGIApp:
     """Make the console's application.
 
@@ -93,8 +96,19 @@ def console_app(
     announce : has a new policy announced to the workers, if that can be done from here.
     listening, port : address that it is served on.
     public : the address by which a proxy in front is known; None: there is none.
+    issuer : where people may sign in by OpenID Connect; None: nowhere else than here.
     """
-    site = _Site(store, doors, access, keys=keys, announce=announce, clock=clock, port=port, public=public)
+    site = _Site(
+        store,
+        doors,
+        access,
+        keys=keys,
+        announce=announce,
+        clock=clock,
+        port=port,
+        public=public,
+        issuer=issuer,
+    )
     page, act = site.page, site.act
     pages = site.pages
     routes = [
@@ -128,6 +142,7 @@ def console_app(
         Route("/people/password", act("administer", site.set_password), methods=["POST"]),
         Route("/people/close", act("administer", site.close_account), methods=["POST"]),
         Route("/you/password", act("look", site.own_password), methods=["POST"]),
+        *site.issuers_routes(),
     ]
     app = Starlette(
         routes=routes,
@@ -139,6 +154,8 @@ def console_app(
             Unreadable: site.refused,
             Unavailable: site.refused,
             TooMany: site.refused,
+            IssuerAway: site.refused,
+            NotIdentified: site.refused,
             HTTPException: site.refused,
         },
     )
@@ -159,6 +176,7 @@ class _Site:
         clock: Callable[[], datetime],
         port: int,
         public: str | None,
+        issuer: Issuer | None,
     ) -> None:
         self.pages = Pages(store, keys=keys, clock=clock)
         self.desk = Desk(store, clock=clock)
@@ -170,6 +188,8 @@ class _Site:
         self._templates = environment()
         self._cookie = f"streamer-console-{port}"
         self._secure = public is not None and public.startswith("https://")
+        self._proxied = public is not None
+        self._issuer = issuer
 
     # -- who asks -------------------------------------------------------------------------------------------
 
@@ -271,13 +291,21 @@ class _Site:
             )
         form = await _form(request)
         name, password = form.get("name", ""), form.get("password", "")
-        cookie = await run_in_threadpool(self._doors.sign_in, name, password)
+        cookie = await run_in_threadpool(self._doors.sign_in, name, password, self._address(request))
         if cookie is None:
             wrong = "Name and password do not fit, or the account is closed."
             return await run_in_threadpool(
                 self._login_page, request, wrong, _inside(form.get("next", "")), 403, name[:200]
             )
         return self._let_in(cookie, _inside(form.get("next", "")))
+
+    def _address(self, request: Request) -> str:
+        """Where a request comes from: behind a proxy on this machine, as the proxy says."""
+        peer = "" if request.client is None else request.client.host
+        if self._proxied and is_loopback(peer):
+            # The last one: the proxy wrote it, and what stands before it anybody can have sent.
+            return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or peer
+        return peer
 
     async def enter(self, request: Request) -> Response:
         """Exchange the token of a printed link; a page with a script takes it out of the address."""
@@ -292,6 +320,23 @@ class _Site:
             )
         return self._let_in(cookie, "/")
 
+    def issuers_routes(self) -> list[Route]:
+        """The way to the issuer and back; none without one."""
+        if self._issuer is None:
+            return []
+        from streamer.console.oidc_routes import BACK, START, OidcRoutes
+
+        made = OidcRoutes(
+            self._issuer,
+            self._store.accounts,
+            self._doors,
+            cookie=self._cookie,
+            secure=self._secure,
+            inside=_inside,
+            let_in=self._let_in,
+        )
+        return [Route(START, made.start, methods=["GET"]), Route(BACK, made.back, methods=["GET"])]
+
     async def leave(self, request: Request) -> Response:
         """End the session, on the review page too."""
         form = await _form(request)
@@ -299,6 +344,11 @@ class _Site:
         self._doors.leave(request.cookies.get(self._cookie, ""))
         self._access.end(session.name)
         answer = _go("/login")
+        if session.id_token and self._issuer is not None:
+            issuer, back = self._issuer, self._issuer.redirect.removesuffix("/oidc/callback") + "/login"
+            there = await run_in_threadpool(issuer.sign_out, session.id_token, back)
+            # A link, for a form that leads to another origin is what the pages' own policy forbids.
+            answer = self._html(request, None, "left.html", {"there": there})
         answer.delete_cookie(self._cookie, path="/")
         return answer
 
@@ -372,9 +422,12 @@ class _Site:
 
     def add_person(self, session: Session, form: Mapping[str, str]) -> str:
         """Make an account."""
-        made = self._store.accounts.add(
-            form.get("name", ""), roles=_roles(form), password=_password(form), by=session.actor
-        )
+        name, accounts = form.get("name", ""), self._store.accounts
+        if self._issuer is not None and "issued" in form:
+            issuer = self._issuer.registration.issuer
+            made = accounts.add_issued(name, roles=_roles(form), issuer=issuer, by=session.actor)
+        else:
+            made = accounts.add(name, roles=_roles(form), password=_password(form), by=session.actor)
         session.notice = f"{made.name} may sign in now, as {', '.join(made.roles)}."
         return "/people"
 
@@ -407,7 +460,7 @@ class _Site:
         """Change one's own password, given the present one."""
         if session.account is None:
             raise Refused(409, "you came by a link and have no password")
-        if not self._doors.sign_in_again(session.name, form.get("present", "")):
+        if not self._doors.sign_in_again(session, form.get("present", "")):
             raise Refused(403, "that is not your present password")
         self._store.accounts.set_password(
             session.name, _password(form), by=session.actor, reason="own password"
@@ -437,7 +490,12 @@ class _Site:
     def _login_page(
         self, request: Request, wrong: str, where: str, status: int = 200, name: str = ""
     ) -> Response:
-        values = {"wrong": wrong, "next": where, "name": name, "accounts": self._store.accounts.any()}
+        values = {
+            "wrong": wrong,
+            "next": where,
+            "name": name,
+            "accounts": self._store.accounts.any(),
+        }
         return self._html(request, None, "login.html", values, status)
 
     def _html(
@@ -457,6 +515,7 @@ class _Site:
             here=request.url.path,
             now=self._clock(),
             all_roles=ROLES,
+            issuer=None if self._issuer is None else self._issuer.name,
             **{"counts": {"desk": 0, "proposals": 0, "alerts": 0}} | values,
         )
         return Response(written, status, media_type="text/html; charset=utf-8")
@@ -468,7 +527,12 @@ class _Site:
             session = await self.session(request)
         except Unavailable:
             session = None
-        values = {"title": _TITLES.get(status, "It was not done"), "detail": detail[:1].upper() + detail[1:]}
+        title = (
+            "You are not signed in"
+            if isinstance(error, IssuerAway | NotIdentified)
+            else _TITLES.get(status, "It was not done")
+        )
+        values = {"title": title, "detail": detail[:1].upper() + detail[1:]}
         return self._html(request, session, "refused.html", values, status)
 
 
@@ -511,6 +575,10 @@ def _status(error: Exception) -> tuple[int, str]:
         return error.status, str(error)
     if isinstance(error, TooMany):
         return 429, str(error)
+    if isinstance(error, NotIdentified):
+        return 403, f"{error}."
+    if isinstance(error, IssuerAway):
+        return 503, f"{error}. Whoever has a password here can sign in meanwhile."
     if isinstance(error, NotThere | NoSuchItem):
         return 404, str(error)
     if isinstance(error, Unavailable):

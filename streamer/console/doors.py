@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import ipaddress
 import secrets
 import threading
 from dataclasses import dataclass, field
@@ -29,14 +30,20 @@ LONGEST_SECONDS: Final = 24 * 3600.0
 """No session lasts longer."""
 
 OF_ONE_NAME: Final = Rate(5, 3600)
-"""How many wrong passwords a name may get: five at once, and then one every twelve minutes."""
+"""How many wrong passwords a name may get from one address: five at once, and then one every twelve minutes."""
 
-OF_ALL: Final = Rate(30, 60)
-"""How many passwords are looked at together: each costs 32 MiB and a moment."""
+OF_ANY_ADDRESS: Final = Rate(100, 3600)
+"""How many a name may get from all addresses together: one address alone cannot use them up."""
+
+OF_ONE_ADDRESS: Final = Rate(15, 60)
+"""How many passwords of one address are looked at: each costs 32 MiB and a moment."""
+
+OF_ALL: Final = Rate(60, 60)
+"""How many are looked at together."""
 
 _MOST_SESSIONS: Final = 1_000
 _TOKEN_BYTES: Final = 32
-_BUCKETS: Final = 4_096
+_BUCKETS: Final = 65_536
 
 
 class TooMany(StreamerError):
@@ -45,6 +52,14 @@ class TooMany(StreamerError):
     def __init__(self, seconds: float) -> None:
         super().__init__(f"too many attempts; try again in {max(1, round(seconds / 60))} minutes")
         self.seconds = seconds
+
+
+class IssuerAway(StreamerError):
+    """The issuer does not answer, or not as one does. Nobody can sign in there at the moment."""
+
+
+class NotIdentified(StreamerError):
+    """What came back from the issuer lets nobody in."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +72,7 @@ class Session:
     account : the revision of their account; None: they came by a link, and their name is what they say.
     key : a secret that every form has, beside the cookie that browsers send by themselves.
     notice : what the next page tells them.
+    id_token : of the issuer where they signed in; empty: they signed in here.
     """
 
     name: str
@@ -66,6 +82,7 @@ class Session:
     used: float
     key: str = field(default_factory=lambda: secrets.token_urlsafe(_TOKEN_BYTES))
     notice: str = ""
+    id_token: str = field(default="", repr=False)
 
     @property
     def actor(self) -> str:
@@ -92,7 +109,7 @@ class Doors:
 
     def __init__(self, accounts: Accounts, *, monotonic: Callable[[], float]) -> None:
         self._accounts = accounts
-        self._monotonic = monotonic
+        self.monotonic = monotonic
         self._links: dict[str, str] = {}
         self._sessions: dict[bytes, Session] = {}
         self._limits = RateLimits()
@@ -116,16 +133,26 @@ class Doors:
             return None
         return self._begin(name, ("administrator",), None)
 
-    def sign_in(self, name: str, password: str) -> str | None:
-        """Return a cookie for a name and its password; None where they do not fit. Raises `TooMany`."""
+    def sign_in(self, name: str, password: str, address: str = "") -> str | None:
+        """Return a cookie for a name and its password; None where they do not fit. Raises `TooMany`.
+
+        `address` : where it comes from. Guesses of one address keep only that address from signing in.
+        """
         name = labeller_names.normalised(name)
         if len(password) > MOST_CHARACTERS or labeller_names.fault(name) is not None:
             return None
-        now = self._monotonic()
-        # Not by name: whoever tries many names must not fill the memory.
-        bucket = int.from_bytes(hashlib.sha256(name.encode("utf-8", "replace")).digest()[:4]) % _BUCKETS
+        now = self.monotonic()
+        network = _network(address)
+        guesses = (
+            _Bucket(_bucket("name", name, network), OF_ONE_NAME),
+            _Bucket(_bucket("name", name), OF_ANY_ADDRESS),
+        )
         with self._lock:
-            for one in (_Bucket(f"name {bucket}", OF_ONE_NAME), _Bucket("all", OF_ALL)):
+            for one in (
+                _Bucket(_bucket("address", network), OF_ONE_ADDRESS),
+                *guesses,
+                _Bucket("all", OF_ALL),
+            ):
                 if (seconds := self._limits.wait(one, now=now)) > 0:
                     raise TooMany(seconds)
         account = self._accounts.get(name)
@@ -135,12 +162,18 @@ class Doors:
         if account is None or not good:
             return None
         with self._lock:
-            self._limits.forget(f"name {bucket}")
+            for one in guesses:
+                self._limits.forget(one.id)
         return self._begin(account.name, account.roles, account.revision)
 
-    def sign_in_again(self, name: str, password: str) -> bool:
+    def admit(self, account: Account, id_token: str) -> str:
+        """Return a cookie for somebody whom an issuer has identified, and whose account lets them in."""
+        return self._begin(account.name, account.roles, account.revision, id_token)
+
+    def sign_in_again(self, session: Session, password: str) -> bool:
         """Whether this is the person's password. Raises `TooMany`."""
-        cookie = self.sign_in(name, password)
+        # By themselves: whoever guesses at the door has no part in it.
+        cookie = self.sign_in(session.name, password, session.key)
         if cookie is not None:
             self.leave(cookie)
         return cookie is not None
@@ -150,7 +183,7 @@ class Doors:
 
         `by_itself` : a page asks that nobody may be looking at: that is no use of the session.
         """
-        now = self._monotonic()
+        now = self.monotonic()
         with self._lock:
             found = self._sessions.get(_digest(cookie))
         if found is None:
@@ -173,13 +206,35 @@ class Doors:
         account: Account | None = self._accounts.get(session.name)
         return account is not None and account.revision == session.account
 
-    def _begin(self, name: str, roles: tuple[Role, ...], account: int | None) -> str:
-        cookie, now = secrets.token_urlsafe(_TOKEN_BYTES), self._monotonic()
+    def _begin(self, name: str, roles: tuple[Role, ...], account: int | None, id_token: str = "") -> str:
+        cookie, now = secrets.token_urlsafe(_TOKEN_BYTES), self.monotonic()
         with self._lock:
             while len(self._sessions) >= _MOST_SESSIONS:
                 del self._sessions[next(iter(self._sessions))]
-            self._sessions[_digest(cookie)] = Session(name, roles, account, began=now, used=now)
+            self._sessions[_digest(cookie)] = Session(
+                name, roles, account, began=now, used=now, id_token=id_token
+            )
         return cookie
+
+
+def _bucket(*what: str) -> str:
+    # By a number of few digits: whoever tries many names, or has many addresses, must not fill the memory.
+    number = (
+        int.from_bytes(hashlib.sha256("\0".join(what).encode("utf-8", "replace")).digest()[:4]) % _BUCKETS
+    )
+    return f"{what[0]} {len(what)} {number}"
+
+
+def _network(address: str) -> str:
+    """The address itself, or, of IPv6, the network of 64 bits that one customer has."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if found.version == 4:
+        return address
+    mapped = found.ipv4_mapped
+    return str(mapped) if mapped is not None else str(ipaddress.IPv6Network((found, 64), strict=False))
 
 
 def _digest(cookie: str) -> bytes:

@@ -82,9 +82,9 @@ def hides(value: str | None) -> bool:
 def who(name: str) -> Markup:
     """Return who did something, and how that is known."""
     if name.startswith(SIGNED_IN):
-        return Markup(
-            '<bdi>{}</bdi> <span class="badge" title="with a password, at the console">signed in</span>'
-        ).format(visible(name.removeprefix(SIGNED_IN)))
+        return Markup('<bdi>{}</bdi> <span class="badge" title="at the console">signed in</span>').format(
+            visible(name.removeprefix(SIGNED_IN))
+        )
     if name in (RECALIBRATOR, MONITOR):
         return Markup("{}").format("the recalibrator" if name == RECALIBRATOR else "an alarm")
     return Markup(

@@ -11,7 +11,7 @@ import hmac
 import secrets
 import unicodedata
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from streamer.errors import UsageError
 
@@ -38,10 +38,22 @@ DEEDS: dict[Role, frozenset[Deed]] = {
 }
 """What each role may do. A person with several roles may do what any of them may."""
 
+_ISSUED = "oidc"
+
+
+class Issued(NamedTuple):
+    """Where somebody without a password signs in, and as whom; an empty `subject` is whoever comes first under the name."""
+
+    issuer: str
+    subject: str
+
+
 LEAST_CHARACTERS = 10
 MOST_CHARACTERS = 1_000
 _COST, _BLOCK, _PARALLEL = 2**15, 8, 1
 _SALT_BYTES = 16
+_LONGEST_ISSUER = 300
+_LONGEST_SUBJECT = 255  # OpenID Connect Core 1.0, section 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +64,7 @@ class Account:
     ----------
     revision : from 1; every change is another one, and ends the sessions that began before it.
     roles : empty while the account is closed.
-    password : as `hidden` returns it; None while the account is closed.
+    password : as `hidden` or `issued` returns it; None while the account is closed.
     created_at, created_by, reason : of this revision.
     """
 
@@ -68,6 +80,15 @@ class Account:
     def closed(self) -> bool:
         """Whether nobody can use it."""
         return not self.roles or self.password is None
+
+    @property
+    def issued(self) -> Issued | None:
+        """Where the person signs in by OpenID Connect; None: with a password, or the account is closed."""
+        kind, *parts = (self.password or "").split("$")
+        if kind != _ISSUED or len(parts) != 2:
+            return None
+        issuer, subject = (base64.b64decode(part).decode() for part in parts)
+        return Issued(issuer, subject)
 
 
 def may(roles: Sequence[Role], deed: Deed) -> bool:
@@ -87,6 +108,15 @@ def hidden(password: str) -> str:
             base64.b64encode(_scrypt(plain, salt, _COST, _BLOCK, _PARALLEL)).decode(),
         )
     )  # fmt: skip
+
+
+def issued(issuer: str, subject: str = "") -> str:
+    """Return what is kept in a password's place of somebody who signs in at an issuer. Raises `UsageError` for too long ones."""
+    if len(issuer) > _LONGEST_ISSUER or len(subject) > _LONGEST_SUBJECT:
+        raise UsageError(
+            f"an issuer has at most {_LONGEST_ISSUER} characters, and its name for a person at most {_LONGEST_SUBJECT}"
+        )
+    return "$".join((_ISSUED, *(base64.b64encode(part.encode()).decode() for part in (issuer, subject))))
 
 
 def fits(password: str, kept: str | None) -> bool:

@@ -385,6 +385,45 @@ class EndpointSettings(_Group):
     )
 
 
+class OidcSettings(_Group):
+    """Sign-in at the console by OpenID Connect: the issuer, and how its claims are read."""
+
+    issuer: str | None = Field(
+        None,
+        description="The issuer's own address, like `https://login.example/realms/team`; `streamer console --oidc` says it for once.",
+    )
+    client_id: str | None = Field(None, description="What the issuer calls the console.")
+    client_secret: str | None = Field(
+        None, repr=False, description="The client's secret; without it the console is a public client."
+    )
+    name_claim: str = Field(
+        "email",
+        min_length=1,
+        description=(
+            "The claim that has a person's name in the record: one that people cannot choose for themselves. Of `email` only a "
+            "verified one counts."
+        ),
+    )
+    roles_claim: str | None = Field(
+        None,
+        description=(
+            "The claim that has a person's roles, like `groups` or `realm_access.roles`; without it people have the roles of "
+            "their accounts."
+        ),
+    )
+    roles: dict[str, str] = Field(
+        default_factory=dict,
+        description=(
+            'What the values of `roles_claim` mean, one JSON object: `{"risk-team": "approver"}`. Without it they are the '
+            "names of roles."
+        ),
+    )
+    scopes: str = Field("openid email profile", description="What the issuer is asked for.")
+    clock_skew_seconds: float = Field(
+        60.0, ge=0, le=600, description="By how much the issuer's clock and this machine's may differ."
+    )
+
+
 class LoggingSettings(_Group):
     """What the services write to standard error."""
 
@@ -504,6 +543,7 @@ class Settings(BaseSettings):
     audit: AuditSettings = AuditSettings()
     policies: PolicySettings = PolicySettings()
     labels: LabelSettings = LabelSettings()
+    oidc: OidcSettings = OidcSettings()
     logging: LoggingSettings = LoggingSettings()
     upstreams: dict[str, UpstreamSettings] = Field(
         default_factory=dict,

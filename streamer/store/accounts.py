@@ -9,7 +9,8 @@ from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
-from streamer.security.accounts import ROLES, Account, Role, hidden
+from streamer.gates.policy import SIGNED_IN
+from streamer.security.accounts import ROLES, Account, Role, hidden, issued
 from streamer.store.audit import control
 from streamer.store.db.schema import accounts
 
@@ -39,6 +40,52 @@ class Accounts:
         return self._next(
             name, roles=_roles(roles), password=hidden(password), by=by, reason=reason, new=True
         )
+
+    def add_issued(
+        self, name: str, *, roles: Sequence[str], issuer: str, by: str, reason: str = "added"
+    ) -> Account:
+        """Make an account, or open a closed one again, of somebody who signs in at an issuer and has no password here.
+
+        Whoever first signs in there under this name has it from then on. Raises `UsageError` as `add` does.
+        """
+        return self._next(name, roles=_roles(roles), password=issued(issuer), by=by, reason=reason, new=True)
+
+    def admit(self, name: str, *, issuer: str, subject: str, roles: Sequence[str] | None) -> Account:
+        """Let in somebody whom an issuer has identified, and write down what is new about them.
+
+        Parameters
+        ----------
+        name : under which they are on record, as the issuer says it.
+        subject : the issuer's own identifier of the person, which it gives to nobody else.
+        roles : those that the issuer says; None: it says nothing of roles, and the account has them.
+
+        Raises
+        ------
+        UsageError : there is no account of this name and no roles, it is closed, it has a password, or another person's.
+        """
+        name = _checked(name)
+        given = None if roles is None else _roles(roles)
+        kept = issued(issuer, subject)
+
+        def work(connection: sa.Connection) -> Account:
+            before = _newest(connection, name)
+            if before is None and given is None:
+                raise UsageError(f"{name} has no account here; an administrator can add it")
+            if before is not None:
+                _check_admitted(before, issuer, subject)
+                if before.password == kept and given in (None, before.roles):
+                    return before
+            return self._append(
+                connection,
+                before,
+                name=name,
+                roles=given if given is not None else before.roles if before is not None else (),
+                password=kept,
+                by=SIGNED_IN + name,
+                reason="roles as the issuer says" if given is not None else "signed in for the first time",
+            )
+
+        return self._written(work, name)
 
     def set_roles(self, name: str, roles: Sequence[str], *, by: str, reason: str) -> Account:
         """Give other roles to a person. Raises `UsageError` where there is no open account."""
@@ -79,12 +126,7 @@ class Accounts:
         password: str | None = None,
         new: bool = False,
     ) -> Account:
-        name = labeller_names.normalised(name)
-        if (wrong := labeller_names.fault(name)) is not None:
-            raise UsageError(f"the name {wrong}")
-        if len(name) > _MOST_CHARACTERS:
-            raise UsageError(f"the name has {len(name)} characters, at most {_MOST_CHARACTERS} are allowed")
-        now = self._clock()
+        name = _checked(name)
 
         def work(connection: sa.Connection) -> Account:
             before = _newest(connection, name)
@@ -96,25 +138,68 @@ class Accounts:
                 )
             changed = roles if roles is not None else () if before is None else before.roles
             kept = password if password is not None else None if before is None else before.password
-            account = Account(
-                name=name,
-                revision=1 if before is None else before.revision + 1,
-                roles=changed,
-                password=kept if changed else None,
-                created_at=now,
-                created_by=by,
-                reason=reason,
+            return self._append(
+                connection, before, name=name, roles=changed, password=kept, by=by, reason=reason
             )
-            connection.execute(sa.insert(accounts).values(**_row(account)))
-            control.append(connection, accounts, [(name, account.revision)], now=now)
-            return account
 
+        return self._written(work, name)
+
+    def _append(
+        self,
+        connection: sa.Connection,
+        before: Account | None,
+        *,
+        name: str,
+        roles: tuple[Role, ...],
+        password: str | None,
+        by: str,
+        reason: str,
+    ) -> Account:
+        now = self._clock()
+        account = Account(
+            name=name,
+            revision=1 if before is None else before.revision + 1,
+            roles=roles,
+            password=password if roles else None,
+            created_at=now,
+            created_by=by,
+            reason=reason,
+        )
+        connection.execute(sa.insert(accounts).values(**_row(account)))
+        control.append(connection, accounts, [(name, account.revision)], now=now)
+        return account
+
+    def _written(self, work: Callable[[sa.Connection], Account], name: str) -> Account:
         try:
             return self._database.writing(work)
         except exc.IntegrityError as error:
             if "accounts" in str(error.orig) and ("pk_" in str(error.orig) or "UNIQUE" in str(error.orig)):
                 raise UsageError(f"the account of {name} was changed at this moment; try again") from None
             raise
+
+
+def _checked(name: str) -> str:
+    name = labeller_names.normalised(name)
+    if (wrong := labeller_names.fault(name)) is not None:
+        raise UsageError(f"the name {wrong}")
+    if len(name) > _MOST_CHARACTERS:
+        raise UsageError(f"the name has {len(name)} characters, at most {_MOST_CHARACTERS} are allowed")
+    return name
+
+
+def _check_admitted(account: Account, issuer: str, subject: str) -> None:
+    if account.closed:
+        raise UsageError(f"the account of {account.name} is closed")
+    known = account.issued
+    if known is None:
+        raise UsageError(f"{account.name} signs in here, with a password")
+    if known.issuer != issuer:
+        raise UsageError(f"{account.name} signs in at {known.issuer}")
+    if known.subject not in ("", subject):
+        raise UsageError(
+            f"{account.name} was another person when that name first signed in; an administrator can close the account "
+            "and add it again"
+        )
 
 
 def _roles(names: Sequence[str]) -> tuple[Role, ...]:

@@ -14,6 +14,7 @@ from streamer.wiring.parts import now, open_store, publish_pending
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streamer.console.oidc import Issuer
     from streamer.settings.settings import Settings
 
 
@@ -23,11 +24,15 @@ class OpenedConsole(NamedTuple):
     Attributes
     ----------
     url : where people open it, the proxy's address where there is one.
-    link : lets whoever has it in, with every right; None: people have accounts, and sign in.
+    link : lets whoever has it in, with every right; None: people sign in.
+    issuer : where they sign in by OpenID Connect; None: nowhere.
+    issuer_fault : why nobody can sign in there at the moment; None: they can.
     """
 
     url: str
     link: str | None
+    issuer: str | None = None
+    issuer_fault: str | None = None
 
 
 def run_console(
@@ -48,7 +53,7 @@ def run_console(
 
     Raises
     ------
-    UsageError : the name or an address cannot be.
+    UsageError : the name or an address cannot be, or the issuer's settings.
     """
     from streamer.console.app import console_app
     from streamer.console.doors import Doors
@@ -67,6 +72,8 @@ def run_console(
         listening = listen(host, port, insecure=settings.insecure, command="console")
         with listening:
             base = base_url(host, listening)
+            url = base if public is None else f"{public}/"
+            issuer = _issuer(settings, url)
             access, doors = Access(), Doors(store.accounts, monotonic=monotonic)
             bound = listening.getsockname()[1]
             review = review_app(
@@ -90,10 +97,12 @@ def run_console(
                 port=bound,
                 clock=now,
                 public=public,
+                issuer=issuer,
             )
-            url = base if public is None else f"{public}/"
-            link = None if store.accounts.any() else f"{url}enter#{doors.invite(person)}"
-            announce(OpenedConsole(url, link))
+            # A link that does everything is no way in where people have identities.
+            by_link = issuer is None and not store.accounts.any()
+            link = f"{url}enter#{doors.invite(person)}" if by_link else None
+            announce(OpenedConsole(url, link, *_standing(issuer)))
             serve(app, listening)
 
 
@@ -109,6 +118,41 @@ def _checked(public: str) -> str:
             f"the public address is like https://streamer.example, without a path, not {public!r}"
         )
     return f"{found.scheme}://{found.netloc.lower()}"
+
+
+def _issuer(settings: Settings, url: str) -> Issuer | None:
+    said = settings.oidc
+    if said.issuer is None:
+        return None
+    from streamer.console.oidc import Issuer, Registration
+
+    return Issuer(
+        Registration(
+            issuer=said.issuer,
+            client_id=said.client_id or "",
+            client_secret=said.client_secret,
+            name_claim=said.name_claim,
+            roles_claim=said.roles_claim,
+            roles=said.roles,
+            scopes=said.scopes,
+            skew_seconds=said.clock_skew_seconds,
+            insecure=settings.insecure,
+        ),
+        redirect=f"{url}oidc/callback",
+        clock=now,
+        monotonic=monotonic,
+    )
+
+
+def _standing(issuer: Issuer | None) -> tuple[str | None, str | None]:
+    """The issuer, and what is wrong with it now."""
+    if issuer is None:
+        return None, None
+    try:
+        issuer.metadata()
+    except StreamerError as error:
+        return issuer.registration.issuer, str(error)
+    return issuer.registration.issuer, None
 
 
 def _announce_policies(settings: Settings) -> None:

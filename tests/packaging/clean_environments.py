@@ -34,6 +34,7 @@ EXTRAS = (
     "demo",
     "review",
     "console",
+    "oidc",
     "judge",
     "traces",
     "research",

@@ -1,15 +1,22 @@
-"""Node for tests of `clients/typescript`, TypeScript's compiler and axe-core, of the versions that their locks name."""
+"""Node for tests of `clients/typescript`, TypeScript's compiler, axe-core and an issuer of OpenID Connect, of the versions that their locks name."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = ROOT / "clients" / "typescript"
 AXE = ROOT / "tests" / "services" / "axe"
+OIDC = ROOT / "tests" / "services" / "oidc"
 _LEAST = 18
 
 
@@ -46,6 +53,25 @@ def compiler() -> Path:
 def axe() -> Path:
     """The script of axe-core, which finds what keeps people from using a page."""
     return _fetched("axe", AXE, "axe-core/axe.min.js")
+
+
+@contextmanager
+def oidc_issuer(client: dict[str, object], people: dict[str, dict[str, object]]) -> Iterator[str]:
+    """Run a certified issuer with one client, and the claims of people by name. Yields its address."""
+    library = _fetched("oidc", OIDC, "oidc-provider/lib/index.js")
+    settings = json.dumps({"client": client, "people": people})
+    command = [*node(), str(OIDC / "issuer.mjs"), str(library.parents[3]), settings]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address.startswith("http://"), "the issuer did not start"
+        yield address
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _fetched(name: str, source: Path, wanted: str) -> Path:

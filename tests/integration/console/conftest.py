@@ -30,9 +30,11 @@ from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
+
+    from streamer.console.oidc import Issuer
 
 HARM = (
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
@@ -72,7 +74,10 @@ class Client:
             method, path, body, {**sent, **{k.replace("_", "-"): v for k, v in headers.items()}}
         )
         answer = connection.getresponse()
-        found = Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode())
+        found_headers = {k.lower(): v for k, v in answer.getheaders()}
+        if "set-cookie" in found_headers:  # of several the first is the session's
+            found_headers["set-cookie"] = answer.msg.get_all("set-cookie")[0]
+        found = Answer(answer.status, found_headers, answer.read().decode())
         connection.close()
         return found
 
@@ -101,14 +106,21 @@ class Client:
 class Site:
     """One server of the console."""
 
-    def __init__(self, world: World, *, public: str | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        public: str | None = None,
+        port: int = 0,
+        issuer: Callable[[str], Issuer] | None = None,
+    ) -> None:
         self.store = world.open()
         self.clock = world.clock
         self.announced = 0
         self.moment = 0.0
         self.access = Access()
         self.doors = Doors(self.store.accounts, monotonic=lambda: self.moment)
-        self._listening = listen("127.0.0.1", 0)
+        self._listening = listen("127.0.0.1", port)
         self.base = base_url("127.0.0.1", self._listening)
         self.port = self._listening.getsockname()[1]
         common: dict[str, Any] = {
@@ -128,6 +140,7 @@ class Site:
             review=review,
             keys=NO_KEYS,
             announce=self._announce,
+            issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),
             **common,
         )
         self._server = server(app)

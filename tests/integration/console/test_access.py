@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ONE_NAME
+import streamer.console.doors
+from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
 from streamer.errors import UsageError
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
@@ -201,6 +202,40 @@ def test_passwords_are_tried_only_so_often(people: Site) -> None:
         ("view\u202eer", PASSWORD),
     ):
         assert client.sign_in(name, password).status == 403
+
+
+def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
+    site = Site(world, public="https://console.example")
+    try:
+        site.add("root", "administrator")
+
+        def tries(password: str, forwarded: str) -> int:
+            form = {"name": "root", "password": password}
+            return Client(site).post("/login", form, host="console.example", x_forwarded_for=forwarded).status
+
+        for n in range(OF_ONE_NAME.requests):
+            assert tries("wrong password", f"198.51.100.{n}, 192.0.2.1") == 403
+        assert tries(PASSWORD, "192.0.2.1") == 429, "whatever stands before what the proxy wrote"
+        assert tries(PASSWORD, "192.0.2.2") == 303
+        for n in range(OF_ONE_NAME.requests):
+            assert tries("wrong password", f"2001:db8::{n}") == 403
+        assert tries(PASSWORD, "2001:db8::ffff") == 429, "one network"
+        assert tries(PASSWORD, "2001:db8:0:1::1") == 303
+    finally:
+        site.stop()
+
+
+def test_many_addresses_together_guess_only_so_often(people: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streamer.console.doors, "fits", lambda *_: False)  # what a wrong password is, at once
+    most = OF_ANY_ADDRESS.requests
+    for n in range(most):
+        people.moment += 1.5
+        assert people.doors.sign_in("viewer", "wrong", f"10.0.{n}.1") is None
+    refilled = 1.5 * most * most / OF_ANY_ADDRESS.seconds
+    for n in range(int(refilled)):
+        people.doors.sign_in("viewer", "wrong", f"10.1.{n}.1")
+    with pytest.raises(TooMany):
+        people.doors.sign_in("viewer", "wrong", "10.2.0.1")
 
 
 def test_a_session_ends_with_time_and_with_every_change_of_the_account(people: Site) -> None:
