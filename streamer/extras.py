@@ -21,7 +21,7 @@ EXTRAS = {
     "service": _SERVICE,
     "encoder": _ENCODER,
     "worker": _SERVICE | _ENCODER,
-    "demo": _SERVICE | _ENCODER | {"confluent_kafka", "starlette", "uvicorn"},
+    "demo": _SERVICE | _ENCODER | {"confluent_kafka", "jinja2", "markupsafe", "starlette", "uvicorn"},
     "review": _SERVICE | {"starlette", "uvicorn"},
     "console": _SERVICE | {"jinja2", "markupsafe", "starlette", "uvicorn"},
     "oidc": _SERVICE | {"authlib", "httpx2", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn"},

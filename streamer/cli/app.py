@@ -24,7 +24,7 @@ _COMMANDS = {
             "dev",
             "services:dev",
             "demo",
-            "Run an embedded broker, a worker, the HTTP endpoint and a recalibrator until Ctrl-C, for trying and developing.",
+            "Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, for trying.",
         ),
         (
             "init",

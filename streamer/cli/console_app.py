@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.services import UntilStdinClosesOption
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def console(
             help="Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
         ),
     ] = None,
+    until_stdin_closes: UntilStdinClosesOption = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser.
@@ -79,17 +81,16 @@ def console(
     if context.invoked_subcommand is not None:
         return
     from streamer import wiring
-    from streamer.cli.console import log_lines, note
-    from streamer.cli.services import collected, end_on_sigterm
+    from streamer.cli.console import note
+    from streamer.cli.services import begin, collected, stop_when_stdin_closes
     from streamer.settings.settings import load_settings
-    from streamer.telemetry.logs import configure_logging
 
     settings = load_settings()
     if oidc is not None:
         settings = settings.model_copy(update={"oidc": settings.oidc.model_copy(update={"issuer": oidc})})
-    configure_logging(settings.logging.format, settings.logging.level)
-    log_lines(settings.logging.format == "json")
-    end_on_sigterm()
+    begin(settings)
+    if until_stdin_closes:
+        stop_when_stdin_closes()
 
     def announce(opened: "OpenedConsole") -> None:
         _print(opened, json=json or collected())

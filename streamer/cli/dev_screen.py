@@ -29,7 +29,10 @@ _LINES = 5
 
 def draw(look: Look) -> Group:
     """Return the whole picture."""
-    parts: list[RenderableType] = [_addresses(look), Text(), _throughput(look)]
+    parts: list[RenderableType] = [_addresses(look)]
+    if look.console:
+        parts.append(Text.assemble(("console ", "dim"), look.console, overflow="fold"))
+    parts += [Text(), _throughput(look)]
     parts += [Text(trouble, style="bold red") for trouble in look.troubles]
     parts.append(Text())
     for gate in look.numbers.gates:

@@ -50,15 +50,11 @@ def review(
     left out.
     """
     from streamer import wiring
-    from streamer.cli.console import log_lines
-    from streamer.cli.services import collected, end_on_sigterm
+    from streamer.cli.services import begin, collected
     from streamer.settings.settings import load_settings
-    from streamer.telemetry.logs import configure_logging
 
     settings = load_settings()
-    configure_logging(settings.logging.format, settings.logging.level)
-    log_lines(settings.logging.format == "json")
-    end_on_sigterm()
+    begin(settings)
 
     def announce(opened: "Opened") -> None:
         if json or collected():

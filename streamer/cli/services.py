@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from streamer.dev.look import Look
+    from streamer.settings.settings import Settings
 
 PortOption = Annotated[
     int | None,
@@ -89,7 +90,7 @@ def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_clos
     _warn_of_misspelt()
     _leave_at_sigterm()
     if until_stdin_closes:
-        _stop_when_stdin_closes()
+        stop_when_stdin_closes()
     return run(settings, announce=_announce_json if json or collected() else _announce)
 
 
@@ -107,6 +108,12 @@ def dev(
             metavar="PORT", min=0, max=65535, help="Port of the recalibrator's /metrics; 0: any free port."
         ),
     ] = 0,
+    console_port: Annotated[
+        int,
+        typer.Option(
+            metavar="PORT", min=0, max=65535, help="Port of the console on 127.0.0.1; 0: any free port."
+        ),
+    ] = 0,
     view: Annotated[
         bool,
         typer.Option(
@@ -116,33 +123,46 @@ def dev(
     ] = True,
     json: JsonOption = False,
 ) -> None:
-    """Run an embedded broker, a worker, the HTTP endpoint and a recalibrator until Ctrl-C, for trying and developing.
+    """Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, for trying.
 
-    It prints a `curl` line that asks the endpoint. The other commands find it by themselves while they are run in the same
+    It prints the console's link, which lets whoever has it do everything, and a `curl` line that asks the endpoint. The other commands find it by themselves while they are run in the same
     directory. The embedded broker keeps
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
     take a free port unless one is configured.
     """
-    from streamer.cli.console import log_lines, note
+    from streamer.cli.console import note
     from streamer.dev.embedded_step import run_dev
     from streamer.settings.settings import load_settings
-    from streamer.telemetry.logs import configure_logging
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
     if port is None and "http.port" not in settings.origins:
         settings = load_settings(http={"port": 0})
-    configure_logging(settings.logging.format, settings.logging.level)
-    log_lines(settings.logging.format == "json")
+    begin(settings)
     _warn_of_misspelt()
-    end_on_sigterm()
     loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
-    note(f"Starting an embedded broker, a worker, the endpoint and a recalibrator{loading}.")
-    run = partial(run_dev, settings, endpoint_port=endpoint_port, recalibrator_port=recalibrator_port)
+    note(f"Starting an embedded broker, a worker, the endpoint, a recalibrator and the console{loading}.")
+    run = partial(
+        run_dev,
+        settings,
+        endpoint_port=endpoint_port,
+        recalibrator_port=recalibrator_port,
+        console_port=console_port,
+    )
     if view and not json and _on_a_terminal():
         with _living_view() as show:
             status = run(announce=lambda _facts: None, show=show)
         raise typer.Exit(status)
     raise typer.Exit(run(announce=_announce_json if json or collected() else _announce_dev))
+
+
+def begin(settings: "Settings") -> None:
+    """Have what a person runs until Ctrl-C write its log as the settings say, and end by SIGTERM likewise."""
+    from streamer.cli.console import log_lines
+    from streamer.telemetry.logs import configure_logging
+
+    configure_logging(settings.logging.format, settings.logging.level)
+    log_lines(settings.logging.format == "json")
+    end_on_sigterm()
 
 
 def collected() -> bool:
@@ -192,10 +212,13 @@ def _announce(facts: "Mapping[str, object]") -> None:
 def _announce_dev(facts: "Mapping[str, object]") -> None:
     from streamer.cli.console import note, say
 
-    _announce({name: value for name, value in facts.items() if name != "request"})
+    # On lines of their own, so that no terminal breaks what is clicked or copied.
+    _announce({name: value for name, value in facts.items() if name not in ("request", "console")})
+    say(f"console  {facts['console']}")
     note(
         "Ready; press Ctrl-C to stop. In another terminal, in this directory: streamer gate create NAME, "
-        "streamer publish FILE --gate NAME, streamer tail actions, and streamer console for all of it in a browser; or ask by HTTP:"
+        "streamer publish FILE --gate NAME, streamer tail actions. In a browser, with the link above, which does everything: the "
+        "console. Or ask by HTTP:"
     )
     say(str(facts["request"]))
 
@@ -226,7 +249,7 @@ def _leave_at_sigterm() -> None:
     signal.signal(signal.SIGTERM, end)
 
 
-def _stop_when_stdin_closes() -> None:
+def stop_when_stdin_closes() -> None:
     import os
     import signal
     import threading

@@ -5,6 +5,7 @@ For trying and developing. The broker keeps its log in memory and forgets it at 
 
 from __future__ import annotations
 
+import getpass
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 0.25
 
 
+def _login_name() -> str:
+    """Under which name whoever opens the console's link acts."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return "developer"
+
+
 class EmbeddedStep:
     """Broker, worker, what is to run beside it, and addresses, from `start` to `stop`; also a context manager.
 
@@ -38,6 +47,7 @@ class EmbeddedStep:
     shared : leave the addresses where other commands of the working directory find them.
     recalibrator_port : of the metrics of a recalibrator beside the worker; 0: any free one. None: none is run.
     endpoint_port : serve the endpoint on the loopback, on this port; 0: any free one. None: it is not served.
+    console_port : serve the console likewise.
     """
 
     def __init__(
@@ -49,6 +59,7 @@ class EmbeddedStep:
         shared: bool = False,
         recalibrator_port: int | None = None,
         endpoint_port: int | None = None,
+        console_port: int | None = None,
     ) -> None:
         self._settings = settings
         self.database_url = database_url
@@ -56,9 +67,11 @@ class EmbeddedStep:
         self._shared = shared
         self._recalibrator_port = recalibrator_port
         self._endpoint_port = endpoint_port
+        self._console_port = console_port
         self._worker: ServiceProcess | None = None
         self._recalibrator: ServiceProcess | None = None
         self._endpoint: ServiceProcess | None = None
+        self._console: ServiceProcess | None = None
         self.broker = EmbeddedBroker()
 
     @property
@@ -80,6 +93,12 @@ class EmbeddedStep:
     def endpoint(self) -> Mapping[str, Any]:
         """What the endpoint says of itself, its address as ``endpoint``; empty when it is not served."""
         return {} if self._endpoint is None else self._endpoint.facts
+
+    @property
+    def console(self) -> str | None:
+        """Where the console is opened: its link until there are accounts; None when it is not served."""
+        facts = {} if self._console is None else self._console.facts
+        return facts.get("link") or facts.get("url")
 
     def start(self, *, waiting: Callable[[], None] = lambda: None) -> None:
         """Start the broker and the services and wait until they are ready. `waiting` is called while they are not.
@@ -113,8 +132,17 @@ class EmbeddedStep:
                     environment=beside,
                 )
                 self._recalibrator.start()
+            if self._console_port is not None:
+                self._console = ServiceProcess(
+                    "console",
+                    command=("console", "--port", str(self._console_port), "--as", _login_name()),
+                    directory=self._directory,
+                    environment=beside,
+                )
+                self._console.start()
             for service in self._services():
-                service.wait_until_ready(waiting)
+                if service is not self._console:  # it listens before it says where
+                    service.wait_until_ready(waiting)
         except BaseException:
             self.stop()
             raise
@@ -169,7 +197,8 @@ class EmbeddedStep:
 
     def _services(self) -> list[ServiceProcess]:
         """Those that were started, the worker last."""
-        return [one for one in (self._endpoint, self._recalibrator, self._worker) if one is not None]
+        every = (self._console, self._endpoint, self._recalibrator, self._worker)
+        return [one for one in every if one is not None]
 
     def _running_worker(self) -> ServiceProcess:
         if self._worker is None:
@@ -206,7 +235,7 @@ class EmbeddedStep:
         if self._shared:
             remove_dev_session(os.getpid())
         services = self._services()
-        self._worker = self._recalibrator = self._endpoint = None
+        self._worker = self._recalibrator = self._endpoint = self._console = None
         for service in services:
             service.ask_to_stop()
         for service in services:

@@ -42,15 +42,17 @@ def run_dev(
     *,
     endpoint_port: int,
     recalibrator_port: int,
+    console_port: int,
     announce: Callable[[Mapping[str, object]], None],
     show: Callable[[Look], None] | None = None,
 ) -> int:
-    """Run the embedded broker, a worker, the endpoint and a recalibrator until Ctrl-C, findable by the other commands here.
+    """Run the embedded broker, a worker, the endpoint, a recalibrator and the console until Ctrl-C, findable by the other commands here.
 
     Parameters
     ----------
     endpoint_port : where the endpoint listens on the loopback; 0: any free port.
     recalibrator_port : where the recalibrator shows its metrics; 0: any free port.
+    console_port : where the console listens on the loopback; 0: any free port.
     announce : gets the addresses once all is ready, and as ``request`` a shell line that asks the endpoint.
     show : gets a look at everything every second from then on.
     """
@@ -73,6 +75,7 @@ def run_dev(
         shared=True,
         recalibrator_port=recalibrator_port,
         endpoint_port=endpoint_port,
+        console_port=console_port,
     )
     asked = False
 
@@ -90,6 +93,7 @@ def run_dev(
                     "broker": step.broker.bootstrap,
                     "database": redact_text(database_url),
                     "endpoint": step.endpoint["endpoint"],
+                    "console": step.console,
                     "http": step.metrics_url,
                     "recalibrator": step.recalibrator_url,
                     "worker log": str(step.log_path),
@@ -156,6 +160,7 @@ def _looking(step: EmbeddedStep, store: Store) -> Looking:
             ("endpoint", step.endpoint["endpoint"]),
             ("metrics", f"{step.metrics_url}/metrics"),
         ],
+        console=step.console or "",
         clock=now,
     )
 

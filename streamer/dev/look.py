@@ -39,6 +39,7 @@ class Look:
     addresses : name and value.
     policies, alarms : the newest first.
     request : a shell command that asks the endpoint for a decision.
+    console : where the console is opened.
     troubles : what is wrong, in words.
     """
 
@@ -47,6 +48,7 @@ class Look:
     policies: Sequence[Line]
     alarms: Sequence[Line]
     request: str = ""
+    console: str = ""
     troubles: Sequence[str] = ()
     now: datetime
 
@@ -68,7 +70,7 @@ class Looking:
     Parameters
     ----------
     worker, recalibrator : root of each service's HTTP addresses; None where there is none.
-    addresses : shown as they are.
+    addresses, console : shown as they are.
     clock : the present moment, with zone.
     """
 
@@ -80,12 +82,14 @@ class Looking:
         story: RecordLines,
         addresses: Sequence[tuple[str, str]],
         clock: Callable[[], datetime],
+        console: str = "",
     ) -> None:
         self._worker = worker
         self._recalibrator = recalibrator
         self._story = story
         self._addresses = tuple(addresses)
         self._clock = clock
+        self._console = console
         self._before: tuple[float, Samples] | None = None
 
     def look(self) -> Look:
@@ -119,6 +123,7 @@ class Looking:
             policies=policies,
             alarms=alarms,
             request=request,
+            console=self._console,
             troubles=troubles,
             now=self._clock(),
         )
