@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -103,6 +103,33 @@ class ScoredResponse:
     uniform: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedMark:
+    """What a judge was asked and said about one answer, to be kept with the decision that it was asked for.
+
+    Attributes
+    ----------
+    judge : model and rubric.
+    mark : in [0, 100]; None where it gave none, and `failure` says why.
+    subscores : points by aspect; None without a mark.
+    requests : how often it was asked, >= 1.
+    cost : in the price list's currency; None where it is not known.
+    exchanges : every request and reply, as `streamer.labels.judge.exchanges.exchanges_document` writes them.
+    remembered : it had marked the same answer to the same prompt before, and was not asked again: nothing was spent.
+    """
+
+    judge: str
+    mark: float | None
+    subscores: Mapping[str, float] | None
+    failure: str | None
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost: float | None
+    exchanges: Mapping[str, Any]
+    remembered: bool = False
+
+
 EmbeddingSource = Literal["encoder", "event", "none"]
 """Who made a batch's embeddings: a worker that ran the encoder, or the publisher, who says so; held or not."""
 
@@ -114,7 +141,8 @@ class Decision:
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
     segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` tells that only this drew
-    it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any.
+    it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any. `asked` is what a judge was
+    asked for its scores and said, by response.
     """
 
     record: Record
@@ -145,6 +173,7 @@ class Decision:
     audit_rate: int | None = None
     extra_draw: bool = False
     cloud: tuple[float, ...] | None = None
+    asked: tuple[tuple[str, AskedMark], ...] = ()
 
 
 class RecordedAction(NamedTuple):

@@ -278,6 +278,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 f"set STREAMER_ENCODER_NAME={policy.settings.encoder}, or streamer gate set {name} "
                 + ("--embeddings accept" if identity == NO_ENCODER else f"--encoder {configured}"),
             )
+        yield from _judge_of(policy, settings)
         yield from _own_embeddings(policy, *brought[name])
         if policy.state == "closed":
             if waiting:
@@ -314,6 +315,27 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 + (f", which waits for a person: {found.why}" if found.why else ""),
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
+
+
+def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Finding]:
+    """Say whether workers with these settings ask the judge that a gate's scores are of."""
+    from streamer import wiring
+    from streamer.errors import UsageError
+
+    if not policy.settings.asks:
+        return
+    try:
+        configured = wiring.judge_scoring_id(settings)
+    except UsageError:
+        configured = "none"
+    if configured != policy.settings.encoder:
+        yield Finding(
+            "fail",
+            f"gate {policy.gate}",
+            f"its scores are of {policy.settings.encoder}, workers with these settings ask {configured}: all its batches are held "
+            "(encoder_mismatch)",
+            f"set the group judge to that model and its parameters, or streamer gate set {policy.gate} --encoder {configured}",
+        )
 
 
 def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Finding]:

@@ -14,11 +14,12 @@ from streamer.gates.settings import (
     EXTERNAL_PREFIX,
     FIRST_PARAMETERS,
     FLAT_NAMES,
-    IN_PLACE,
     NO_ENCODER,
     PARAMETERS,
     GateSettings,
     calibrated_for_another,
+    is_in_place,
+    stands_for,
     unread,
 )
 from streamer.scoring.registry import EVERY, GRAM
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.settings import Embeddings
+    from streamer.scoring.scorer import Scorer
     from streamer.settings.settings import Settings
 
     class UndrawnScores(Protocol):
@@ -411,18 +413,16 @@ def chosen_settings(
         chosen["model"] = None  # only `streamer score adopt` brings one
     named = EVERY.get(str(chosen.get("scorer", GRAM)))
     if named is not None and named.in_place is not None:
-        chosen["encoder"] = given.get("encoder", named.in_place)
-        if chosen["encoder"] != named.in_place:
-            raise UsageError(f"--encoder must be {named.in_place} with --scorer {named.name}, or left out")
+        chosen["encoder"] = _in_place(named, given, present, settings)
     elif "encoder" in given:
         chosen["encoder"] = _encoder_id(str(given["encoder"]), settings)
-    elif chosen.get("encoder", NO_ENCODER) in IN_PLACE:
+    elif is_in_place(chosen.get("encoder", NO_ENCODER)):
         chosen["encoder"] = _encoder_id(settings.encoder.name, settings)
     if chosen["encoder"] != present["encoder"]:
         # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
         chosen |= default | {name: given[name] for name in default if name in given}
-    if chosen.get("embeddings") == "accept" and chosen["encoder"] not in IN_PLACE:
+    if chosen.get("embeddings") == "accept" and not is_in_place(chosen["encoder"]):
         chosen["dimension"] = _dimension_of(chosen["encoder"], chosen["dimension"], settings, known_dimension)
     try:
         return GateSettings(**chosen)
@@ -430,11 +430,30 @@ def chosen_settings(
         raise UsageError(_as_options(str(error))) from None
 
 
+def _in_place(
+    scorer: "Scorer", given: "Mapping[str, Any]", present: "Mapping[str, Any]", settings: "Settings"
+) -> str:
+    """Return what a gate has in the place of an encoder whose scorer reads no embeddings: of a judge its name."""
+    from streamer import wiring
+    from streamer.errors import UsageError
+
+    wanted = str(scorer.in_place)
+    if "encoder" in given:
+        if not stands_for(wanted, str(given["encoder"])):
+            raise UsageError(f"--encoder must be {wanted} with --scorer {scorer.name}, or left out")
+        return str(given["encoder"])
+    if not scorer.asks:
+        return wanted
+    if "scorer" not in given and stands_for(wanted, present["encoder"]):
+        return str(present["encoder"])
+    return wiring.judge_scoring_id(settings)
+
+
 def _embeddings_of(encoder: str, settings: "Settings") -> "Embeddings":
     """Return the default for embeddings of events: a gate accepts them where no worker makes any."""
     if encoder.startswith(EXTERNAL_PREFIX):
         return "accept"
-    return "accept" if encoder not in IN_PLACE and settings.encoder.name == NO_ENCODER else "refuse"
+    return "accept" if not is_in_place(encoder) and settings.encoder.name == NO_ENCODER else "refuse"
 
 
 def _dimension_of(

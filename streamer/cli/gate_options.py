@@ -170,7 +170,7 @@ SETTINGS: tuple[SettingOption, ...] = (
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
-        "in the event, logprob the mean log-probability of a response's tokens in the event; the others are what `streamer evaluate` compares. With gate create, best-of:FILE takes the one that ships most on a file of "
+        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares. With gate create, best-of:FILE takes the one that ships most on a file of "
         "labelled answers, if that is clear.",
         _POLICY,
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import repeat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
@@ -25,6 +25,7 @@ from streamer.gates.uniforms import uniforms_for
 from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
+from streamer.labels.judge.scores import Answered
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
 from streamer.tracing import NO_TRACING
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Ruling
     from streamer.gates.settings import GateSettings
-    from streamer.journal import ActivePolicy, EmbeddingSource, Outcome, Record
+    from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Outcome, Record
+    from streamer.labels.judge.scores import Marks
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.tracing import Tracing
 
@@ -72,11 +74,28 @@ class _Pending:
     scores: tuple[float, ...] | None = None
     raw: tuple[float | None, ...] | None = None
     cloud: tuple[float, ...] | None = None
+    asked: tuple[tuple[str, AskedMark], ...] = ()
+
+
+class Marker(Protocol):
+    """Who is asked for marks; `streamer.labels.judge.scores.JudgeScores` is.
+
+    Attributes
+    ----------
+    id : what a gate names in the place of an encoder.
+    """
+
+    id: str
+
+    def of(self, batches: Sequence[Answered]) -> list[Marks]:
+        """Mark all answers of these batches, within a deadline. Blocks; raises nothing for any content."""
+        ...
 
 
 def _keep_scores(p: _Pending, before: Decision) -> None:
     """Take over the scores of an earlier decision of the same event, if the policy still asks for these."""
     settings = p.active.policy.settings
+    p.asked = before.asked  # what was paid for stays on record
     asked = (settings.scorer, _encoder_of(settings, p.embeddings), p.embeddings)
     if p.held is not None or asked != (before.scorer, before.encoder, before.embedding_source):
         return
@@ -99,6 +118,7 @@ class BatchDecider:
         (`encoder_mismatch`).
     topics, limits : names of the topics and bounds for what is read.
     clock : returns the present time, with zone.
+    judge : marks answers for gates of the scorer `judge`; None: those hold (`encoder_mismatch`).
     tracing : told what is decided; actions carry the traces that it gives.
     """
 
@@ -111,8 +131,10 @@ class BatchDecider:
         topics: Topics,
         limits: Limits,
         clock: Callable[[], datetime],
+        judge: Marker | None = None,
         tracing: Tracing = NO_TRACING,
     ) -> None:
+        self._judge = judge
         self._book = book
         self._known = known
         self._encoder = encoder
@@ -216,6 +238,9 @@ class BatchDecider:
         elif settings.of_event is not None:
             if settings.scores_by.of_given(_given(event, settings.of_event), blank) is None:
                 held = settings.scores_by.missing
+        elif settings.asks:
+            if self._judge is None or settings.encoder != self._judge.id:
+                held = "encoder_mismatch"
         elif given:
             embeddings = "event"
             if not _accepts(settings, event):
@@ -240,9 +265,14 @@ class BatchDecider:
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
         """Replace batches that are decided already by redeliveries, in place; return those that are not.
 
-        Only texts are worth the question: they would be encoded. The others' repeats are found by the commit.
+        Only texts are worth the question: they would be encoded, or judged. The others' repeats are found by the commit.
         """
-        keys = {item.key for item in results if isinstance(item, _Pending) and item.embeddings == "encoder"}
+        keys = {
+            item.key
+            for item in results
+            if isinstance(item, _Pending)
+            and (item.embeddings == "encoder" or item.active.policy.settings.asks)
+        }
         decided = self._known(sorted(keys)) if keys else {}
         pending = []
         for i, item in enumerate(results):
@@ -258,8 +288,26 @@ class BatchDecider:
         """Give scores to `batches`, all texts in one encoder call."""
         to_encode = [p for p in batches if p.embeddings == "encoder"]
         vectors = dict(zip(map(id, to_encode), self._embed(to_encode), strict=True))
+        self._mark([p for p in batches if p.active.policy.settings.asks])
         for p in batches:
-            self._score_one(p, vectors.get(id(p)))
+            if not p.active.policy.settings.asks:
+                self._score_one(p, vectors.get(id(p)))
+
+    def _mark(self, batches: Sequence[_Pending]) -> None:
+        """Have a judge mark all answers of `batches` together; those without a mark for each are held."""
+        if not batches or self._judge is None:
+            return
+        found = self._judge.of(
+            [Answered(prompt=p.event.prompt, answers=[r.text for r in p.event.responses]) for p in batches]
+        )
+        for p, marks in zip(batches, found, strict=True):
+            p.asked += tuple((p.event.responses[place].id, one) for place, one in marks.asked)
+            scorer = p.active.policy.settings.scores_by
+            made = scorer.of_given(marks.marks, p.blank)
+            if made is None:
+                p.held = scorer.missing
+            else:
+                p.scores, p.raw = made
 
     def _embed(self, batches: Sequence[_Pending]) -> list[NDArray[np.float32] | None]:
         """Embed each batch; if that fails for all together, halve until only the culprits are None."""
@@ -370,6 +418,7 @@ class BatchDecider:
             audit_rate=rate,
             extra_draw=extra,
             cloud=p.cloud,
+            asked=p.asked,
         )
 
     def _rule(self, p: _Pending) -> Judged:

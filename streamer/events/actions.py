@@ -42,6 +42,7 @@ Reason = Literal[
     "encoder_mismatch",
     "scorer_failed",
     "no_logprob",
+    "no_mark",
     "attempts_exhausted",
     "deadline_passed",
 ]
@@ -94,7 +95,8 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
         str,
         Meta(
             description="The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
-            "nothing was embedded: for an external scorer, and in a hold before scoring; `event` for log-probabilities. Who ran it is in "
+            "nothing was embedded: for an external scorer, and in a hold before scoring; `event` for log-probabilities, `judge:` "
+            "and its name for a judge's marks. Who ran it is in "
             "`embedding_source`."
         ),
     ]

@@ -66,8 +66,18 @@ _YEAR_10000_MS = 253_402_300_800_000
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
-IN_PLACE = frozenset(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
-"""What gates have in the place of an encoder whose scorers read no embeddings."""
+_IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
+
+
+def stands_for(wanted: str, encoder: str) -> bool:
+    """Whether this stands in the place of an encoder as `Scorer.in_place` wants it."""
+    return encoder == wanted if not wanted.endswith(":") else encoder.startswith(wanted) and encoder != wanted
+
+
+def is_in_place(encoder: str) -> bool:
+    """Whether this stands in the place of an encoder, for a scorer that reads no embeddings."""
+    return any(stands_for(wanted, encoder) for wanted in _IN_PLACE)
+
 
 EXTERNAL_PREFIX = "external:"
 """Begins the encoder of a gate whose embeddings no worker makes: ``external:text-embedding-3-small``."""
@@ -356,9 +366,15 @@ class GateSettings:
     def _check_encoder(self) -> None:
         """Refuse an encoder that the scorer does not read, and what stands in its place for another scorer."""
         wanted = self.scores_by.in_place
-        if wanted is not None and self.encoder != wanted:
-            raise ValueError(f"the scorer {self.scorer} goes with encoder {wanted!r}, and only that")
-        if wanted is None and self.encoder in IN_PLACE:
+        if wanted is not None and not stands_for(wanted, self.encoder):
+            of_judge = (
+                ", as `streamer gate set GATE --scorer judge` names the configured judge"
+                * wanted.endswith(":")
+            )
+            raise ValueError(
+                f"the scorer {self.scorer} goes with encoder {wanted!r}, and only that{of_judge}"
+            )
+        if wanted is None and is_in_place(self.encoder):
             raise ValueError(
                 f"encoder must be one that makes embeddings, for the scorer {self.scorer}, not {self.encoder!r}"
             )
@@ -513,6 +529,11 @@ class GateSettings:
     def of_event(self) -> str | None:
         """The field of an event's responses that scores are made of; None: events do not bring them."""
         return self.scores_by.of_event
+
+    @property
+    def asks(self) -> bool:
+        """Whether a language model is asked for the scores."""
+        return self.scores_by.asks
 
     @property
     def embeds(self) -> bool:

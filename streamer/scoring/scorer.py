@@ -70,7 +70,10 @@ class Scorer(Parametrised, ABC):
     of_event: ClassVar[str | None] = None
     """The field of an event's responses that the scores are made of; None: they are not the event's."""
     in_place: ClassVar[str | None] = None
-    """What a gate has in the place of an encoder, for a scorer that reads no embeddings; None: it reads them."""
+    """What a gate has in the place of an encoder, for a scorer that reads no embeddings, or how that begins (``judge:``);
+    None: it reads them."""
+    asks: ClassVar[bool] = False
+    """Whether a language model is asked for what the scores are made of."""
     missing: ClassVar[str] = "scorer_failed"
     """The reason of a hold, where that which the scores are made of is not there."""
 
@@ -83,9 +86,9 @@ class Scorer(Parametrised, ABC):
         return self.score(batch), None
 
     def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
-        """Return the scores of what the event says of each answer, and what is kept with them; None where something is missing.
+        """Return the scores of one number an answer, and what is kept with them; None where one is missing.
 
-        Of scorers that have `of_event` alone.
+        Of scorers that read no embeddings alone.
         """
         raise NotImplementedError(f"the scorer {self.name} computes its scores")
 

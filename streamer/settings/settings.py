@@ -169,7 +169,8 @@ class EncoderSettings(_Group):
 
 
 class JudgeSettings(_Group):
-    """The language model that `streamer label judge` asks, at any OpenAI-compatible endpoint."""
+    """The language model that `streamer label judge` asks, and workers for gates with `--scorer judge`, at any OpenAI-compatible
+    endpoint."""
 
     base_url: str | None = Field(
         None,
@@ -196,6 +197,17 @@ class JudgeSettings(_Group):
         6, description="Attempts at one question while the endpoint is busy, failing or unavailable."
     )
     concurrency: int = Field(8, ge=1, le=1000, description="Most requests in flight.")
+    score_seconds: float = Field(
+        10.0,
+        gt=0,
+        le=600,
+        description="How long a worker waits for the marks of what it decides together, for gates with `--scorer judge`; a "
+        "batch that has none then is held (`no_mark`). Everything else on its partitions waits as long at most.",
+    )
+    score_requests_per_minute: _PositiveInt = Field(
+        600,
+        description="Most requests of a worker for such marks in a minute; a batch that would need more is held (`no_mark`).",
+    )
     price_per_million_input: Decimal | None = Field(
         None,
         ge=0,

@@ -43,6 +43,12 @@ PARTS = ("broker", "database")
 ENCODER_PART = "encoder"
 """What a worker depends on, too, whose encoder is asked for at an endpoint."""
 
+JUDGE_PART = "judge"
+"""What a worker depends on, too, that asks a judge for scores."""
+
+JUDGE_RESULTS = ("marked", "remembered", "failed", "not_asked")
+"""What became of an answer that a judge was to mark for a gate's score."""
+
 SERVICES = ("worker", "endpoint", "recalibrator")
 """The processes that serve metrics. The endpoint is `streamer serve`, which serves what a worker does, too."""
 
@@ -222,6 +228,16 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "Batches that were released or rejected by a person, or expired at their deadline, as the record has it: every worker "
         "shows the same number.",
     ),
+    _metric(
+        "counter", "judge_answers_total", "result",
+        "Answers of gates with the scorer judge: marked, remembered (judged before by this process), failed, or not_asked "
+        "(no time, no budget, or the judge is away).",
+    ),
+    _metric("counter", "judge_tokens_total", "", "Tokens that the judge of gates' scores has counted."),
+    _metric(
+        "counter", "judge_cost_total", "",
+        "What it cost by `judge.price_per_million_input` and `_output`, in the price list's currency; 0 without prices.",
+    ),
     _metric("gauge", "outbox_pending", "", "Messages committed to the database and not yet published."),
     _metric(
         "counter", "outbox_parked_total", "",
@@ -242,7 +258,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "Entries in the partition's hash chain of the record.",
     ),
     _metric(
-        "gauge", "part_reachable", "part", "1 while the broker, the database or the encoder's endpoint answers, 0 while it does not.",
+        "gauge", "part_reachable", "part", "1 while the broker, the database, the encoder's endpoint or the judge answers, 0 while it does not.",
         services="worker recalibrator",
     ),
     _metric(

@@ -17,7 +17,14 @@ from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.journal import DeadLetter, Decision, LabelRevision
 from streamer.signing.policies import REFUSALS
-from streamer.telemetry.catalogue import CATALOGUE, EXPECTED_STATUSES, PARTS, STAGES, MetricDefinition
+from streamer.telemetry.catalogue import (
+    CATALOGUE,
+    EXPECTED_STATUSES,
+    JUDGE_RESULTS,
+    PARTS,
+    STAGES,
+    MetricDefinition,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -48,6 +55,25 @@ class _EncoderCounts(Collector):
             value = self.watched[i]() if self.watched else 0
             text = next(d.help for d in CATALOGUE if d.name == name)
             yield CounterMetricFamily(name.removesuffix("_total"), text, value=value)
+
+
+class _JudgeCounts(Collector):
+    """The same of the judge, which counts for itself, too."""
+
+    NAMES = ("streamer_judge_answers_total", "streamer_judge_tokens_total", "streamer_judge_cost_total")
+
+    def __init__(self) -> None:
+        self.results: Mapping[str, Callable[[], float]] = {}
+        self.totals: tuple[Callable[[], float], Callable[[], float]] = (lambda: 0, lambda: 0)
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        texts = [next(d.help for d in CATALOGUE if d.name == name) for name in self.NAMES]
+        answers = CounterMetricFamily(self.NAMES[0].removesuffix("_total"), texts[0], labels=["result"])
+        for result in JUDGE_RESULTS:
+            answers.add_metric([result], self.results[result]() if self.results else 0)
+        yield answers
+        for name, text, total in zip(self.NAMES[1:], texts[1:], self.totals, strict=True):
+            yield CounterMetricFamily(name.removesuffix("_total"), text, value=total())
 
 
 def register(registry: CollectorRegistry, definition: MetricDefinition) -> Counter | Gauge | Histogram:
@@ -82,10 +108,13 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._encoder_counts = _EncoderCounts()
         self.registry.register(self._encoder_counts)
+        self._judge_counts = _JudgeCounts()
+        self.registry.register(self._judge_counts)
         self._of: dict[str, Any] = {
             d.name: register(self.registry, d)
             for d in CATALOGUE
-            if {"worker", service} & {*d.services} and d.name not in _EncoderCounts.NAMES
+            if {"worker", service} & {*d.services}
+            and d.name not in (*_EncoderCounts.NAMES, *_JudgeCounts.NAMES)
         }
         self._kinds: dict[str, str] = {}
         self._desk_gates: set[str] = set()
@@ -272,6 +301,22 @@ class Metrics:
             route, "none" if status is None else str(status)
         ).inc()
         self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
+
+    def watch_judge(
+        self,
+        results: Mapping[str, Callable[[], float]],
+        tokens: Callable[[], float],
+        cost: Callable[[], float],
+    ) -> None:
+        """Read the running counts of the judge of gates' scores whenever the metrics are collected.
+
+        Parameters
+        ----------
+        results : answers by each of `JUDGE_RESULTS`, since the process started.
+        tokens, cost : since the process started.
+        """
+        self._judge_counts.totals = (tokens, cost)
+        self._judge_counts.results = results
 
     def watch_encoder(
         self,

@@ -379,9 +379,9 @@ class WhatIf:
         self, settings: GateSettings
     ) -> Callable[[Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]:
         """Return what scores texts as these settings ask for."""
-        if settings.of_event:
+        if not settings.embeds:
             raise UsageError(
-                f"scores of the scorer {settings.scorer} come with the events, and the record of gate "
+                f"scores of the scorer {settings.scorer} come with the events, or are asked for, and the record of gate "
                 f"{self._gate.gate!r} has those of {self._gate.settings.scorer}: they cannot be computed"
             )
         if self._load_scores is None:

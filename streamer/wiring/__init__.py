@@ -8,7 +8,7 @@ from streamer.wiring.audit import (
     rescorer,
     trusted_keys,
 )
-from streamer.wiring.configured_judge import judge
+from streamer.wiring.configured_judge import judge, judge_scoring_id
 from streamer.wiring.console import run_console
 from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
 from streamer.wiring.label_keys import key_block, label_keys
@@ -48,6 +48,7 @@ __all__ = [
     "endpoint_encoder",
     "fit_score",
     "judge",
+    "judge_scoring_id",
     "key_block",
     "label_keys",
     "limits",

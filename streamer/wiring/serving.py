@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.settings import NO_ENCODER
 from streamer.security.loopback import is_loopback
+from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
 from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
@@ -154,6 +155,7 @@ def run_serving(
                 max_bytes=bounds.max_output_bytes,
                 hooks=hooks,
             )
+        judge = stack.enter_context(judge_scores(settings, metrics))
         decider = partial(
             BatchDecider,
             book=book,
@@ -178,7 +180,11 @@ def run_serving(
             on_commit=_nothing if relay is None else relay.wake,
         )
         desk = Desk(
-            main=lane(decider(encoder=cached), score_executor=threads["score"], executor=threads["commit"]),
+            main=lane(
+                decider(encoder=cached, judge=judge),
+                score_executor=threads["score"],
+                executor=threads["commit"],
+            ),
             side=lane(
                 decider(encoder=None), score_executor=threads["side-score"], executor=threads["side-commit"]
             ),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from streamer.settings.settings import Settings
     from streamer.stream.worker import WorkerLimits
 
+from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
 from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
@@ -70,8 +71,10 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         cached = loaded_encoder(settings, metrics, health)
         loaded.set()
         stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=announcements.keep))
+        judge = stack.enter_context(judge_scores(settings, metrics))
         decider = BatchDecider(
             book=book,
+            judge=judge,
             known=store.known,
             encoder=cached,
             topics=named,

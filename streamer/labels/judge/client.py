@@ -11,20 +11,22 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from streamer.errors import UsageError
 from streamer.labels.judge.parsing import JudgeVerdict, MalformedReply, parse_verdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
-from streamer.labels.judge.rubric import SEED, messages, reminder, rubric_id
+from streamer.labels.judge.rubric import SEED, judge_name, messages, reminder
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import cost_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+    from decimal import Decimal
     from types import TracebackType
 
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.rubric import JudgeCase
-    from streamer.labels.llm.record import Exchange
+    from streamer.labels.llm.record import Exchange, FailureCode
 
 
 class Judge:
@@ -62,7 +64,7 @@ class Judge:
         self._endpoint = endpoint
         self._seed = SEED if endpoint.seed is None else endpoint.seed
         self._boundary = boundary
-        self.id = f"{endpoint.model}/{rubric_id(self._seed)}"
+        self.id = judge_name(endpoint.model, self._seed)
         self._chat = Chat(endpoint, sleep=sleep, jitter=jitter, clock=time.monotonic)
         self._pool = Pool("judge")
 
@@ -102,6 +104,21 @@ class Judge:
         jobs = (partial(self._judge, case) for case in cases)
         return self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)
 
+    def in_time(self, cases: Sequence[JudgeCase], *, seconds: float) -> list[Judgement | None]:
+        """Judge all cases, at most for this long; in the order of the cases.
+
+        Returns
+        -------
+        list of Judgement or None
+            A case that is not judged by then is a judgement with the failure ``timed_out``, and holds what was asked until
+            then; None where it was not asked about at all. An endpoint that takes no request is a failure too.
+        """
+        jobs = [partial(self._judge_until, case, seconds) for case in cases]
+        found: dict[int, Judgement | None] = {}
+        for group in self._pool.finished(jobs, ahead=max(1, len(jobs))):
+            found |= dict(group)
+        return [found.get(number) for number in range(len(cases))]
+
     def close(self) -> None:
         """Cancel what runs, close the connections and end the thread. May be called twice."""
         self._pool.close(self._chat.close)
@@ -114,13 +131,34 @@ class Judge:
     ) -> None:
         self.close()
 
-    async def _judge(self, case: JudgeCase) -> Judgement:
+    async def _judge_until(self, case: JudgeCase, seconds: float) -> Judgement | None:
+        kept: list[Exchange] = []
+        why: FailureCode = "timed_out"
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._judge(case, kept.append)
+        except TimeoutError:
+            detail = f"no mark within {seconds:g} s"
+        except UsageError as error:
+            why, detail = "rejected", str(error)
+        if not kept:
+            return None
+        return Judgement(
+            case=case,
+            judge=self.id,
+            verdict=None,
+            failure=JudgeFailure(why, detail),
+            exchanges=tuple(kept),
+            cost=self._cost(tuple(kept)),
+        )
+
+    async def _judge(self, case: JudgeCase, record: Callable[[Exchange], None] | None = None) -> Judgement:
         asked = messages(case, self._boundary(), seed=self._seed)
-        exchanges = await self._chat.ask(asked, self._endpoint.parameters)
+        exchanges = await self._chat.ask(asked, self._endpoint.parameters, record=record)
         verdict, exchanges = _read(exchanges)
         if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
             again = await self._chat.ask(
-                reminder(asked, reply, exchanges[-1].detail or ""), self._endpoint.parameters
+                reminder(asked, reply, exchanges[-1].detail or ""), self._endpoint.parameters, record=record
             )
             verdict, again = _read(again)
             exchanges += again
@@ -139,8 +177,11 @@ class Judge:
             verdict=verdict,
             failure=failure,
             exchanges=exchanges,
-            cost=cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model)),
+            cost=self._cost(exchanges),
         )
+
+    def _cost(self, exchanges: tuple[Exchange, ...]) -> Decimal | None:
+        return cost_of(exchanges, self._endpoint.prices.get(self._endpoint.model))
 
 
 def _read(exchanges: tuple[Exchange, ...]) -> tuple[JudgeVerdict | None, tuple[Exchange, ...]]:

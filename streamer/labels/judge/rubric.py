@@ -208,3 +208,8 @@ def _quoted(text: str) -> str:
 
 def _sendable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def judge_name(model: str, seed: int | None) -> str:
+    """Name a judge: its model and the rubric, by what determines the order of the anchors; None: the paper's seed."""
+    return f"{model}/{rubric_id(SEED if seed is None else seed)}"

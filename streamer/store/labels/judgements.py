@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
@@ -13,11 +12,11 @@ import sqlalchemy as sa
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
-from streamer.signing.canonical_json import canonical_json
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import judgements
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.labels.revisions import store_labels
+from streamer.store.log.rows import judgement_mac
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,6 +44,8 @@ class StoredJudgement:
     failure : the code of why there is no mark.
     requests : how often the judge was asked.
     cost : in the price list's currency; None when unknown.
+    for_score : it gave a gate's score, and no label.
+    remembered : the judge had marked the same answer to the same prompt before, and was not asked again.
     exchanges : every request and reply; None once erased.
     intact : whether the exchanges are those that were sealed; None once erased, for their seal cannot be tested then.
     """
@@ -59,6 +60,8 @@ class StoredJudgement:
     input_tokens: int
     output_tokens: int
     cost: float | None
+    for_score: bool
+    remembered: bool
     exchanges: tuple[Exchange, ...] | None
     intact: bool | None
     erased_at: datetime | None
@@ -187,13 +190,9 @@ def _row(attempt: Attempted, judgement: Judgement, label: int | None, now: datet
         "cost": None if judgement.cost is None else float(judgement.cost),
         "exchanges": document,
         "salt": salt,
-        "content_mac": _mac(salt, document),
+        "content_mac": judgement_mac(salt, document),
         "erased_at": None,
     }
-
-
-def _mac(salt: bytes, document: object) -> bytes:
-    return hmac.new(salt, canonical_json(document), hashlib.sha256).digest()
 
 
 def _stored(row: sa.RowMapping) -> StoredJudgement:
@@ -204,5 +203,5 @@ def _stored(row: sa.RowMapping) -> StoredJudgement:
         exchanges=None if document is None else exchanges_of(document),
         intact=None
         if document is None
-        else hmac.compare_digest(_mac(row["salt"], document), row["content_mac"]),
+        else hmac.compare_digest(judgement_mac(row["salt"], document), row["content_mac"]),
     )

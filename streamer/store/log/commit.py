@@ -21,6 +21,7 @@ from streamer.store.db.schema import (
     control_head,
     decisions,
     desk_items,
+    judgements,
     outcomes,
     pending_messages,
     responses,
@@ -134,6 +135,7 @@ def commit_slices(
         (responses, [row for entry in entries for row in entry.responses]),
         (decisions, [entry.decision for entry in entries if entry.decision is not None]),
         (desk_items, [one for entry in entries if (one := _at_desk(entry)) is not None]),
+        (judgements, [row for entry in entries for row in entry.judgements]),
         (outcomes, ledger),
         (pending_messages, waiting),
     ]

@@ -51,6 +51,7 @@ class Entry:
     batch: Row | None = None
     decision: Row | None = None
     responses: Sequence[Row] = ()
+    judgements: Sequence[Row] = ()
     letter: dict[str, Any] | None = None
     label: Row | None = None
     signature: Row | None = None
@@ -92,7 +93,10 @@ def settle(
             labelled.append((entry, outcome))
         else:
             decided.append((entry, outcome))
-    found = (*_settle_batches(connection, decided, batch_ids), *_settle_labels(connection, labelled, now))
+    found = (
+        *_settle_batches(connection, decided, batch_ids, now),
+        *_settle_labels(connection, labelled, now),
+    )
     for entry, code, detail in found:
         entry.message = dead_letter_message(entry.record, code, detail)
     refused += found
@@ -115,7 +119,10 @@ def settle(
 
 
 def _settle_batches(
-    connection: sa.Connection, entries: Sequence[tuple[Entry, Decision | Redelivery]], ids: Sequence[int]
+    connection: sa.Connection,
+    entries: Sequence[tuple[Entry, Decision | Redelivery]],
+    ids: Sequence[int],
+    now: datetime,
 ) -> list[tuple[Entry, str, str]]:
     """Insert batches whose key is new; the others repeat one. Returns the conflicts, to be dead-lettered."""
     first: dict[BatchKey, tuple[Entry, Decision]] = {}
@@ -133,6 +140,7 @@ def _settle_batches(
             entry.batch, entry.message = batch, decision.action
             entry.decision = rows.decision_row(decision, batch["id"])
             entry.responses = rows.response_rows(decision, batch["id"])
+            entry.judgements = rows.judgement_rows(decision, now)
             standing[decision.key] = (batch, decision.action)
     repeats = [(entry, outcome) for entry, outcome in entries if entry.decision is None]
     standing |= stored_decisions(connection, {outcome.key for _, outcome in repeats} - standing.keys())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamer.signing.canonical_json import stored_number
+from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.log.chain import batch_mac, dead_letter_mac
 
@@ -123,6 +125,44 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
         "extra_draw": bool(decision.extra_draw),
         "newest_seen": decision.newest_seen if decision.newest_seen > decision.policy.version else None,
     }
+
+
+def judgement_rows(decision: Decision, now: datetime) -> list[dict[str, Any]]:
+    """The rows of what a judge was asked for a decision's scores, without ids; without words where the gate keeps no texts."""
+    keep = decision.policy.settings.keep_texts
+    made = []
+    for response_id, one in decision.asked:
+        salt = secrets.token_bytes(HASH_BYTES)
+        made.append(
+            {
+                "gate": decision.key.gate,
+                "batch_id": decision.key.batch_id,
+                "attempt": decision.key.attempt,
+                "response_id": response_id,
+                "judge": one.judge,
+                "judged_at": decision.decided_at,
+                "label": None,
+                "mark": one.mark,
+                "subscores": None if one.subscores is None else dict(one.subscores),
+                "failure": one.failure,
+                "requests": one.requests,
+                "input_tokens": one.input_tokens,
+                "output_tokens": one.output_tokens,
+                "cost": one.cost,
+                "exchanges": dict(one.exchanges) if keep else None,
+                "salt": salt if keep else None,
+                "content_mac": judgement_mac(salt, one.exchanges),
+                "erased_at": None if keep else now,
+                "for_score": True,
+                "remembered": one.remembered,
+            }
+        )
+    return made
+
+
+def judgement_mac(salt: bytes, document: object) -> bytes:
+    """The seal of what a judge was asked and said."""
+    return hmac.new(salt, canonical_json(document), hashlib.sha256).digest()
 
 
 def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> dict[str, Any]:

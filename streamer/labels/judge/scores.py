@@ -1,0 +1,235 @@
+"""A judge's marks for batches that wait for a decision: within a deadline and a budget, each answer judged once, all on record."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter, OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from streamer.journal import AskedMark
+from streamer.labels.answer_head import answer_head
+from streamer.labels.judge.exchanges import exchanges_document
+from streamer.labels.judge.rubric import JudgeCase
+from streamer.labels.llm.record import PASSING
+from streamer.scoring.blank import is_blank
+from streamer.signing.canonical_json import canonical_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from decimal import Decimal
+
+    from streamer.labels.judge.endpoint import JudgeEndpoint
+    from streamer.labels.judge.record import Judgement
+
+log = structlog.get_logger(__name__)
+
+PAUSE_SECONDS = 10.0
+"""How long a judge that answered nothing is not asked again: other batches must not wait for it each time."""
+
+_REMEMBERED = 10_000
+_MINUTE = 60.0
+
+
+class AsksInTime(Protocol):
+    """What judges cases until a deadline; `streamer.labels.judge.client.Judge` does."""
+
+    id: str
+
+    def in_time(self, cases: Sequence[JudgeCase], *, seconds: float) -> list[Judgement | None]:
+        """A judgement for each case, None for one that was not asked about."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A prompt and the answers to it that are to be marked."""
+
+    prompt: str
+    answers: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What came of one batch.
+
+    Attributes
+    ----------
+    marks : of each answer, in [0, 100]; None where there is none, and for a blank answer, of which nobody is asked.
+    asked : what is kept of it, by the answers' places.
+    """
+
+    marks: tuple[float | None, ...]
+    asked: tuple[tuple[int, AskedMark], ...]
+
+
+def scoring_id(judge_id: str, endpoint: JudgeEndpoint) -> str:
+    """Name what decides the marks: model, rubric, and a hash of the decoding parameters. A gate of the scorer `judge` has it."""
+    parameters = {name: value for name, value in endpoint.parameters.items() if name != "model"}
+    return f"judge:{judge_id}/{hashlib.sha256(canonical_json(parameters)).hexdigest()[:8]}"
+
+
+class JudgeScores:
+    """Asks a judge about batches, some at a time. For one thread; the counts may be read by others.
+
+    Parameters
+    ----------
+    judge : who marks.
+    name : of `scoring_id`.
+    seconds : how long `of` may take, > 0; what has no mark then has none.
+    per_minute : most requests that may be begun in a minute, >= 1; a batch that would need more is not asked about.
+    report_status : told whether the judge answers.
+    clock : seconds, from any start.
+
+    Attributes
+    ----------
+    counts : answers by what came of them: ``marked``, ``remembered`` (judged before, in this process), ``failed``,
+        ``not_asked``.
+    tokens : of all requests, as far as the endpoint counted.
+    cost : None where a price or a count is missing.
+    """
+
+    def __init__(
+        self,
+        judge: AsksInTime,
+        *,
+        name: str,
+        seconds: float,
+        per_minute: int,
+        report_status: Callable[[bool], None] = lambda _answers: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.id = name
+        self.counts: Counter[str] = Counter()
+        self.tokens = 0
+        self.cost: Decimal | None = None
+        self._judge = judge
+        self._seconds = seconds
+        self._per_minute = per_minute
+        self._report_status = report_status
+        self._clock = clock
+        self._known: OrderedDict[bytes, Judgement] = OrderedDict()
+        self._begun: list[float] = []
+        self._paused_until = float("-inf")
+
+    def of(self, batches: Sequence[Answered]) -> list[Marks]:
+        """Mark all answers of these batches, or give up at the deadline. Blocks; nothing is raised for any content."""
+        cases = [
+            [None if is_blank(text) else JudgeCase(one.prompt, answer_head(text)) for text in one.answers]
+            for one in batches
+        ]
+        wanted = self._affordable(cases)
+        fresh = self._ask(list(wanted.values()))
+        found = dict(zip(wanted, fresh, strict=True))
+        return [self._marks(some, found) for some in cases]
+
+    def _affordable(self, batches: Sequence[Sequence[JudgeCase | None]]) -> dict[bytes, JudgeCase]:
+        """The cases to ask about, each once: whole batches, as long as the budget lasts."""
+        now = self._clock()
+        if now < self._paused_until:
+            return {}
+        self._begun = [at for at in self._begun if at > now - _MINUTE]
+        left = self._per_minute - len(self._begun)
+        wanted: dict[bytes, JudgeCase] = {}
+        for cases in batches:
+            new = {
+                key: case
+                for case in cases
+                if case is not None
+                and not is_blank(case.candidate)
+                and (key := _key(case)) not in self._known
+                and key not in wanted
+            }
+            if len(wanted) + len(new) <= left:
+                wanted |= new
+        return wanted
+
+    def _ask(self, cases: Sequence[JudgeCase]) -> list[Judgement | None]:
+        if not cases:
+            return []
+        try:
+            found = self._judge.in_time(cases, seconds=self._seconds)
+        except Exception:
+            log.exception("judge.failed", cases=len(cases))
+            found = [None] * len(cases)
+        now = self._clock()
+        for one in found:
+            if one is not None:
+                self._begun.extend([now] * len(one.exchanges))
+                self.tokens += one.usage.prompt + one.usage.completion
+                if one.cost is not None:
+                    self.cost = one.cost if self.cost is None else self.cost + one.cost
+        answers = any(
+            one is not None and (one.failure is None or one.failure.code not in PASSING) for one in found
+        )
+        if not answers:
+            self._paused_until = now + PAUSE_SECONDS
+            failures = Counter(
+                one.failure.code for one in found if one is not None and one.failure is not None
+            )
+            log.warning(
+                "judge.does_not_answer", cases=len(cases), failures=dict(failures), pause=PAUSE_SECONDS
+            )
+        self._report_status(answers)
+        return found
+
+    def _marks(self, cases: Sequence[JudgeCase | None], found: dict[bytes, Judgement | None]) -> Marks:
+        marks: list[float | None] = []
+        asked: list[tuple[int, AskedMark]] = []
+        for place, case in enumerate(cases):
+            if case is None:
+                marks.append(None)
+                continue
+            if is_blank(case.candidate):
+                marks.append(0.0)  # the worst there is, which is put before no judge
+                continue
+            key = _key(case)
+            judgement = found.get(key)
+            remembered = judgement is None and key in self._known
+            if remembered:
+                judgement = self._known[key]
+                self._known.move_to_end(key)
+            self._count(judgement, remembered=remembered)
+            if judgement is None:
+                marks.append(None)
+                continue
+            asked.append((place, _asked_mark(judgement, remembered=remembered)))
+            marks.append(None if judgement.verdict is None else judgement.verdict.mark)
+            if judgement.verdict is not None and not remembered:
+                self._remember(key, judgement)
+                found[key] = None  # a second answer of the same words is remembered, not paid for again
+        return Marks(tuple(marks), tuple(asked))
+
+    def _count(self, judgement: Judgement | None, *, remembered: bool) -> None:
+        what = "not_asked"
+        if judgement is not None:
+            what = "failed" if judgement.verdict is None else "remembered" if remembered else "marked"
+        self.counts[what] += 1
+
+    def _remember(self, key: bytes, judgement: Judgement) -> None:
+        self._known[key] = judgement
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def _key(case: JudgeCase) -> bytes:
+    return hashlib.sha256(repr((case.question, case.candidate)).encode("utf-8", "surrogatepass")).digest()
+
+
+def _asked_mark(judgement: Judgement, *, remembered: bool) -> AskedMark:
+    verdict, usage = judgement.verdict, judgement.usage
+    return AskedMark(
+        judge=judgement.judge,
+        mark=None if verdict is None else verdict.mark,
+        subscores=None if verdict is None else dict(verdict.subscores),
+        failure=None if judgement.failure is None else judgement.failure.code,
+        requests=max(1, len(judgement.exchanges)),
+        input_tokens=0 if remembered else usage.prompt,
+        output_tokens=0 if remembered else usage.completion,
+        cost=0.0 if remembered else None if judgement.cost is None else float(judgement.cost),
+        exchanges=exchanges_document(judgement.exchanges),
+        remembered=remembered,
+    )
