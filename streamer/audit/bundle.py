@@ -28,7 +28,6 @@ FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
     "decisions.cloud": "numbers of the embeddings, for drift: in no chain, and not in here",
-    "dead_letters.replayed_at": "whether a refused message was sent again: in no chain, and not in here",
     "monitor_*": "the state of monitoring, which follows from decisions and labels: in no chain, and not in here",
     "review_*": "who was shown which answer: in no chain, and not in here",
     "desk_items": "what waits for a person at the desk: in no chain, and not in here",

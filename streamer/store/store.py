@@ -184,7 +184,7 @@ class Store:
         """What learned scores learn from, and make of batches that were decided before them."""
         from streamer.store.calibration.learned_scores import LearnedScores
 
-        return LearnedScores(self._database, read=self._read)
+        return LearnedScores(self._database, read=self._read, clock=self._clock)
 
     @cached_property
     def calibration(self) -> Calibrations:

@@ -46,7 +46,7 @@ MOST_FAULTS = 100
 HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
-SEALED_LATER = ("alerts", "alert_acknowledgements")
+SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at")
 LEARNED = "learned@"
 """Begins the name of a learned score; the rest is of its model's SHA-256."""
 
@@ -1531,7 +1531,7 @@ class Verifier:
             if row["kind"] in SEALED_LATER:
                 self.counts["rows of earlier versions that are in no chain"] += 1
                 self.notes["unsealed"] = (
-                    "alerts and acknowledgements of earlier versions, which are in no chain"
+                    "alerts, acknowledgements and replays of earlier versions, which are in no chain"
                 )
                 continue
             self.fault("chain", f"{row['kind']} {row['subject']}", "this row belongs to no chain")

@@ -50,6 +50,8 @@ def alert_of(
         "delta": state.bets.delta,
         "decisions": state.bets.seen,
         "batch": alarm.raised_by,
+        # The alert is sealed, and the table of alarms is not.
+        "state": state.to_json(),
     }
     if isinstance(state, LabelAlarm):
         exposure = _exposure(watch)

@@ -16,8 +16,10 @@ from streamer.store.db.schema import (
     alerts,
     batches,
     control_log,
+    dead_letter_replays,
     dead_letters,
     erasures,
+    learned_scores,
 )
 
 if TYPE_CHECKING:
@@ -28,8 +30,33 @@ _PAGE = 1_000
 
 def adopt_alerts(connection: sa.Connection) -> None:
     """Seal the alerts and acknowledgements that are in no chain yet."""
+    _adopt(connection, alerts, alert_acknowledgements)
+
+
+def adopt_learned_scores(connection: sa.Connection) -> None:
+    """Seal the learned scores that are in no chain yet."""
+    _adopt(connection, learned_scores)
+
+
+def adopt_replays(connection: sa.Connection) -> None:
+    """Keep and seal the last replay of each message that was sent again: earlier versions kept no other."""
+    letter = dead_letters.c
+    found = sa.select(letter.id, letter.replayed_at, letter.replayed_by).where(
+        letter.replayed_at.is_not(None)
+    )
+    rows = connection.execute(found.order_by(letter.replayed_at, letter.id)).all()
+    for start in range(0, len(rows), _PAGE):
+        some = rows[start : start + _PAGE]
+        connection.execute(
+            sa.insert(dead_letter_replays),
+            [{"dead_letter": number, "at": at, "by": by} for number, at, by in some],
+        )
+    _adopt(connection, dead_letter_replays)
+
+
+def _adopt(connection: sa.Connection, *tables: sa.Table) -> None:
     now = datetime.now(UTC)
-    for table in (alerts, alert_acknowledgements):
+    for table in tables:
         sealed = set(
             connection.execute(
                 sa.select(control_log.c.subject).where(control_log.c.kind == table.name)

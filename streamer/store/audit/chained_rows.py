@@ -23,6 +23,7 @@ from streamer.store.db.schema import (
     calibration_runs,
     checkpoints,
     control_log,
+    dead_letter_replays,
     dead_letters,
     decisions,
     desk_outcomes,
@@ -185,6 +186,30 @@ class ChainedRowsSnapshot:
         for kind, query in queries.items():
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}
+        yield from self._said_of_replays()
+
+    def _said_of_replays(self) -> Iterator[dict[str, Any]]:
+        """Messages that say of themselves otherwise than the newest sealed replay when and by whom they were sent again."""
+        letter, replay = dead_letters.c, dead_letter_replays.c
+        newest = sa.select(sa.func.max(replay.id).label("id")).group_by(replay.dead_letter).subquery()
+        last = (
+            sa.select(replay.dead_letter, replay.at, replay.by)
+            .join(newest, newest.c.id == replay.id)
+            .subquery()
+        )
+        query = (
+            sa.select(letter.log_id, letter.topic, letter.partition, letter.offset, last.c.dead_letter)
+            .join_from(dead_letters, last, last.c.dead_letter == letter.id, isouter=True)
+            .where(
+                letter.replayed_at.is_distinct_from(last.c.at)
+                | letter.replayed_by.is_distinct_from(last.c.by)
+            )
+            .order_by(letter.id)
+        )
+        for *source, known in self._connection.execute(query):
+            # Earlier versions wrote it at the message alone.
+            kind = "dead_letters.replayed_at" if known is None else "dead_letters"
+            yield {"kind": kind, "subject": _text(source)}
 
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None

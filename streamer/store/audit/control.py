@@ -1,10 +1,10 @@
 """The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
-runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a file and their signatures
-are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
-runs, encoders, data gaps, audit rates, API keys and their revocations, labels that came by a file and their signatures,
-alerts and their acknowledgements, what allowed texts to be erased, and what became of batches at the desk are written by commands and the recalibrator; each such row is sealed here, in the transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
+runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a
+file and their signatures, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
+what became of batches at the desk, and what a learned score made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
+transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
 
@@ -36,6 +36,7 @@ from streamer.store.db.schema import (
     control_head,
     control_log,
     data_gaps,
+    dead_letter_replays,
     desk_outcomes,
     encoders,
     erasures,
@@ -43,6 +44,7 @@ from streamer.store.db.schema import (
     gates,
     label_revisions,
     label_signatures,
+    learned_scores,
     policies,
     policy_events,
     proposal_rejections,
@@ -50,7 +52,7 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from streamer.store.db.schema.types import Row
 
@@ -73,6 +75,8 @@ SEALED_TABLES = (
     alert_acknowledgements,
     erasures,
     desk_outcomes,
+    dead_letter_replays,
+    learned_scores,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 
@@ -157,11 +161,17 @@ def sealed_rows(
         tuple(row[column.name] for column in key): row
         for row in bulk_insert.look_up(connection, query, key, [tuple(one) for one in keys])
     }
+    # Numbers of ours mean nothing to others, and could be given to other batches.
+    names = (
+        _batch_names(connection, {row["batch"] for row in found.values()}) if table is learned_scores else {}
+    )
     rows = []
     for one in keys:
         row = found.get(tuple(one))
         if row is not None:
             sealed = seal(table, row)
+            if table is learned_scores:
+                sealed["of"] = names[row["batch"]]
             if table is calibration_runs:
                 for part in RUN_PARTS:
                     sealed[part] = digest_of(
@@ -169,6 +179,15 @@ def sealed_rows(
                     )
             rows.append(sealed)
     return rows
+
+
+def _batch_names(connection: sa.Connection, numbers: Collection[int]) -> dict[int, list[Any]]:
+    """Name batches by gate, id and attempt; None for one that is gone."""
+    query = sa.select(batches.c.id, batches.c.gate, batches.c.batch_id, batches.c.attempt)
+    named: dict[int, Any] = dict.fromkeys(numbers)
+    for row in bulk_insert.look_up(connection, query, [batches.c.id], [(one,) for one in sorted(numbers)]):
+        named[row["id"]] = [row["gate"], row["batch_id"], row["attempt"]]
+    return named
 
 
 def keys_to_seal(table: sa.Table) -> sa.Select[Any]:

@@ -12,12 +12,13 @@ from streamer.gates.batch_key import BatchKey
 from streamer.labels.learning import DrawnAnswer, DrawnBatch
 from streamer.scoring.learned import PREFIX
 from streamer.scoring.registry import GRAM
+from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, decisions, learned_scores, responses
 from streamer.store.labels.revisions import Severities
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 class LearnedScores:
     """Implements `streamer.labels.learning.LearningStore`."""
 
-    def __init__(self, database: Database, *, read: ReadLabels) -> None:
+    def __init__(self, database: Database, *, read: ReadLabels, clock: Callable[[], datetime]) -> None:
         self._database = database
         self._read = read
+        self._clock = clock
 
     def drawn(self, gate: str, *, settings: GateSettings, before: datetime) -> list[DrawnBatch]:
         """The audit sample under these settings' unit and encoder that Gram energy or a learned score has decided."""
@@ -64,6 +66,8 @@ class LearnedScores:
             ]
             if rows:
                 bulk_insert.append(connection, learned_scores, rows)
+                keys = [(row["scorer"], row["batch"], row["response_id"]) for row in rows]
+                control.append(connection, learned_scores, keys, now=self._clock())
 
         self._database.writing(work)
 

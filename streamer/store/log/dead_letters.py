@@ -11,7 +11,8 @@ from streamer.errors import UsageError
 from streamer.events.oversize import TRUNCATED
 from streamer.events.topics import HTTP_LOG
 from streamer.journal import OutboxMessage
-from streamer.store.db.schema import dead_letters
+from streamer.store.audit import control
+from streamer.store.db.schema import dead_letter_replays, dead_letters
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
@@ -123,6 +124,15 @@ class DeadLetters:
                     .where(dead_letters.c.id == identity)
                     .values(replayed_at=moment, replayed_by=by)
                 )
+            replays = [
+                connection.execute(
+                    sa.insert(dead_letter_replays)
+                    .values(dead_letter=identity, at=moment, by=by)
+                    .returning(dead_letter_replays.c.id)
+                ).scalar_one()
+                for identity in wanted
+            ]
+            control.append(connection, dead_letter_replays, [(one,) for one in replays], now=moment)
             return len(wanted)
 
         return self._database.writing(work)

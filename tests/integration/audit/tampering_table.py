@@ -21,13 +21,14 @@ from streamer.audit import signing
 from streamer.audit.checkpointing import Checkpointer
 from streamer.audit.logged import compare_with_log
 from streamer.events.alerts import alert
+from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.store import prune
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.stream.tail import TailedRecord
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
-from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
+from tests.integration.audit.history import LOG, PRIVATE, Scribe, event, label_event, settings_for, verify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -105,6 +106,13 @@ class Site:
         return ", ".join(found) or "nobody"
 
 
+def number_of(url: str, batch_id: str) -> int:
+    """Our own number of a batch of the gate `best`."""
+    with breaking_in(url) as connection:
+        query = sa.text("SELECT id FROM batches WHERE gate = 'best' AND batch_id = :name")
+        return int(connection.execute(query, {"name": batch_id}).scalar_one())
+
+
 def make_site(directory: Path) -> Site:
     """Write a record: decisions, labels, runs, policies, alerts, keys, an erasure, and most of it again after the last checkpoint."""
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
@@ -122,13 +130,19 @@ def make_site(directory: Path) -> Site:
         def govern(name: str) -> None:
             at = wiring.now()
             raised = [
-                alert("best", "risk", f"{name} {one}", message="look", raised_at=at) for one in range(2)
+                alert("best", "risk", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
+                for one in range(2)
             ]
             for one in raised:
                 store.alerts.raise_(one)
             store.alerts.acknowledge(raised[0].alert_id, by="ana", reason="seen")
             key, _ = store.api_keys.create(gates=None, may=("read",), by="ana", note=name)
             store.api_keys.revoke(key.id, by="ana", reason=name)
+            store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
+            with store.evidence.snapshot() as snapshot:
+                (decided,) = snapshot.decisions_of(f"batch-{0 if name == 'old' else 20}")
+            batch = number_of(settings.database.url, decided["line"]["facts"]["batch"][1])
+            store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
             store.policies.close("each", by="ana", reason=name)
             store.gates.revise(
                 "each", {"audit_probability": 0.5 if name == "old" else 0.75}, by="ana", reason=name
@@ -424,6 +438,12 @@ def refused_bytes(at: Target) -> None:
     )
 
 
+def replayed_by(at: Target) -> None:
+    at.run(
+        "UPDATE dead_letters SET replayed_by = 'ann' WHERE value = :v", v=b"rubbish of " + at.region.encode()
+    )
+
+
 def why_refused(at: Target) -> None:
     at.run(
         "UPDATE dead_letters SET code = 'not_utf8' WHERE value = :v", v=b"rubbish of " + at.region.encode()
@@ -558,6 +578,11 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "an alert removed that nobody acknowledged": _remove_control("alerts", "subject IN (SELECT json_array(id) FROM alerts WHERE id NOT IN (SELECT alert FROM alert_acknowledgements))"),
     "who acknowledged an alert": _change_control("alert_acknowledgements", "by = 'ann'"),
     "an acknowledgement removed": _remove_control("alert_acknowledgements"),
+    "the alarm's state in its alert": _change_control("alerts", "details = '{}'"),
+    "who made a policy": _change_control("policies", "created_by = 'ann'"),
+    "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
+    "who sent it again, at the message alone": replayed_by,
+    "a learned score of an earlier decision": _change_control("learned_scores", "score = 0.9"),
     "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
     "a revocation of an API key removed": _remove_control("api_key_revocations"),
     "all texts of a batch erased, minutes after it shipped": erase_a_text,
@@ -689,6 +714,86 @@ def addition_row_of(site: Site, name: str, directory: Path) -> str:
     return f"| {name} |  |  |  | {copy.named_by()} |"
 
 
+# -- with the key that signs checkpoints --------------------------------------------------------------------------------
+
+STOLEN: Final = (
+    "a ship becomes a hold: scores, action, event",
+    "a hold becomes a ship: scores, action, event",
+    "an older policy, and a control chain that was not further then",
+    "a decision removed, with its offset",
+    "a raw energy",
+    "who gave a label of a file",
+    "a label of the topic removed",
+    "who closed a gate",
+    "who acknowledged an alert",
+)
+"""What somebody changes who has the key, too, and all copies of checkpoints but those of a witness."""
+
+
+def resign(connection: sa.Connection) -> list[bytes]:
+    """Make every checkpoint anew, at its old heights over the chains as they are now, with the key that signed it."""
+    signer, previous, made = signing.Signer(PRIVATE), None, []
+    for sequence, value in connection.execute(
+        sa.text("SELECT sequence, value FROM checkpoints ORDER BY sequence")
+    ).all():
+        facts = {name: one for name, one in json.loads(value).items() if name != "signature"}
+        facts["control"] = _head_now(connection, facts["control"], "control_log", "1 = 1", {})
+        facts["partitions"] = [
+            one
+            | _head_now(
+                connection,
+                one,
+                "outcomes",
+                "log_id = :log_id AND topic = :topic AND partition = :partition",
+                {name: one[name] for name in ("log_id", "topic", "partition")},
+            )
+            for one in facts["partitions"]
+        ]
+        facts["previous"] = previous
+        new = encode_checkpoint(facts, sign=signer.sign)
+        previous = checkpoint_hash(new)
+        made.append(new)
+        connection.execute(
+            sa.text("UPDATE checkpoints SET value = :v WHERE sequence = :s"), {"v": new, "s": sequence}
+        )
+    return made
+
+
+def _head_now(
+    connection: sa.Connection, head: dict[str, Any], table: str, where: str, place: dict[str, Any]
+) -> dict[str, Any]:
+    """Where a chain was at a height, or at its end if it is shorter now."""
+    found = connection.execute(
+        sa.text(
+            f"SELECT chain_height, chain_hash FROM {table} WHERE {where} AND chain_height <= :h"
+            " ORDER BY chain_height DESC LIMIT 1"
+        ),
+        place | {"h": head["height"]},
+    ).first()
+    if found is None:
+        return head
+    return {name: head[name] for name in head} | {"height": found[0], "hash": found[1].hex()}
+
+
+def stolen_row_of(site: Site, name: str, directory: Path) -> str:
+    """Change what a checkpoint covers and make all checkpoints anew with the stolen key; returns the row of the table."""
+    copy = site.copy(directory)
+    witness = (directory / "checkpoints.jsonl").read_bytes().splitlines()
+    with breaking_in(copy.settings.database.url) as connection:
+        EDITS[name](Target(connection, "old", copy))
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+        made = resign(connection)
+    (directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
+    own = copy.named_by()
+    elsewhere = "named" if verify(copy.settings, outside=witness).faults else "nobody"
+    return f"| {name} | {own} | {elsewhere} |"
+
+
+STOLEN_HEADER: Final = (
+    "| what somebody changes | without a witness | with a witness's checkpoints |\n|---|---|---|\n"
+)
+
 HEADER: Final = "| what somebody changes | " + " | ".join(WAYS) + " |\n|---|---|---|---|---|\n"
 
 
@@ -705,16 +810,22 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as own:
                 rows.append(addition_row_of(site, name, Path(own)))
                 sys.stdout.write(rows[-1] + "\n")
+        stolen = []
+        for name in STOLEN:
+            with tempfile.TemporaryDirectory() as own:
+                stolen.append(stolen_row_of(site, name, Path(own)))
+                sys.stdout.write(stolen[-1] + "\n")
+    _put("tampering", HEADER, rows)
+    _put("stolen", STOLEN_HEADER, stolen)
+
+
+def _put(name: str, header: str, rows: list[str]) -> None:
+    """Write a table into the page, between its marks."""
     text = PAGE.read_text("utf-8")
-    before, rest = text.split("<!-- tampering: ", 1)
-    after = rest.split("<!-- end of tampering -->", 1)[1]
-    made = (
-        "<!-- tampering: `python -m tests.integration.audit.tampering_table` -->\n"
-        + HEADER
-        + "\n".join(rows)
-        + "\n"
-    )
-    PAGE.write_text(before + made + "<!-- end of tampering -->" + after, "utf-8")
+    before, rest = text.split(f"<!-- {name}: ", 1)
+    after = rest.split(f"<!-- end of {name} -->", 1)[1]
+    made = f"<!-- {name}: `python -m tests.integration.audit.tampering_table` -->\n{header}" + "\n".join(rows)
+    PAGE.write_text(f"{before}{made}\n<!-- end of {name} -->{after}", "utf-8")
 
 
 if __name__ == "__main__":

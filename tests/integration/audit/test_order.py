@@ -282,3 +282,56 @@ def test_alerts_of_earlier_versions_are_told_and_no_fault(scribe: Scribe) -> Non
     report = verify(scribe.settings)
     assert report.faults == ()
     assert report.counts["rows of earlier versions that are in no chain"] == 1
+
+
+def test_what_was_sent_again_and_scored_later_before_it_was_sealed_is_adopted(
+    scribe: Scribe, settings: Settings
+) -> None:
+    url = settings.database.url
+    scribe.deliver([event("best", 0), b"rubbish"])
+    (letter,) = scribe.store.dead_letters.list()
+    scribe.store.close()
+    downgrade(url, "0038")
+    with breaking_in(url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE dead_letters SET replayed_at = '2026-01-01 00:00:00.000000', replayed_by = 'bob'"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO learned_scores (batch, scorer, response_id, score)"
+            " SELECT batch, 'learned@0', response_id, 0.5 FROM responses"
+        )
+    migrate(url)
+    with wiring.open_store(settings) as store:
+        with store.evidence.snapshot() as snapshot:
+            found = {line["kind"]: line["row"] for line in snapshot.control()}
+        assert found["dead_letter_replays"]["by"] == "bob"
+        assert found["learned_scores"]["of"] == ["best", "batch-0", 1]
+        assert verify(settings).faults == ()
+        assert store.dead_letters.replay([letter.id], by="ana") == 1
+        Scribe(store, settings).checkpoint()
+    report = verify(settings)
+    assert report.faults == ()
+    assert "rows of earlier versions that are in no chain" not in report.counts
+    for change, by in (
+        ("UPDATE dead_letters SET replayed_by = 'eve'", "dead_letters"),
+        ("UPDATE dead_letters SET replayed_at = NULL, replayed_by = NULL", "dead_letters"),
+        ("INSERT INTO learned_scores (batch, scorer, response_id, score) VALUES (1, 'learned@1', 'r0', 1)", "learned_scores"),
+    ):  # fmt: skip
+        with breaking_in(url) as connection:
+            connection.exec_driver_sql(change)
+        assert any(
+            fault.place.startswith(by) and "belongs to no chain" in fault.detail
+            for fault in verify(settings).faults
+        )
+
+
+def test_a_message_that_an_earlier_version_sends_again_is_told_and_no_fault(scribe: Scribe) -> None:
+    scribe.deliver([b"rubbish"])
+    scribe.checkpoint()
+    with breaking_in(scribe.settings.database.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE dead_letters SET replayed_at = '2026-01-01 00:00:00.000000', replayed_by = 'bob'"
+        )
+    report = verify(scribe.settings)
+    assert report.faults == ()
+    assert report.counts["rows of earlier versions that are in no chain"] == 1

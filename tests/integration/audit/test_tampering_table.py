@@ -15,11 +15,13 @@ from tests.integration.audit.tampering_table import (
     ADDITIONS,
     EDITS,
     PAGE,
+    STOLEN,
     WAYS,
     addition_row_of,
     attack,
     make_site,
     row_of,
+    stolen_row_of,
 )
 
 if TYPE_CHECKING:
@@ -34,13 +36,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return make_site(tmp_path_factory.mktemp("record"))
 
 
-def rows_of_the_page() -> list[str]:
-    text = PAGE.read_text("utf-8").split("<!-- tampering: ", 1)[1].split("<!-- end of tampering -->", 1)[0]
+def rows_of_the_page(table: str = "tampering") -> list[str]:
+    text = PAGE.read_text("utf-8").split(f"<!-- {table}: ", 1)[1].split(f"<!-- end of {table} -->", 1)[0]
     return text.splitlines()[3:]
 
 
 def test_the_page_has_every_attack_and_no_other() -> None:
     assert [row.split(" | ")[0][2:] for row in rows_of_the_page()] == [*EDITS, *ADDITIONS]
+    assert [row.split(" | ")[0][2:] for row in rows_of_the_page("stolen")] == [*STOLEN]
     assert len(EDITS) * len(WAYS) + len(ADDITIONS) >= 80
 
 
@@ -68,6 +71,11 @@ def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize("name", ADDITIONS)
 def test_who_names_what_was_added(site: Site, name: str, tmp_path: Path) -> None:
     assert addition_row_of(site, name, tmp_path) in rows_of_the_page()
+
+
+@pytest.mark.parametrize("name", STOLEN)
+def test_who_names_it_when_the_key_was_stolen(site: Site, name: str, tmp_path: Path) -> None:
+    assert stolen_row_of(site, name, tmp_path) in rows_of_the_page("stolen")
 
 
 @pytest.mark.parametrize("name", ["a hold becomes a ship: scores, action, event", "who closed a gate"])

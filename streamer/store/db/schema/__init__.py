@@ -21,7 +21,15 @@ from streamer.store.db.schema.gates import gate_revisions, gates, policies, poli
 from streamer.store.db.schema.judgements import judgements
 from streamer.store.db.schema.labels import label_revisions, label_signatures
 from streamer.store.db.schema.leases import leases
-from streamer.store.db.schema.log import data_gaps, dead_letters, outbox, outcomes, pending_messages, progress
+from streamer.store.db.schema.log import (
+    data_gaps,
+    dead_letter_replays,
+    dead_letters,
+    outbox,
+    outcomes,
+    pending_messages,
+    progress,
+)
 from streamer.store.db.schema.monitoring import monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.review import review_claims, review_offers
 from streamer.store.db.schema.types import metadata
@@ -41,6 +49,7 @@ __all__ = [
     "control_head",
     "control_log",
     "data_gaps",
+    "dead_letter_replays",
     "dead_letters",
     "decisions",
     "desk_items",

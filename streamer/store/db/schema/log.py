@@ -68,6 +68,18 @@ dead_letters = sa.Table(
     sqlite_autoincrement=True,
 )
 
+dead_letter_replays = sa.Table(
+    "dead_letter_replays",
+    metadata,
+    identity_column(),
+    sa.Column("dead_letter", BIGINT, sa.ForeignKey("dead_letters.id"), nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    sa.Column("by", sa.Text, nullable=False),
+    sa.Index("ix_dead_letter_replays_dead_letter", "dead_letter"),
+    sqlite_autoincrement=True,
+)
+"""Each time that a refused message was sent again; append-only."""
+
 outcomes = sa.Table(
     "outcomes",
     metadata,
