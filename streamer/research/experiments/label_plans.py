@@ -8,24 +8,23 @@ label floor). Each repetition draws prompts from a file with replacement; unit `
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration.history import level_above
 from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.errors import StreamerError
-from streamer.research.experiments.command_arguments import alpha_argument, count_argument
+from streamer.research.experiments.command_arguments import count_argument, print_tables, table_parser
 from streamer.research.experiments.score_cache import SCORES_FOLDER
 from streamer.research.experiments.serving_more import ALPHAS, read_prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from streamer.research.experiments.serving_more import Floats, Prompts
 
@@ -149,29 +148,25 @@ def _cells(found: Needed | None) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m streamer.research.experiments.label_plans",
-        description="Count the labels that draws by score need, on files of response clouds.",
+    parser = table_parser(
+        "label_plans",
+        "Count the labels that draws by score need, on files of response clouds.",
+        alphas=ALPHAS,
+        kept="scores",
+        folder=SCORES_FOLDER,
     )
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
-    )
-    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
     parser.add_argument(
         "--repetitions", type=count_argument(20), default=REPETITIONS, help="calibrations, seeded 0, 1, ..."
     )
-    parser.add_argument("--scores", type=Path, default=SCORES_FOLDER, help="where scores are kept")
-    options = parser.parse_args(arguments)
-    try:
-        for path in options.files:
-            prompts = read_prompts(path, options.scores)
-            table = markdown_table(prompts, options.alpha, options.repetitions)
-            sys.stdout.write(f"### {path.name}: {len(prompts.scores)} prompts\n\n{table}\n\n")
-            sys.stdout.flush()
-    except StreamerError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+    return print_tables(parser.parse_args(arguments), _tables)
+
+
+def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    prompts = read_prompts(path, options.scores)
+    yield (
+        f"{path.name}: {len(prompts.scores)} prompts",
+        markdown_table(prompts, options.alpha, options.repetitions),
+    )
 
 
 if __name__ == "__main__":

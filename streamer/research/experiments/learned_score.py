@@ -7,20 +7,17 @@ other half. Unit `best`. Prints one Markdown table for each file and number of l
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.clouds.cloud_files import read_clouds
-from streamer.errors import StreamerError
 from streamer.gates.folds import fold_of
-from streamer.research.experiments.command_arguments import alpha_argument, count_argument
+from streamer.research.experiments.command_arguments import count_argument, print_tables, table_parser
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.score_cache import agreement_of, own_embeddings
 from streamer.research.experiments.stored_encoder import StoredEncoder
@@ -39,7 +36,9 @@ from streamer.scoring.gram import DECIMALS
 from streamer.scoring.learned import learned_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -221,14 +220,13 @@ def _cells(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m streamer.research.experiments.learned_score",
-        description="Compare learned scores with Gram energy, at equal labels, on files of response clouds.",
+    parser = table_parser(
+        "learned_score",
+        "Compare learned scores with Gram energy, at equal labels, on files of response clouds.",
+        alphas=ALPHAS,
+        kept="embeddings",
+        folder=EMBEDDINGS_FOLDER,
     )
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
-    )
-    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
     parser.add_argument(
         "--labels",
         type=count_argument(20),
@@ -239,27 +237,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--repetitions", type=count_argument(2), default=REPETITIONS, help="draws, seeded 0, 1, ..."
     )
-    parser.add_argument(
-        "--embeddings", type=Path, default=EMBEDDINGS_FOLDER, help="where embeddings are kept"
-    )
-    options = parser.parse_args(arguments)
-    try:
-        for path in options.files:
-            prompts = _read(path, options.embeddings)
-            for wanted in dict.fromkeys(min(one, len(prompts) * 4 // 5) for one in options.labels):
-                found = [
-                    repetition(prompts, wanted, seed, options.alpha) for seed in range(options.repetitions)
-                ]
-                table = markdown_table(found, options.alpha, wanted)
-                sys.stdout.write(
-                    f"### {path.name}: {wanted} labelled prompts, measured on the other {len(prompts) - wanted}, "
-                    f"{options.repetitions} draws\n\n{table}\n\n"
-                )
-                sys.stdout.flush()
-    except StreamerError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+    return print_tables(parser.parse_args(arguments), _tables)
+
+
+def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    prompts = _read(path, options.embeddings)
+    for wanted in dict.fromkeys(min(one, len(prompts) * 4 // 5) for one in options.labels):
+        found = [repetition(prompts, wanted, seed, options.alpha) for seed in range(options.repetitions)]
+        yield (
+            f"{path.name}: {wanted} labelled prompts, measured on the other {len(prompts) - wanted}, "
+            f"{options.repetitions} draws",
+            markdown_table(found, options.alpha, wanted),
+        )
 
 
 def _read(path: Path, folder: Path) -> list[Prompt]:

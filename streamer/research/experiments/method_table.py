@@ -6,24 +6,28 @@ The first half of a split calibrates, the second is decided and measured; the sp
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.errors import StreamerError
-from streamer.research.experiments.command_arguments import alpha_argument, count_argument, default_encoder
+from streamer.research.experiments.command_arguments import (
+    count_argument,
+    default_encoder,
+    print_tables,
+    table_parser,
+)
 from streamer.research.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
 from streamer.research.experiments.halves import Halves, outcomes
 from streamer.research.experiments.score_cache import SCORES_FOLDER, scored_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import argparse
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from streamer.gates.settings import Unit
 
@@ -117,30 +121,21 @@ def _cells(row: MethodFigures, alpha: float) -> tuple[str, ...]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m streamer.research.experiments.method_table",
-        description="Run every method of calibration on seeded halves of files of response clouds.",
-    )
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
+    parser = table_parser(
+        "method_table",
+        "Run every method of calibration on seeded halves of files of response clouds.",
+        alphas=ALPHAS,
+        kept="scores",
+        folder=SCORES_FOLDER,
     )
     parser.add_argument("--unit", choices=UNITS, nargs="+", default=list(UNITS))
-    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
     parser.add_argument(
         "--halves", type=count_argument(2), default=HALVES, help="number of splits, seeded 0, 1, ..."
     )
-    parser.add_argument("--scores", type=Path, default=SCORES_FOLDER, help="where scores are kept")
-    options = parser.parse_args(arguments)
-    try:
-        for path in options.files:
-            _print_tables(path, options)
-    except StreamerError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+    return print_tables(parser.parse_args(arguments), _tables)
 
 
-def _print_tables(path: Path, options: argparse.Namespace) -> None:
+def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 
     scored = scored_file(
@@ -157,11 +152,10 @@ def _print_tables(path: Path, options: argparse.Namespace) -> None:
                 for method in METHODS_COMPARED
                 if unit == "response" or not method.response_only
             ]
-            title = (
-                f"{path.name}: {halves.clouds} clouds, unit {unit}, alpha {alpha:g}, {options.halves} halves"
+            yield (
+                f"{path.name}: {halves.clouds} clouds, unit {unit}, alpha {alpha:g}, {options.halves} halves",
+                markdown_table(rows, alpha),
             )
-            sys.stdout.write(f"### {title}\n\n{markdown_table(rows, alpha)}\n\n")
-            sys.stdout.flush()
 
 
 if __name__ == "__main__":

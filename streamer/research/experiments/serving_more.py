@@ -7,11 +7,9 @@ read (the unlabelled history). The file is the population, so that what a thresh
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,12 +24,18 @@ from streamer.calibration import (
 from streamer.calibration.history import level_above
 from streamer.calibration.selective_grid import calibrate_selective_grid, even_grid
 from streamer.clouds.offline import calibration_groups
-from streamer.errors import StreamerError
-from streamer.research.experiments.command_arguments import alpha_argument, count_argument, default_encoder
+from streamer.research.experiments.command_arguments import (
+    count_argument,
+    default_encoder,
+    print_tables,
+    table_parser,
+)
 from streamer.research.experiments.score_cache import SCORES_FOLDER, scored_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -170,34 +174,27 @@ def _cells(found: Floats, alpha: float) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="python -m streamer.research.experiments.serving_more",
-        description="Compare promises on the error rate among shipped answers, at equal labels, on files of response clouds.",
+    parser = table_parser(
+        "serving_more",
+        "Compare promises on the error rate among shipped answers, at equal labels, on files of response clouds.",
+        alphas=ALPHAS,
+        kept="scores",
+        folder=SCORES_FOLDER,
     )
-    parser.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"
-    )
-    parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(ALPHAS))
     parser.add_argument("--labels", type=count_argument(1), default=LABELS, help="labelled prompts")
     parser.add_argument(
         "--repetitions", type=count_argument(2), default=REPETITIONS, help="calibrations, seeded 0, 1, ..."
     )
-    parser.add_argument("--scores", type=Path, default=SCORES_FOLDER, help="where scores are kept")
-    options = parser.parse_args(arguments)
-    try:
-        for path in options.files:
-            prompts = read_prompts(path, options.scores)
-            drawn = [Drawn.from_prompts(prompts, options.labels, seed) for seed in range(options.repetitions)]
-            table = markdown_table(prompts, options.alpha, drawn)
-            sys.stdout.write(
-                f"### {path.name}: {len(prompts.scores)} prompts, {options.labels} labels, {options.repetitions} "
-                f"calibrations\n\n{table}\n\n"
-            )
-            sys.stdout.flush()
-    except StreamerError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+    return print_tables(parser.parse_args(arguments), _tables)
+
+
+def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
+    prompts = read_prompts(path, options.scores)
+    drawn = [Drawn.from_prompts(prompts, options.labels, seed) for seed in range(options.repetitions)]
+    yield (
+        f"{path.name}: {len(prompts.scores)} prompts, {options.labels} labels, {options.repetitions} calibrations",
+        markdown_table(prompts, options.alpha, drawn),
+    )
 
 
 def read_prompts(path: Path, folder: Path) -> Prompts:
