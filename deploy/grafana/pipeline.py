@@ -8,6 +8,7 @@ from deploy.grafana.panels import BAD, BLUE, DOUBTFUL, FINE, GREY, ORANGE, SKY, 
 WORKERS = 'job="streamer-worker"'
 LAG = "topic_partition:streamer_consumer_lag_records:max"
 OUTBOX = recorded("job:streamer_outbox_pending:max", WORKERS)
+DESK_OLDEST = f"streamer_desk_oldest_seconds{{{WORKERS}, {GATE}}}"
 REACHABLE = f"min by (instance, part) (streamer_part_reachable{{{WORKERS}}})"
 
 NOW = Row(
@@ -243,6 +244,30 @@ WAY_OUT = Row(
                     colour=BAD,
                 ),
             ),
+        ),
+        Panel(
+            title="At the desk",
+            unit="short",
+            width=8,
+            description="Held batches that wait for a person, and those that nobody had decided about by their deadline in the "
+            "last hour.",
+            queries=(
+                Query(
+                    expr=f"sum ({recorded('gate:streamer_desk_waiting:max')})", legend="waiting", colour=BLUE
+                ),
+                Query(
+                    expr='sum (max by (gate) (increase(streamer_desk_outcomes_total{outcome="expired"}[1h])))',
+                    legend="past the deadline",
+                    colour=BAD,
+                ),
+            ),
+        ),
+        Panel(
+            title="Oldest at the desk",
+            unit="s",
+            width=8,
+            description="Since the oldest batch that waits for a person was held.",
+            queries=(Query(expr=f"max by (gate) ({DESK_OLDEST})", legend="{{gate}}"),),
         ),
         Panel(
             title="Parts",

@@ -174,6 +174,7 @@ def prune(
             "batches": found.batches,
             "refused messages": found.dead_letters,
             "judgements": found.judgements,
+            "texts released at the desk": found.released,
             "published messages": found.messages,
             "parked messages": found.parked,
         }

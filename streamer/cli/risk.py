@@ -7,10 +7,18 @@ import typer
 from streamer.cli import options as opt
 from streamer.cli.verdicts import print_figures
 from streamer.wording.numbers import percent, when
-from streamer.wording.verdicts import ALARMS, alarm_text, burn_text, drawing_text, lasting, sentence
+from streamer.wording.verdicts import (
+    ALARMS,
+    alarm_text,
+    burn_text,
+    desk_text,
+    drawing_text,
+    lasting,
+    sentence,
+)
 
 if TYPE_CHECKING:
-    from streamer.risk.rounds.report import RiskReport
+    from streamer.risk.rounds.report import DeskReport, RiskReport
 
 
 def risk(
@@ -22,6 +30,8 @@ def risk(
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
     """
+    from dataclasses import asdict
+
     from streamer import wiring
     from streamer.cli.console import note, print_json, say
     from streamer.risk.rounds.report import report_of
@@ -34,19 +44,20 @@ def risk(
         for one in gates:
             judged = store.monitoring.judged(one.gate, now=now)
             reports.append(judged or report_of(store.monitoring.watch(one.gate), one.settings))
+        desks = [store.desk.in_period(one.gate, one.settings, now=now) for one in gates]
     if json:
-        for report in reports:
-            print_json(report_json(report))
+        for report, desk in zip(reports, desks, strict=True):
+            print_json(report_json(report) | ({} if desk is None else {"desk": asdict(desk)}))
         return
     if not reports:
         note("There is no gate yet; create one with `streamer gate create NAME`.")
-    for place, report in enumerate(reports):
+    for place, (report, desk) in enumerate(zip(reports, desks, strict=True)):
         if place:
             say("")
-        _show(report)
+        _show(report, desk)
 
 
-def _show(report: "RiskReport") -> None:
+def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
     from streamer.cli.console import print_pairs, say
 
     say(sentence(report))
@@ -71,6 +82,8 @@ def _show(report: "RiskReport") -> None:
         pairs.append(("budget used", burn_text(report.burn)))
     if report.drawing is not None and report.watched:
         pairs.append(("labels drawn", drawing_text(report.drawing)))
+    if desk is not None:
+        pairs.append(("at the desk", desk_text(desk)))
     pairs += [(f"alarm: {ALARMS[one.kind]}", alarm_text(one)) for one in report.alarms]
     print_pairs(pairs)
 

@@ -32,14 +32,23 @@ from streamer.wording.policies import (
     status_text,
     threshold_text,
 )
-from streamer.wording.verdicts import ALARMS, alarm_text, burn_text, drawing_text, figures, lasting, sentence
+from streamer.wording.verdicts import (
+    ALARMS,
+    alarm_text,
+    burn_text,
+    desk_text,
+    drawing_text,
+    figures,
+    lasting,
+    sentence,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from streamer.gates.policy import Policy
     from streamer.recalibration.in_sample import InSample
-    from streamer.risk.rounds.report import RiskReport
+    from streamer.risk.rounds.report import DeskReport, RiskReport
     from streamer.risk.rounds.verdict import OpenFigures
     from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
@@ -133,7 +142,7 @@ class Pages:
             "segments": segment_lines(policy.rule),
             "settings": _settings(policy),
             "figures": figures(report),
-            "facts": _facts(report),
+            "facts": _facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
             "thresholds": thresholds_chart(
                 [one.active.policy for one in versions if one.active is not None] or [policy],
                 now=self._clock(),
@@ -491,7 +500,7 @@ def _settings(policy: Policy) -> list[tuple[str, str]]:
     ]
 
 
-def _facts(report: RiskReport) -> list[tuple[str, str]]:
+def _facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
     facts = []
     if report.read_through is not None:
         lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
@@ -503,6 +512,8 @@ def _facts(report: RiskReport) -> list[tuple[str, str]]:
         facts.append(("budget used", burn_text(report.burn)))
     if report.drawing is not None and report.watched:
         facts.append(("labels drawn", drawing_text(report.drawing)))
+    if desk is not None:
+        facts.append(("at the desk", desk_text(desk)))
     return facts
 
 

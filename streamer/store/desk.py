@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass, replace
-from datetime import datetime  # noqa: TC003 - kept for readers of the dataclasses
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from streamer.errors import UsageError
 from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt, with_receipt
 from streamer.gates.batch_key import BatchKey
+from streamer.risk.rounds.report import DeskReport
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -36,6 +37,7 @@ from streamer.store.log.outbox import enqueue
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streamer.gates.settings import GateSettings
     from streamer.journal import Headers, OutboxMessage
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
@@ -149,32 +151,6 @@ class DeskQueue:
 
     waiting: int
     oldest: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeskReport:
-    """What people made of what a gate held, and what became of that.
-
-    Attributes
-    ----------
-    released : of which `edited` with another text.
-    rejected : by a person.
-    expired : by nobody, because the deadline passed.
-    labelled : answers that were released as they were and have a label; nobody drew them, so that they stand for themselves.
-    severity : mean of those; None without any.
-    """
-
-    released: int
-    edited: int
-    rejected: int
-    expired: int
-    labelled: int
-    severity: float | None
-
-    @property
-    def total(self) -> int:
-        """All that was decided."""
-        return self.released + self.rejected + self.expired
 
 
 class ReleaseDesk:
@@ -303,6 +279,12 @@ class ReleaseDesk:
         with self._database.reading() as connection:
             return [_event(dict(row) | {"text": None}) for row in connection.execute(query).mappings()]
 
+    def in_period(self, gate: str, settings: GateSettings, *, now: datetime) -> DeskReport | None:
+        """`report` of the gate's budget period; None where nothing was decided in it and the gate has no desk."""
+        since = now - timedelta(days=settings.budget_period_days)
+        found = self.report(gate, kind=settings.severity_kind, since=since)
+        return found if found.total or settings.desk_deadline_seconds is not None else None
+
     def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:
         """What people made of what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
         own = desk_outcomes.c
@@ -356,6 +338,7 @@ class ReleaseDesk:
             ).one()
         released = {edited: count for (action, _, edited), count in counts.items() if action == "released"}
         return DeskReport(
+            since=since,
             released=sum(released.values()),
             edited=released.get(True, 0),
             rejected=counts.get(("rejected", "person", False), 0),
@@ -627,7 +610,6 @@ __all__ = [
     "Decided",
     "DeskBatch",
     "DeskQueue",
-    "DeskReport",
     "DeskState",
     "NotAtDesk",
     "Reject",

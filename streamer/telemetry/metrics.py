@@ -37,6 +37,9 @@ HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""
 
 
+DESK_OUTCOMES = ("released", "rejected", "expired")
+
+
 class _EncoderCounts(Collector):
     """The encoder counts for itself; its numbers are read when the metrics are collected."""
 
@@ -248,6 +251,9 @@ class Metrics:
 
     def set_desk_outcomes(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Set how many batches were ever released, rejected or expired at the desk, by gate and word."""
+        for gate in self._desk_gates:
+            for outcome in DESK_OUTCOMES:  # from zero, so that the first one is seen as a rise
+                self._of["streamer_desk_outcomes_total"].labels(gate, outcome)
         for (gate, outcome), number in counts.items():
             counter = self._of["streamer_desk_outcomes_total"].labels(gate, outcome)
             before = self._desk_counts.get((gate, outcome), 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streamer.wording.numbers import counted, percent, when
 
 if TYPE_CHECKING:
-    from streamer.risk.rounds.report import AlarmReport, Drawing, RiskReport
+    from streamer.risk.rounds.report import AlarmReport, DeskReport, Drawing, RiskReport
     from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
     from streamer.risk.states import BudgetBurn, RiskInterval
 
@@ -210,6 +210,20 @@ def burn_text(burn: BudgetBurn) -> str:
     if burn.days_left_soonest != float("inf"):
         rest += f", {_days(burn.days_left_soonest)} at the worst"
     return f"{percent(burn.used)} (between {percent(burn.used_lower)} and {percent(burn.used_upper)}); at this rate {rest}"
+
+
+def desk_text(desk: DeskReport) -> str:
+    """Say what people made of what was held, and what became of it: ``released 3 of 5 (1 edited), ...``."""
+    text = f"people released {desk.released} of {desk.total} held batches"
+    text += f" ({desk.edited} edited)" if desk.edited else ""
+    text += f", rejected {desk.rejected}; {desk.expired} had no decision by their deadline; since {when(desk.since)}"
+    if desk.severity is None:
+        return text + ". No answer that was released as it was has a label"
+    said = counted(desk.labelled, "answer that was", "answers that were")
+    return (
+        f"{text}. Of {said} released as {'it was' if desk.labelled == 1 else 'they were'} and labelled the mean severity is "
+        f"{percent(desk.severity)}. Nothing is promised of these, and no figure above counts them"
+    )
 
 
 def drawing_text(drawing: Drawing) -> str:

@@ -55,6 +55,34 @@ class AlarmReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeskReport:
+    """What people made of what a gate held, and what became of that: no part of what the gate promises.
+
+    Attributes
+    ----------
+    since : of outcomes from then on.
+    released : of which `edited` with another text.
+    rejected : by a person.
+    expired : by nobody, because the deadline passed.
+    labelled : answers that were released as they were and have a label; nobody drew them, so that they stand for themselves.
+    severity : mean of those; None without any.
+    """
+
+    since: datetime
+    released: int
+    edited: int
+    rejected: int
+    expired: int
+    labelled: int
+    severity: float | None
+
+    @property
+    def total(self) -> int:
+        """All that was decided."""
+        return self.released + self.rejected + self.expired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
     """How often a gate's decisions are drawn for labelling at present.
 

@@ -127,6 +127,8 @@ class Installation:
         for part in PARTS:
             worker.set_reachable(part, True)
         worker.set_outbox_pending(self._draw.randrange(5))
+        worker.set_desk_queues({GATES[0]: (self._draw.randrange(5), 60.0)})
+        worker.set_desk_outcomes({(GATES[0], "released"): 3})
         worker.set_lag("streamer.responses", number, self._draw.randrange(3))
         worker.set_chain_height("streamer.responses", number, round(50 * time.monotonic()))
 
