@@ -8,7 +8,7 @@ from alembic import op
 from streamer.store.audit.adoption import adopt_learned_scores, adopt_replays
 
 revision = "0042"
-down_revision = "0038"
+down_revision = "0040"
 branch_labels = None
 depends_on = None
 
