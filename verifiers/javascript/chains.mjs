@@ -1,0 +1,323 @@
+// The chains, the checkpoints that say where they stood, and receipts that name single links.
+
+import { canonical, parse, plain } from "./json.mjs";
+import { decode, jsonLines, lines } from "./bundle.mjs";
+import { named, seedCommitment, sha256, signed } from "./hashes.mjs";
+import { micros } from "./moments.mjs";
+
+const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
+const LATER_SEALED = new Set(["alerts", "alert_acknowledgements"]); // earlier versions had them in no chain
+
+export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
+export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
+
+function link(previous, fields) {
+  return sha256(Buffer.from(previous, "hex"), canonical(fields));
+}
+
+/** One chain while it is walked: the stored hash of each link, and whether the next one follows from it. */
+class Chain {
+  constructor(name, first) {
+    this.name = name;
+    this.hashes = [first];
+    this.latest = null;
+    this.lastOffset = -1;
+    this.nextOffset = Infinity;
+    this.claimed = 0; // the height that the manifest names
+  }
+
+  get height() {
+    return this.hashes.length - 1;
+  }
+
+  /** Take the next link; true if it is what its hash says. Each is held against the stored hash before it. */
+  add(height, hash, fields, report) {
+    if (height !== this.height + 1) {
+      report.fault("chain", `${this.name}, link ${this.height + 1}`, `it is missing (the next is ${height})`);
+      while (this.height + 1 < height && this.height < 1e7) this.hashes.push(null);
+    }
+    const previous = this.hashes.at(-1);
+    this.hashes.push(hash);
+    return fields === null || previous === null || link(previous, fields) === hash;
+  }
+
+  time(moment, report) {
+    if (this.latest !== null && micros(this.latest) - micros(moment) > BACKWARDS) {
+      const text = `time runs backwards in ${this.name} at link ${this.height}: ${moment} after ${this.latest}`;
+      report.note(`clock ${this.name}`, text);
+    }
+    if (this.latest === null || moment > this.latest) this.latest = moment;
+  }
+
+  end(head, report) {
+    const place = `${this.name}, link ${head.height}`;
+    if (this.height !== head.height) report.fault("chain", place, `the chain ends at link ${this.height} instead`);
+    else if (this.hashes.at(-1) !== head.hash) report.fault("chain", place, "the chain ends in another hash");
+  }
+}
+
+/** Walk the control chain; `each(entry)` gets every row that is there, with its place. Returns the chain. */
+export function walkControl(bundle, manifest, report, each) {
+  const head = manifest.head;
+  const chain = new Chain("control", named("streamer.control.v1", Buffer.from(head.record_id, "hex")));
+  for (const { raw, value } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
+    report.count("control entries");
+    const { height, kind, recorded_at: recordedAt } = value;
+    const fields = (row) => ({ format: 1, height, kind, recorded_at: recordedAt, row });
+    const place = `control, link ${height}, ${kind}${keysOf(value.row)}`;
+    const sound = chain.add(height, value.hash, fields("sealed" in raw ? raw.sealed : raw.row), report);
+    if (value.row === null) report.fault("chain", place, "the row that was sealed here is gone");
+    else if ("sealed" in raw || !sound) report.fault("chain", place, "it is not what was recorded");
+    if (value.row === null && !sound) report.fault("chain", place, "nor does its copy fit the chain");
+    chain.time(recordedAt, report);
+    if (value.row !== null) each({ ...value, rawRow: raw.row, raw, place });
+  }
+  chain.end(head.control, report);
+  return chain;
+}
+
+function keysOf(row) {
+  const found = [];
+  for (const key of ["gate", "name", "revision", "version", "event", "id", "number"]) {
+    if (row !== null && key in row && row[key] !== null) found.push(` ${key} ${row[key]}`);
+  }
+  return found.join("");
+}
+
+/** Walk the chains of the partitions; `each(entry)` gets every outcome that is there. Returns chains by partition. */
+export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
+  const chains = new Map();
+  const heads = new Map(manifest.head.partitions.map((head) => [partitionOf(placeOf(head)), head]));
+  let current = null;
+  let state = null;
+  for (const { raw, value } of jsonLines(bundle.read("outcomes.jsonl"), "outcomes.jsonl")) {
+    report.count("outcomes");
+    const [log, topic, partition, offset] = value.source;
+    const key = partitionOf(value.source);
+    if (key !== current) {
+      current = key;
+      if (chains.has(key)) report.fault("chain", nameOf(value.source), "its links are not in one piece");
+      const first = named("streamer.chain.v1", canonical([log, topic, partition]));
+      chains.set(key, new Chain(nameOf(value.source), first));
+      state = { offset: -1, control: 0 };
+    }
+    const chain = chains.get(key);
+    const { height, kind, recorded_at: recordedAt, facts } = value;
+    const batch = facts?.batch ? ` (${facts.batch[0]}/${facts.batch[1]}#${facts.batch[2]})` : "";
+    const place = `${chain.name}, link ${height}, offset ${offset}${batch}`;
+    const gone = facts === null;
+    const fields = { format: 1, kind, source: raw.source, height: raw.height, recorded_at: recordedAt, facts: raw.facts };
+    const sound = chain.add(height, value.hash, gone ? null : fields, report);
+    if (gone) report.fault("chain", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
+    else if (!sound) report.fault("chain", place, `the ${kind} is not what was recorded`);
+    checkOffset(chain, state, offset, log, gaps.get(key) ?? [], place, report);
+    if (recordedAt !== null) chain.time(recordedAt, report);
+    if (!gone) {
+      checkControl(facts.control, state, control, place, report);
+      each({ ...value, rawFacts: raw.facts, raw, place, partition: key });
+    }
+  }
+  for (const [key, head] of heads) {
+    const chain = chains.get(key) ?? new Chain(nameOf(placeOf(head)), named("streamer.chain.v1", key));
+    chains.set(key, chain);
+    chain.nextOffset = head.next_offset;
+    chain.claimed = head.height;
+    chain.end(head, report);
+    if (chain.lastOffset >= head.next_offset) {
+      report.fault("chain", chain.name, `progress stands at ${head.next_offset}, before the last outcome`);
+    }
+  }
+  for (const [key, chain] of chains) {
+    if (!heads.has(key)) report.fault("chain", chain.name, "the manifest does not know this chain");
+  }
+  return chains;
+}
+
+export const placeOf = (head) => [head.log_id, head.topic, head.partition];
+
+/** Offsets rise; holes are told, unless a data gap is on record, but for requests by HTTP, which are numbered without any. */
+function checkOffset(chain, state, offset, log, gaps, place, report) {
+  if (offset <= state.offset) report.fault("chain", place, `its offset does not follow ${state.offset}`);
+  let missing = offset - state.offset - 1;
+  for (const [from, to] of gaps) missing -= Math.max(0, Math.min(to, offset) - Math.max(from, state.offset + 1));
+  if (missing > 0 && log === "http") report.fault("chain", place, `${missing} requests before it are missing`);
+  else if (missing > 0) {
+    state.holes = (state.holes ?? 0) + missing;
+    report.notes.set(`holes ${chain.name}`, `${state.holes} offsets of ${chain.name} have no outcome`);
+  }
+  state.offset = Math.max(offset, state.offset);
+  chain.lastOffset = state.offset;
+}
+
+/** The head of the control chain that an outcome has seen: it is one that was, and none before it saw a later one. */
+function checkControl(seen, state, control, place, report) {
+  if (seen === undefined) {
+    report.note("no control", "links of earlier versions do not say how far the control chain was");
+    return;
+  }
+  const [height, hash] = seen;
+  if (height > control.height) report.fault("order", place, "it has seen a control chain that is longer than this one");
+  else if (control.hashes[height] !== hash && control.hashes[height] !== null) {
+    report.fault("order", place, "it has seen another control chain");
+  }
+  if (height < state.control) report.fault("order", place, "it has seen less of the control chain than the one before it");
+  state.control = Math.max(height, state.control);
+}
+
+/** Rows in no chain: none, but alerts of earlier versions. */
+export function checkUnchained(bundle, report) {
+  if (!bundle.has("unchained.jsonl")) return;
+  for (const { value } of jsonLines(bundle.read("unchained.jsonl"), "unchained.jsonl")) {
+    if (LATER_SEALED.has(value.kind)) report.note(`unchained ${value.kind}`, `${value.kind} of earlier versions are in no chain`);
+    else report.fault("chain", `${value.kind} ${value.subject}`, "this row belongs to no chain");
+  }
+}
+
+/**
+ * Checkpoints: signatures, sequence, and the record against each.
+ *
+ * `outside` are those that somebody kept (null: only the bundle's own count); what the bundle has beyond them is read too.
+ * Those that were made after the bundle say nothing about it. Returns the newest that was compared, or null.
+ */
+export function checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report) {
+  const mine = parsed(own, "the bundle", report);
+  const kept = outside === null ? mine : parsed(outside, "what was kept", report);
+  const last = kept.reduce((most, { one }) => Math.max(most, one.sequence), 0);
+  const all = outside === null ? kept : [...kept, ...mine.filter(({ one }) => one.sequence > last)];
+  const inside = new Map(mine.map(({ one, bytes }) => [one.sequence, bytes]));
+  if (outside !== null) {
+    for (const { tree, one } of mine) {
+      if (one.sequence <= last) goodSignature(one, tree, keys, `checkpoint ${one.sequence} (the bundle)`, report);
+    }
+  }
+  let previous = null;
+  let newest = null;
+  let younger = 0;
+  for (const { tree, one, bytes } of all) {
+    const place = `checkpoint ${one.sequence}`;
+    report.count("checkpoints");
+    if (!goodSignature(one, tree, keys, place, report)) continue;
+    if (one.record_id !== manifest.head.record_id) {
+      report.fault("checkpoint", place, "it is of another record");
+      continue;
+    }
+    const follows = previous === null ? one.previous === null || one.sequence > 1 : one.previous === sha256(previous.bytes);
+    if (one.sequence !== (previous === null ? 1 : previous.one.sequence + 1)) {
+      report.fault("checkpoint", place, "it does not follow the one before it: one is missing, or there are two");
+    } else if (!follows) report.fault("checkpoint", place, "it was made after another checkpoint than the one before it");
+    previous = { one, bytes };
+    if (micros(one.made_at) > micros(manifest.made_at)) {
+      younger += 1;
+      continue;
+    }
+    if (!inside.has(one.sequence)) report.fault("checkpoint", place, "the bundle does not have it");
+    else if (!inside.get(one.sequence).equals(bytes)) report.fault("checkpoint", place, "the bundle has another one");
+    newest = one;
+    compare(one, place, control, chains, gates, report);
+  }
+  if (younger > 0) report.note("younger", `${younger} checkpoints are younger than the bundle`);
+  return newest;
+}
+
+function parsed(bytesOfLines, origin, report) {
+  const found = [];
+  for (const bytes of bytesOfLines) {
+    try {
+      const tree = parse(decode(bytes, "a checkpoint"));
+      found.push({ tree, one: plain(tree), bytes });
+    } catch {
+      report.fault("checkpoint", origin, "a line is no checkpoint");
+    }
+  }
+  return found;
+}
+
+function goodSignature(one, tree, keys, place, report) {
+  const key = keys.get(one.key_id);
+  if (key === undefined) {
+    report.fault("signature", place, "it is signed with a key that is not trusted");
+    return false;
+  }
+  const unsigned = { ...tree };
+  delete unsigned.signature;
+  if (signed(key, "streamer.checkpoint.v1", canonical(unsigned), one.signature)) return true;
+  report.fault("signature", place, "its signature is not good");
+  return false;
+}
+
+function compare(one, place, control, chains, gates, report) {
+  const at = (chain, { height, hash }) => {
+    if (height > chain.height) {
+      const detail = `${place} saw ${height} links, there are ${chain.height}: the tail was cut off`;
+      report.fault("checkpoint", `${chain.name}, link ${chain.height + 1}`, detail);
+    } else if (chain.hashes[height] !== hash && chain.hashes[height] !== null) {
+      report.fault("checkpoint", `${chain.name}, link ${height}`, `${place} saw another hash`);
+    }
+  };
+  at(control, one.control);
+  for (const head of one.partitions) {
+    const name = nameOf(placeOf(head));
+    const chain = chains.get(partitionOf(placeOf(head)));
+    if (chain === undefined) {
+      report.fault("checkpoint", name, `${place} saw this partition, which is gone`);
+      continue;
+    }
+    at(chain, head);
+    if (head.next_offset > (chain.nextOffset)) {
+      report.fault("checkpoint", name, `${place} saw progress at ${head.next_offset}, now it stands at ${chain.nextOffset}`);
+    }
+  }
+  for (const { gate, salt, seed } of one.gates) {
+    const known = gates.get(gate);
+    if (known === undefined) report.fault("salt", `gate ${gate}`, `${place} is committed to it, and it is gone`);
+    else {
+      if (known.commitment !== salt) report.fault("salt", `gate ${gate}`, `${place} is committed to another salt`);
+      if (seedCommitment(gate, known.seed) !== seed) report.fault("salt", `gate ${gate}`, `${place} is committed to another seed`);
+      known.committed = true;
+    }
+  }
+}
+
+/** Receipts that others kept, each `[log, topic, partition, link, hash]`, alone or in an object with the event's hash. */
+export function checkReceipts(bytes, chains, actions, report) {
+  let number = 0;
+  for (const line of lines(bytes)) {
+    number += 1;
+    const place = `receipt ${number}`;
+    let receipt;
+    let event = null;
+    try {
+      let value = plain(parse(decode(line, place)));
+      if (!Array.isArray(value)) {
+        event = value.sha256 ?? null;
+        value = typeof value.receipt === "string" ? plain(parse(value.receipt)) : value.receipt;
+      }
+      const [log, topic, partition, height, hash] = value;
+      const good =
+        value.length === 5 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
+        Number.isInteger(height) && height >= 1 && typeof hash === "string" && /^[0-9a-f]{64}$/.test(hash) &&
+        (event === null || /^[0-9a-f]{64}$/.test(event));
+      if (!good) throw new Error();
+      receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, height, hash };
+    } catch {
+      report.fault("receipt", place, "it is no receipt");
+      continue;
+    }
+    report.count("receipts");
+    const chain = chains.get(receipt.key);
+    const where = `${receipt.name}, link ${receipt.height}`;
+    if (chain === undefined) report.fault("receipt", where, "the record does not know this partition");
+    else if (receipt.height > chain.height && receipt.height <= chain.claimed) {
+      const detail = `it is of link ${receipt.height}, there are ${chain.height}: the tail was cut off`;
+      report.fault("receipt", `${chain.name}, link ${chain.height + 1}`, detail);
+    } else if (receipt.height > chain.height) {
+      report.note("younger receipts", "some receipts are of links that the bundle does not have: they are younger, or the end was cut off");
+    } else if (chain.hashes[receipt.height] !== receipt.hash) {
+      report.fault("receipt", where, "the record has another link than the one that was given out");
+    } else if (event !== null) {
+      report.count("events with a receipt");
+      const recorded = actions.get(`${receipt.key} ${receipt.height}`);
+      if (recorded !== undefined && recorded !== event) report.fault("receipt", where, "another event was published");
+    }
+  }
+}

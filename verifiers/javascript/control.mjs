@@ -1,0 +1,240 @@
+// What the control chain says of gates, policies, runs, audit rates and erasures, in the order in which it was recorded.
+
+import { canonical, float, parse, plain } from "./json.mjs";
+import { saltCommitment, sha256, signed } from "./hashes.mjs";
+
+
+export class Governance {
+  gates = new Map(); // name: { commitment, seed, salt, committed, policies, height }
+  revisions = new Map(); // gate, revision: the row
+  runs = new Map(); // id: { row, inputs, candidates, place, height }
+  rates = new Map(); // number: the row
+  erasures = [];
+  gaps = new Map(); // partition: [from, to) offsets that retention removed
+  fileLabels = [];
+  fileSignatures = new Map();
+
+  constructor(report) {
+    this.report = report;
+  }
+
+  /** Take a row of the control chain. */
+  add(entry) {
+    const { kind, row, place, height } = entry;
+    if (kind === "gates") this.#addGate(entry);
+    else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, height });
+    else if (kind === "policies") this.#addPolicy(entry);
+    else if (kind === "calibration_runs") this.runs.set(row.id, this.#run(entry));
+    else if (kind === "audit_rates") this.rates.set(row.number, { row, height });
+    else if (kind === "erasures") this.erasures.push({ row, place, height });
+    else if (kind === "label_revisions") this.fileLabels.push({ row, height });
+    else if (kind === "data_gaps") {
+      const key = canonical([row.log_id, row.topic, row.partition]);
+      this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);
+    }
+  }
+
+  #addGate({ row, place, audit_salt: salt, height }) {
+    if (this.gates.has(row.name)) this.report.fault("salt", place, "there are two gates of this name");
+    const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], height };
+    this.gates.set(row.name, gate);
+    if (salt === undefined || salt === null) {
+      this.report.note(`salt of ${row.name}`, `the salt of ${row.name} is not revealed: its draws are not checked`);
+    } else if (saltCommitment(row.name, salt) !== row.audit_salt) {
+      this.report.fault("salt", place, "its salt is not the one that it is committed to");
+    } else gate.salt = Buffer.from(salt, "hex");
+  }
+
+  #addPolicy({ row, rawRow, place, height, recorded_at: recordedAt }) {
+    const gate = this.gates.get(row.gate);
+    const revision = this.revisions.get(`${row.gate} ${row.gate_revision}`);
+    if (gate === undefined || revision === undefined) {
+      this.report.fault("policy", place, "its gate or revision is not on record before it");
+      return;
+    }
+    const before = gate.policies.at(-1);
+    if (row.version !== (before?.row.version ?? 0) + 1) this.report.fault("policy", place, "versions do not follow each other");
+    const rule = row.rule === null ? { kind: "indicator", parameters: {}, curve: null } : plain(parse(row.rule));
+    const policy = { row, raw: rawRow, rule, settings: revision.row, revision, height, place, recordedAt };
+    gate.policies.push(policy);
+    if ((row.state === "cut") !== (row.threshold !== null)) this.report.fault("policy", place, "state and threshold contradict");
+    if (!row.calibrated && row.state !== "closed") this.report.fault("policy", place, "it was never calibrated, and is not closed");
+    if (row.calibration_run !== null) this.#againstRun(policy);
+  }
+
+  #againstRun({ row, settings, place }) {
+    const run = this.runs.get(row.calibration_run);
+    const fault = (detail) => this.report.fault("policy", place, detail);
+    if (run === undefined || run.row.gate !== row.gate) {
+      fault(`run ${row.calibration_run} of this gate is not on record before it`);
+      return;
+    }
+    const decides = run.candidates.find((one) => one.decides);
+    const same =
+      run.row.state === row.state && run.row.threshold === row.threshold && run.row.guarantee === row.guarantee &&
+      (decides === undefined || canonical(normalRule(decides.rule)) === canonical(normalRule(row.rule)));
+    if (!same) fault(`it is not what run ${row.calibration_run} found`);
+    const calibrated = this.revisions.get(`${row.gate} ${run.row.gate_revision}`)?.row;
+    if (calibrated !== undefined && !sameCalibration(calibrated, settings)) {
+      fault(`run ${row.calibration_run} was made for other settings of its gate`);
+    }
+  }
+
+  #run({ row, raw, place, height }) {
+    const table = (name) => {
+      const { columns, rows, sha256: digest } = row[name];
+      const values = raw[name];
+      if (!Array.isArray(values)) {
+        this.report.fault("calibration", place, `its ${name} are missing`);
+        return [];
+      }
+      if (values.length !== rows || sha256(canonical(values)) !== digest) {
+        this.report.fault("chain", place, `its ${name} are not what was recorded`);
+      }
+      return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
+    };
+    const run = { row, place, height, inputs: table("inputs"), candidates: table("candidates") };
+    const groups = new Set(run.inputs.map((one) => canonical([one.batch_id, one.attempt])));
+    const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null;
+    const missing = run.inputs.filter((one) => one.severity === null && !(floor !== null && one.score <= floor)).length;
+    if (groups.size !== row.groups || run.inputs.length !== row.items || missing !== row.missing) {
+      const detail = "it has read another number of groups, items or missing labels than it says";
+      this.report.fault("calibration", place, detail);
+    }
+    const decides = run.candidates.filter((one) => one.decides);
+    if (decides.length !== 1) this.report.fault("calibration", place, "not one calibrator decides");
+    else if (decides[0].state !== row.state || decides[0].threshold !== row.threshold) {
+      this.report.fault("calibration", place, "its threshold is not that of the calibrator that decides");
+    }
+    return run;
+  }
+
+  /** The policy of a gate that was the newest when the control chain was `height` links long; undefined if there was none. */
+  newest(name, height) {
+    const policies = this.gates.get(name)?.policies ?? [];
+    return policies.findLast((policy) => policy.height <= height);
+  }
+
+  policy(name, version) {
+    return this.gates.get(name)?.policies.find((policy) => policy.row.version === version);
+  }
+}
+
+export const normalRule = (text) => (text === null ? null : parse(text));
+
+/** What a threshold is calibrated for: `audit-format.md`, "A policy and its run". */
+const CALIBRATED_FOR = [
+  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "label_floor", "max_attempts",
+];
+const METHOD_READS = {
+  mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
+  selective: ["delta", "grid", "starts"], "selective-mean": [], age: ["rho"],
+};
+
+function sameCalibration(one, other) {
+  const names = [...CALIBRATED_FOR, ...(METHOD_READS[one.method] ?? [])];
+  if (one.segment_by !== null) names.push("segment_fallback");
+  if (one.shape === "smooth" || one.shape === "ramp") names.push("width");
+  return names.every((name) => one[name] === other[name]);
+}
+
+/** The settings that every policy signature covers, and the later ones with the value that leaves them out. */
+const FIRST_SETTINGS = [
+  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+  "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
+  "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts", "recalibrate",
+  "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups",
+  "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days",
+  "drift_delta", "judge_kind",
+];
+const LATER_SETTINGS = {
+  embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
+  window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
+  two_people: false, model: null,
+};
+const FLOATS = new Set([
+  "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
+  "decision_deadline_seconds", "recalibrate_every_seconds", "max_lambda_step", "max_ship_rate_step", "monitor_delta",
+  "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta",
+]);
+
+/** The text under the signature of a policy, after `streamer.policy.v1` and a zero byte. */
+export function policyStatement(policy, recordId, gate) {
+  const { row, revision, rule } = policy;
+  const settings = {};
+  for (const name of FIRST_SETTINGS) settings[name] = setting(name, revision);
+  for (const [name, before] of Object.entries(LATER_SETTINGS)) {
+    const value = setting(name, revision);
+    if (value !== before && value !== undefined) settings[name] = value;
+  }
+  return canonical({
+    format: 1,
+    record: recordId,
+    gate: row.gate,
+    version: row.version,
+    gate_revision: row.gate_revision,
+    settings,
+    state: row.state,
+    lambda: row.threshold === null ? null : float(row.threshold),
+    rule: ruleWithFloats(rule),
+    calibrated: row.calibrated,
+    calibration_run: row.calibration_run,
+    seed: gate.seedCommitment,
+    audit_salt: gate.commitment,
+    valid_from: row.valid_from,
+    guarantee: row.guarantee,
+    by: row.created_by,
+    reason: row.reason,
+  });
+}
+
+function setting(name, { row, raw }) {
+  const value = row[name];
+  if (value === null || value === undefined) return value;
+  if (FLOATS.has(name)) return float(value);
+  if (name === "labellers" || name === "parameters") return typeof value === "string" ? parse(value) : raw[name];
+  return value;
+}
+
+/** A rule with its real numbers written as floats, however they were stored. */
+function ruleWithFloats({ kind, parameters, curve }) {
+  const real = (value) => (value === null || value === undefined ? null : float(value));
+  if (kind === "smooth" || kind === "ramp") return { kind, parameters: { width: real(parameters.width) }, curve: null };
+  if (kind === "quantile") return { kind, parameters: { quantile: real(parameters.quantile) }, curve: null };
+  if (kind === "transductive") {
+    const { alpha, groups, labelled, floor } = parameters;
+    return {
+      kind,
+      parameters: { alpha: real(alpha), groups, labelled, floor: real(floor) },
+      curve: curve.map(([level, total]) => [real(level), real(total)]),
+    };
+  }
+  if (kind === "segments") {
+    const own = {};
+    for (const [name, cut] of Object.entries(parameters.own)) own[name] = { state: cut.state, lambda: real(cut.lambda) };
+    return { kind, parameters: { key: parameters.key, own }, curve: null };
+  }
+  return { kind, parameters: {}, curve: null };
+}
+
+/** Signatures of policies, each gate's from the first trusted one on. */
+export function checkPolicySignatures(governance, keys, recordId, seedOf, report) {
+  for (const gate of governance.gates.values()) {
+    gate.seedCommitment = seedOf(gate);
+    let trusted = false;
+    for (const policy of gate.policies) {
+      const { signature, key_id: keyId } = policy.row;
+      const key = keys.get(keyId);
+      const good =
+        signature !== null && key !== undefined &&
+        signed(key, "streamer.policy.v1", policyStatement(policy, recordId, gate), signature);
+      if (good) report.count("policy signatures");
+      else if (trusted) {
+        const why = signature === null ? "it is not signed" : key === undefined ? "it is signed with a key that is not trusted" : "its signature is not good";
+        report.fault("policy", policy.place, `${why}, and a policy before it was`);
+      }
+      trusted ||= good;
+    }
+  }
+}
+

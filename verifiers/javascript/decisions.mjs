@@ -1,0 +1,333 @@
+// Everything that can be derived again about one decision.
+
+import { createHash } from "node:crypto";
+import { canonical, parse, plain, Num } from "./json.mjs";
+import { decode } from "./bundle.mjs";
+import { fromBase64, hmac, keyedShare, sha256, uniform } from "./hashes.mjs";
+import { micros, secondsBetween } from "./moments.mjs";
+import { decide, isBlank, segmentOf, wasBlank } from "./rules.mjs";
+
+const NAMESPACE = Buffer.from("81e78adcfc1e4630a18cd59094748d62", "hex");
+const YEAR_10000_MS = 253402300800000;
+const UNSCORED = [
+  "no_threshold", "attempts_exhausted", "deadline_passed", "too_few_responses", "empty_text", "encoder_mismatch", "scorer_failed",
+];
+
+export class Decisions {
+  events = new Map(); // partition and link: SHA-256 of the published event
+  byBatch = new Map(); // gate, batch_id, attempt: what runs need to know of it
+  before = new Map(); // gate: decisions before the first checkpoint that is committed to its salt
+
+  constructor(governance, manifest, report) {
+    this.governance = governance;
+    this.report = report;
+    this.only = manifest.left_out?.other_gates_than ?? null;
+    this.texts = !manifest.left_out?.texts;
+  }
+
+  /** Take a decision of a partition's chain. */
+  add(entry) {
+    const { facts, place, partition, height } = entry;
+    const { report } = this;
+    const [name, id, attempt] = facts.batch;
+    report.count("decisions");
+    const key = canonical(facts.batch);
+    if (this.byBatch.has(key)) report.fault("action", place, "this batch was decided before");
+    const drawn = facts.responses.filter((one) => one[4]).map((one) => one[0]);
+    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, height, drawn });
+    this.#seals(entry);
+    const gate = this.governance.gates.get(name);
+    const policy = this.governance.policy(name, facts.policy);
+    if (gate === undefined || policy === undefined) {
+      report.fault("action", place, `policy ${facts.policy} of its gate is not on record`);
+      return;
+    }
+    this.#order(entry, policy);
+    if (this.only !== null && this.only !== name) {
+      report.note("other gates", `texts, events and salts of other gates than ${this.only} are left out`);
+    }
+    const derived = this.#action(entry, policy);
+    this.#deadlines(entry, policy);
+    this.#event(entry, policy);
+    if (gate.salt !== null) this.#draw(entry, gate, policy, derived, { id, attempt });
+  }
+
+  #seals({ facts, raw, content, action, place, erased_at: erasedAt, partition, height }) {
+    const { report } = this;
+    if (action) {
+      const value = fromBase64(action.value);
+      const key = action.key === null ? null : fromBase64(action.key)?.toString("hex");
+      const head = canonical([action.topic, key, action.headers]);
+      const digest = value === null ? sha256(head) : sha256(head, Buffer.from([1]), value);
+      if (digest !== facts.action) report.fault("seal", place, "the published action, its key or its headers were changed");
+      if (value !== null) this.events.set(`${partition} ${height}`, sha256(value));
+    }
+    if (content) {
+      report.count("texts");
+      const { content_hash: hash, prompt, references, metadata, texts } = raw.content;
+      const mac = hmac(Buffer.from(content.salt, "hex"), canonical([hash, prompt, references, metadata, texts]));
+      if (mac !== facts.content_mac) {
+        report.fault("seal", place, "the texts, references, metadata or content hash were changed");
+      }
+    } else {
+      report.count("texts not given or erased");
+      if (erasedAt !== undefined && erasedAt !== null) this.#erasure(place, facts.decided_at, erasedAt, facts.content_mac);
+    }
+  }
+
+  erased = [];
+
+  #erasure(place, decidedAt, erasedAt, mac) {
+    this.erased.push({ place, decidedAt, erasedAt, mac });
+  }
+
+  /** The newest policy that the link's control chain has is the one that decided, or one that the worker refused. */
+  #order({ facts, place }, policy) {
+    const { report } = this;
+    const seen = facts.control;
+    if (policy.row.gate !== facts.batch[0]) return;
+    if (seen === undefined) return;
+    const newest = this.governance.newest(facts.batch[0], seen[0]);
+    if (newest === undefined || facts.policy > newest.row.version) {
+      report.fault("order", place, `it was decided under policy ${facts.policy}, which was not there yet`);
+    } else if (newest.row.version > facts.policy && newest.row.version !== facts.newest_seen) {
+      report.fault("order", place, `it was decided under policy ${facts.policy}, when policy ${newest.row.version} was in force`);
+    } else report.count("decisions under the newest policy");
+    if (facts.newest_seen !== undefined && facts.newest_seen !== null) {
+      report.count("decisions under a policy before one that the worker refused");
+    }
+  }
+
+  /** Outcome, selected response and actions from scores and policy. Returns who is best, for the draw. */
+  #action(entry, policy) {
+    const { facts, content, place } = entry;
+    const { report } = this;
+    const { settings, row, rule } = policy;
+    const fault = (detail) => report.fault("action", place, detail);
+    if (facts.unit !== settings.unit) fault(`its unit is not that of policy ${facts.policy}`);
+    if (facts.mode !== settings.mode) fault(`its mode is not that of policy ${facts.policy}`);
+    if (facts.scorer !== settings.scorer) fault(`its scorer is not that of policy ${facts.policy}`);
+    if (facts.encoder !== (facts.embedding_source === "none" ? "none" : settings.encoder)) {
+      fault(`its encoder is not that of policy ${facts.policy}`);
+    }
+    const hold = settings.hold_action;
+    const scores = facts.responses.map((one) => one[1]);
+    const actions = facts.responses.map((one) => one[3]);
+    if (scores.some((score) => score === null)) {
+      if (scores.some((score) => score !== null)) fault("some responses have a score, and some have none");
+      if (!UNSCORED.includes(facts.reason)) fault(`it has no scores, which the reason ${facts.reason} does not explain`);
+      if (facts.outcome !== hold || facts.selected !== null || actions.some((one) => one !== hold)) fault("it was not scored, and not held");
+      report.count("actions derived again");
+      return { scored: false, best: null };
+    }
+    if (scores.some((score) => !(score >= 0 && score <= 1))) {
+      fault("a score is not in [0, 1]");
+      return { scored: true, best: null };
+    }
+    if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
+    const texts = content?.texts;
+    const readings = texts
+      ? [texts.map(isBlank), texts.map(wasBlank)]
+      : [scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit !== "batch" && facts.responses[i][4]))];
+    let derived;
+    let matched = false;
+    for (const [number, blank] of readings.entries()) {
+      derived = this.#derive(entry, policy, scores, blank);
+      matched = this.#same(derived, facts, hold, settings, row);
+      if (matched) {
+        if (number === 1) {
+          const taken = blank.filter((one, i) => one !== readings[0][i]).length;
+          report.count("answers with nothing to see that were taken for text", taken);
+          report.note("earlier blanks", "some answers with nothing to see were taken for text, as earlier versions did");
+        }
+        break;
+      }
+    }
+    if (!matched) {
+      derived = this.#derive(entry, policy, scores, readings[0]);
+      this.#tell(derived, facts, hold, settings, row, fault);
+    }
+    report.count("actions derived again");
+    if (rule.kind === "transductive" || rule.kind === "segments") {
+      if (facts.cut_state !== derived.cut.state || (facts.cut_threshold ?? null) !== derived.cut.threshold) {
+        fault("its own cut does not follow from scores and policy");
+      }
+    }
+    return { scored: true, best: derived.best };
+  }
+
+  #derive({ facts, raw }, policy, scores, blank) {
+    const { settings, row, rule } = policy;
+    let segment = null;
+    if (settings.segment_by !== null) {
+      const metadata = raw.content?.metadata;
+      if (metadata) {
+        const named = metadata[settings.segment_by];
+        const isFloat = named instanceof Num && /[.e]/.test(named.canonical);
+        segment = segmentOf(plain(named ?? null), isFloat);
+      } else segment = facts.segment ?? "";
+    }
+    const chance = rule.kind === "smooth" || rule.kind === "ramp";
+    const uniforms = chance ? facts.uniforms : null;
+    if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
+    const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment });
+    return { ...made, segment };
+  }
+
+  #expected(derived, facts, hold, row) {
+    const actions = derived.shipped.map((one) => (one ? "ship" : hold));
+    const any = derived.shipped.includes(true);
+    const all = derived.shipped.every(Boolean) || derived.selected !== null;
+    const selected = derived.selected === null ? null : facts.responses[derived.selected][0];
+    const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? "closed" : "scored";
+    return { actions, outcome: all ? "ship" : any ? "mixed" : hold, selected, reason };
+  }
+
+  #same(derived, facts, hold, settings, row) {
+    const expected = this.#expected(derived, facts, hold, row);
+    return (
+      expected.actions.every((one, i) => one === facts.responses[i][3]) && expected.outcome === facts.outcome &&
+      expected.selected === facts.selected && expected.reason === facts.reason && derived.segment === (facts.segment ?? null)
+    );
+  }
+
+  #tell(derived, facts, hold, settings, row, fault) {
+    const expected = this.#expected(derived, facts, hold, row);
+    if (expected.actions.some((one, i) => one !== facts.responses[i][3])) fault("the responses' actions do not follow from scores and policy");
+    if (expected.outcome !== facts.outcome) fault("the batch's outcome does not follow from scores and policy");
+    if (expected.selected !== facts.selected) fault("the selected response does not follow from scores and policy");
+    if (expected.reason !== facts.reason) fault("its reason does not follow from scores and policy");
+    if (derived.segment !== (facts.segment ?? null)) fault("its segment is not that of its metadata");
+  }
+
+  #deadlines({ facts, place }, { settings }) {
+    const { report } = this;
+    const now = facts.decided_at;
+    const ships = facts.outcome === "ship" || facts.outcome === "mixed";
+    let late = facts.deadline_ms !== undefined && facts.deadline_ms !== null && micros(now) >= BigInt(facts.deadline_ms) * 1000n;
+    if (late && ships) report.fault("action", place, "it shipped after its sender's deadline");
+    if (settings.decision_deadline_seconds !== null && facts.timestamp_ms !== undefined) {
+      const past = isLate(settings.decision_deadline_seconds, facts.created_at, facts.timestamp_ms, now);
+      if (past && ships) report.fault("action", place, "it shipped after its gate's decision deadline");
+      late ||= past;
+    }
+    const known = facts.timestamp_ms !== undefined || (facts.deadline_ms !== undefined && facts.deadline_ms !== null);
+    if (facts.reason === "deadline_passed" && known && !late) report.fault("action", place, "it was held for a deadline that had not passed");
+  }
+
+  /** The published event says what was recorded. */
+  #event({ facts, action, place, source }, policy) {
+    const { report } = this;
+    if (!action || action.value === null) return;
+    const bytes = fromBase64(action.value);
+    let event;
+    try {
+      event = plain(parse(decode(bytes, "the event")));
+    } catch {
+      report.fault("action", place, "the published event cannot be read");
+      return;
+    }
+    const [gate, id, attempt] = facts.batch;
+    const { settings, row } = policy;
+    const own = "cut_state" in facts;
+    const cut = own
+      ? { state: facts.cut_state, lambda: facts.cut_threshold ?? null }
+      : { state: row.state, lambda: row.threshold };
+    const floor = settings.label_floor;
+    const expected = {
+      schema: "streamer.actions.v1",
+      action_id: actionId(gate, id, attempt),
+      gate,
+      batch_id: id,
+      attempt,
+      unit: facts.unit,
+      action: facts.outcome,
+      enforced: facts.mode === "enforce",
+      selected: facts.selected,
+      reason: facts.reason,
+      responses: facts.responses.map(([response, score, , one]) => ({ id: response, score, action: one })),
+      policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
+      scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source },
+      audit: {
+        sampled: facts.sampled,
+        probability: facts.sampling_probability,
+        label: facts.responses
+          .filter(([, score, , , drawn]) => drawn && (floor === null || score === null || score > floor))
+          .map(([response]) => response),
+      },
+      source: { topic: source[1], partition: source[2], offset: source[3] },
+      decided_at: facts.decided_at.replace("+00:00", "Z"),
+    };
+    if (facts.action_id !== expected.action_id) report.fault("action", place, "its action id is another");
+    for (const [name, value] of Object.entries(expected)) {
+      if (!sameJson(event[name], value)) report.fault("action", place, `the published event says another ${SAYS[name] ?? name}`);
+    }
+  }
+
+  #draw({ facts, place }, gate, { settings }, derived, { id, attempt }) {
+    const { report } = this;
+    const fault = (detail) => report.fault("draw", place, detail);
+    const { salt, name } = gate;
+    report.count("draws");
+    if (!gate.committed) this.before.set(name, (this.before.get(name) ?? 0) + 1);
+    const base = settings.audit_probability;
+    let probability = derived.scored ? base : 0;
+    if (facts.audit_rate !== undefined && facts.audit_rate !== null) {
+      const rate = this.governance.rates.get(facts.audit_rate)?.row;
+      if (rate === undefined || rate.gate !== name || !rate.boosted || attempt !== 1 || !(facts.decided_at < rate.until)) {
+        fault(`audit rate ${facts.audit_rate} did not raise it`);
+      }
+      probability = Math.min(1, (settings.audit_boost ?? 1) * base);
+    }
+    if (facts.sampling_probability !== probability) fault(`its logged probability should be ${probability}`);
+    const share = keyedShare(salt, "audit", name, id, String(attempt));
+    const sampled = derived.scored && share < probability;
+    if (facts.sampled !== sampled) fault(sampled ? "the audit sample takes this batch" : "the audit sample does not take this batch");
+    const extra = sampled && facts.audit_rate != null && !(share < base);
+    if ((facts.extra_draw ?? false) !== extra) fault("whether the gate's own probability drew it is wrong");
+    let drawn = new Set();
+    if (sampled && settings.unit === "best" && derived.best !== null) drawn.add(facts.responses[derived.best][0]);
+    else if (sampled) {
+      const order = facts.responses
+        .map(([response]) => [keyedShare(salt, "draw", name, id, String(attempt), response), response])
+        .sort((a, b) => a[0] - b[0] || Buffer.compare(Buffer.from(a[1]), Buffer.from(b[1])));
+      drawn = new Set(order.slice(0, settings.audit_draws).map((one) => one[1]));
+    }
+    const said = facts.responses.filter((one) => one[4]).map((one) => one[0]);
+    if (said.length !== drawn.size || said.some((one) => !drawn.has(one))) {
+      fault(`the audit draw takes ${[...drawn].sort().join(", ") || "none"}, not ${said.join(", ") || "none"}`);
+    }
+    if (facts.uniforms !== undefined && facts.uniforms !== null) {
+      const right = facts.responses.every(
+        ([response], i) => uniform(salt, name, id, attempt, settings.unit === "batch" ? "" : response) === facts.uniforms[i],
+      );
+      if (!right) fault("its random numbers are not those of its gate's salt");
+    }
+  }
+}
+
+const SAYS = { decided_at: "moment of decision", policy: "cut" };
+
+function actionId(gate, batch, attempt) {
+  const hash = createHash("sha1").update(NAMESPACE).update(canonical([gate, batch, attempt])).digest().subarray(0, 16);
+  hash[6] = (hash[6] & 0x0f) | 0x50;
+  hash[8] = (hash[8] & 0x3f) | 0x80;
+  return hash.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
+/** Whether two values are the same JSON, 1 and 1.0 taken for one. */
+function sameJson(one, other) {
+  if (typeof one !== typeof other || one === null || other === null || typeof one !== "object") return one === other;
+  if (Array.isArray(one) !== Array.isArray(other)) return false;
+  const keys = Object.keys(one);
+  return keys.length === Object.keys(other).length && keys.every((key) => key in other && sameJson(one[key], other[key]));
+}
+
+function isLate(deadline, createdAt, timestampMs, now) {
+  const moments = [];
+  if (createdAt !== null) moments.push(secondsBetween(createdAt, now));
+  if (timestampMs >= 0 && timestampMs < YEAR_10000_MS) moments.push(Number(micros(now) - BigInt(timestampMs) * 1000n) / 1e6);
+  const age = moments.find((one) => one >= -deadline);
+  return age === undefined || age > deadline;
+}
+

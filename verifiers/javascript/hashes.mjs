@@ -1,0 +1,72 @@
+// Hashes, commitments, keyed numbers and signatures: section 2 and 3 of docs/audit-format.md.
+
+import { createHash, createHmac, createPublicKey, verify } from "node:crypto";
+import { Unreadable } from "./bundle.mjs";
+import { canonical } from "./json.mjs";
+
+export function sha256(...parts) {
+  const hash = createHash("sha256");
+  for (const part of parts) hash.update(part);
+  return hash.digest("hex");
+}
+
+/** SHA-256 over a name, a zero byte and what follows. */
+export const named = (name, ...parts) => sha256(`${name}\0`, ...parts);
+
+export const hmac = (salt, text) => createHmac("sha256", salt).update(text).digest("hex");
+
+export const saltCommitment = (gate, salt) => named("streamer.salt.v1", canonical([gate, salt]));
+export const seedCommitment = (gate, seed) => named("streamer.seed.v1", canonical([gate, seed]));
+
+/** The first eight bytes of the keyed hash of `parts`, as BigInt. */
+export function keyedBits(salt, ...parts) {
+  const mac = createHmac("sha256", salt);
+  for (const part of parts) {
+    const bytes = Buffer.from(part);
+    const length = Buffer.alloc(4);
+    length.writeUInt32BE(bytes.length);
+    mac.update(length).update(bytes);
+  }
+  return mac.digest().readBigUInt64BE(0);
+}
+
+/** The number of a draw as a double in [0, 1]: n / 2^64. */
+export const keyedShare = (salt, ...parts) => Number(keyedBits(salt, ...parts)) / 2 ** 64;
+
+/** The random number of a random gate. */
+export function uniform(salt, gate, batch, attempt, response) {
+  const bits = keyedBits(salt, "dither", gate, batch, String(attempt), response);
+  return (Number(bits >> 12n) + 0.5) / 2 ** 52;
+}
+
+const PEM = /-----BEGIN PUBLIC KEY-----[\s\S]*?-----END PUBLIC KEY-----/g;
+
+/** Ed25519 keys of a PEM file by their id, the SHA-256 of the 32 bytes. */
+export function readKeys(text) {
+  const keys = new Map();
+  for (const block of text.match(PEM) ?? []) {
+    let key;
+    try {
+      key = createPublicKey(block);
+    } catch (error) {
+      throw new Unreadable(`a public key cannot be read: ${error.message}`);
+    }
+    if (key.asymmetricKeyType !== "ed25519") throw new Unreadable("a public key is not of Ed25519");
+    keys.set(sha256(key.export({ type: "spki", format: "der" }).subarray(-32)), key);
+  }
+  if (keys.size === 0) throw new Unreadable("there is no public key in the file");
+  return keys;
+}
+
+/** Bytes of strict base64; null if it is none. */
+export function fromBase64(text) {
+  if (typeof text !== "string" || text.length % 4 || !/^[A-Za-z0-9+/]*={0,2}$/.test(text)) return null;
+  const bytes = Buffer.from(text, "base64");
+  return bytes.toString("base64") === text ? bytes : null;
+}
+
+/** Whether a signature in base64 is good for a text under a domain. */
+export function signed(key, domain, text, signature) {
+  const bytes = fromBase64(signature);
+  return bytes !== null && bytes.length === 64 && verify(null, Buffer.from(`${domain}\0${text}`), key, bytes);
+}

@@ -1,0 +1,88 @@
+// What calibration runs read: all drawn batches that were there, with their scores, and severities that labels can give.
+
+import { canonical, parse, plain } from "./json.mjs";
+import { keyedBits } from "./hashes.mjs";
+
+/** Every run has read every drawn batch that was there when it began to read. */
+export function checkCompleteness(governance, decisions, report) {
+  const byGate = new Map();
+  for (const one of decisions.byBatch.values()) {
+    const { facts, drawn } = one;
+    if (drawn.length === 0 || facts.extra_draw || facts.batch[2] !== 1) continue;
+    if (!byGate.has(facts.batch[0])) byGate.set(facts.batch[0], []);
+    byGate.get(facts.batch[0]).push(one);
+  }
+  for (const run of governance.runs.values()) {
+    const { row, inputs, place } = run;
+    const settings = governance.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
+    const gate = governance.gates.get(row.gate);
+    if (settings === undefined || gate === undefined) {
+      report.fault("calibration", place, "its gate or revision is not on record");
+      continue;
+    }
+    if (row.heads === undefined || row.heads === null) {
+      report.note("runs of earlier versions", "runs of earlier versions do not say how far the record was when they read");
+      continue;
+    }
+    const ageCut = row.age_cut ? plain(parse(row.age_cut)) : null;
+    if (settings.segment_by !== null || ageCut?.pending === "labelled-only") {
+      report.note("runs by labels", "whether runs with segments or with labels alone left a batch out rightly is not checked");
+      continue;
+    }
+    const heads = new Map(plain(parse(row.heads)).map(([log, topic, partition, height]) => [canonical([log, topic, partition]), height]));
+    const read = new Set(inputs.map((one) => canonical([row.gate, one.batch_id, one.attempt])));
+    let oldest = "";
+    if (settings.window !== null && settings.window !== undefined) {
+      const known = [...read].map((key) => decisions.byBatch.get(key)?.facts.decided_at).filter(Boolean).sort();
+      oldest = known[0] ?? "";
+    }
+    const learned = settings.scorer.startsWith("learned@");
+    if (learned && gate.salt === null) {
+      report.note("folds", "without the salt of a gate nobody can tell which batches its learned score was not fitted on");
+      continue;
+    }
+    let complete = true;
+    for (const { facts, partition, height, place: where } of byGate.get(row.gate) ?? []) {
+      const concerns =
+        height <= (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
+        (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
+        facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
+        facts.encoder === settings.encoder && facts.responses.some((one) => one[4] && one[1] !== null) &&
+        !(learned && keyedBits(gate.salt, "fold", row.gate, facts.batch[1]) < 2n ** 63n);
+      if (!concerns || read.has(canonical(facts.batch))) continue;
+      complete = false;
+      const batch = `${row.gate}/${facts.batch[1]}#${facts.batch[2]}`;
+      report.fault("calibration", place, `it did not read the drawn batch ${batch}, which was recorded (${where})`);
+    }
+    if (complete) report.count("runs whose sample is complete");
+  }
+}
+
+/** Each input is a drawn response of a recorded decision, with its score and probability. */
+export function checkInputs(governance, decisions, report) {
+  for (const { row, inputs, place } of governance.runs.values()) {
+    const settings = governance.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
+    if (settings === undefined) continue;
+    const gate = governance.gates.get(row.gate);
+    const learned = settings.scorer.startsWith("learned@");
+    for (const one of inputs) {
+      const batch = `${row.gate}/${one.batch_id}#${one.attempt}, response ${one.response_id}`;
+      const fault = (detail) => report.fault("calibration", place, `${batch}: ${detail}`);
+      const found = decisions.byBatch.get(canonical([row.gate, one.batch_id, one.attempt]));
+      const response = found?.facts.responses.find((r) => r[0] === one.response_id);
+      if (found === undefined || response === undefined) {
+        fault("it has read what no decision on record has");
+        continue;
+      }
+      const { facts } = found;
+      if (!response[4] || facts.extra_draw) fault("it has read what its gate's own audit did not draw");
+      if (learned && gate?.salt && keyedBits(gate.salt, "fold", row.gate, one.batch_id) < 2n ** 63n) {
+        fault("it has read a label of the fold that fits the score");
+      }
+      if (one.probability !== facts.sampling_probability && facts.audit_rate == null) fault("it was drawn with another probability");
+      const plainScore = settings.unit !== "batch" && settings.shape !== "rank" && facts.scorer === settings.scorer;
+      if (plainScore && one.score !== response[1]) fault("its score is not the recorded one");
+    }
+    report.count("inputs of runs", inputs.length);
+  }
+}

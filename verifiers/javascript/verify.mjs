@@ -1,0 +1,155 @@
+#!/usr/bin/env node
+// Verify an audit bundle of conformal-streamer with nothing but Node (20 or later).
+//
+// Written from docs/audit-format.md alone, so that the record can be checked by a program that shares no line with the one
+// that made it. `node verify.mjs bundle.zip --public-key F --checkpoints F [--receipts F] [--policy-keys F] [--json]`
+
+import { readFileSync } from "node:fs";
+import { Unreadable, decode, lines, openBundle } from "./bundle.mjs";
+import { checkCheckpoints, checkReceipts, checkUnchained, walkControl, walkOutcomes } from "./chains.mjs";
+import { Governance, checkPolicySignatures } from "./control.mjs";
+import { Decisions } from "./decisions.mjs";
+import { checkErasures } from "./erasures.mjs";
+import { readKeys, seedCommitment, sha256 } from "./hashes.mjs";
+import { parse, plain } from "./json.mjs";
+import { checkCalibrations } from "./recalibrate.mjs";
+import { Report } from "./report.mjs";
+import { checkCompleteness, checkInputs } from "./runs.mjs";
+import { checkModels } from "./models.mjs";
+import { checkRefusals } from "./refusals.mjs";
+
+const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [--receipts FILE] [--policy-keys FILE] [--json] BUNDLE
+
+BUNDLE         folder or .zip made by \`streamer audit export\`
+--public-key   PEM file with the public keys that may sign checkpoints
+--checkpoints  checkpoints kept outside the database, one JSON a line
+--receipts     receipts of decisions that somebody kept, one JSON a line
+--policy-keys  PEM file with the public keys that may sign policies
+--json         print one JSON object
+
+Exit status: 0 everything fits, 2 something cannot be read, 3 something was changed.`;
+
+const FORMAT = "streamer.bundle.v1";
+
+/** Verify a bundle; returns the report. Throws Unreadable. */
+export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys }) {
+  const report = new Report();
+  const manifest = readManifest(bundle);
+  checkFiles(bundle, manifest, report);
+  let keys = publicKey === null ? null : readKeys(publicKey);
+  if (keys === null) {
+    report.note("own key", "the public keys are those of the bundle: whoever made it may have made them");
+    keys = bundle.has("public-key.pem") ? readKeys(decode(bundle.read("public-key.pem"), "public-key.pem")) : new Map();
+  }
+  const governance = new Governance(report);
+  const control = walkControl(bundle, manifest, report, (entry) => {
+    guarded(report, entry.place, () => governance.add(entry));
+  });
+  const own = bundle.has("checkpoints.jsonl") ? completeLines(bundle.read("checkpoints.jsonl")) : [];
+  const outside = checkpoints === null ? null : completeLines(checkpoints);
+  if (outside === null) report.note("no outside checkpoints", "no checkpoints kept outside: somebody may have made all of this anew");
+  const decisions = new Decisions(governance, manifest, report);
+  const others = [];
+  const chains = walkOutcomes(bundle, manifest, control, governance.gaps, report, (entry) => {
+    if (entry.kind === "decision") others.push(entry);
+    else guarded(report, entry.place, () => checkRefusals(entry, decisions, report));
+  });
+  const { gates } = governance;
+  const newest = checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report);
+  for (const entry of others) guarded(report, entry.place, () => decisions.add(entry));
+  checkUnchained(bundle, report);
+  checkErasures(governance, decisions, report);
+  checkModels(governance, report);
+  checkCompleteness(governance, decisions, report);
+  checkInputs(governance, decisions, report);
+  checkCalibrations(governance, decisions, report);
+  if (receipts !== null) checkReceipts(receipts, chains, decisions.events, report);
+  const seedOf = (gate) => seedCommitment(gate.name, gate.seed);
+  if (policyKeys !== null) checkPolicySignatures(governance, readKeys(policyKeys), manifest.head.record_id, seedOf, report);
+  tellYounger(newest, control, chains, report);
+  return report;
+}
+
+function readManifest(bundle) {
+  let manifest;
+  try {
+    manifest = plain(parse(decode(bundle.read("manifest.json"), "manifest.json")));
+  } catch (error) {
+    if (error instanceof Unreadable) throw error;
+    throw new Unreadable(`manifest.json: ${error.message}`);
+  }
+  if (manifest.format !== FORMAT) throw new Unreadable(`its format is ${manifest.format}, and this program knows ${FORMAT}`);
+  return manifest;
+}
+
+function checkFiles(bundle, manifest, report) {
+  for (const [name, { sha256: digest }] of Object.entries(manifest.files)) {
+    if (sha256(bundle.read(name)) !== digest) report.fault("bundle", name, "it is not the file that was exported");
+  }
+}
+
+/** A last line without its end was interrupted, and does not count. */
+function completeLines(bytes) {
+  return [...lines(bytes.subarray(0, bytes.lastIndexOf(10) + 1))].filter((line) => line.length > 0);
+}
+
+/** Values that cannot be read are a fault of their row. */
+function guarded(report, place, check) {
+  try {
+    check();
+  } catch (error) {
+    if (!(error instanceof TypeError || error instanceof SyntaxError || error instanceof RangeError)) throw error;
+    report.fault("value", place, `it has a value that cannot be read: ${error.message}`);
+  }
+}
+
+function tellYounger(newest, control, chains, report) {
+  const seen = new Map((newest?.partitions ?? []).map((head) => [`["${head.log_id}","${head.topic}",${head.partition}]`, head.height]));
+  let younger = control.height - (newest?.control.height ?? 0);
+  for (const [key, chain] of chains) younger += chain.height - (seen.get(key) ?? 0);
+  if (younger > 0) report.note("younger links", `${younger} links are younger than the last checkpoint: they could still be rewritten unseen`);
+}
+
+function options(argv) {
+  const found = { bundle: null, json: false };
+  const files = { "--public-key": "publicKey", "--checkpoints": "checkpoints", "--receipts": "receipts", "--policy-keys": "policyKeys" };
+  for (let i = 0; i < argv.length; i += 1) {
+    const [name, given] = argv[i].startsWith("--") && argv[i].includes("=") ? argv[i].split(/=(.*)/s) : [argv[i], undefined];
+    if (name === "--json") found.json = true;
+    else if (name === "--help" || name === "-h") return null;
+    else if (name in files) {
+      found[files[name]] = given ?? argv[(i += 1)];
+      if (found[files[name]] === undefined) throw new Unreadable(`${name} needs a file`);
+    } else if (name.startsWith("-") || found.bundle !== null) throw new Unreadable(`what is ${name}?\n${USAGE}`);
+    else found.bundle = name;
+  }
+  if (found.bundle === null) throw new Unreadable(USAGE);
+  return found;
+}
+
+function main(argv) {
+  try {
+    const chosen = options(argv);
+    if (chosen === null) {
+      process.stdout.write(`${USAGE}\n`);
+      return 0;
+    }
+    const read = (path) => (path === undefined ? null : readFileSync(path));
+    const text = (path) => (path === undefined ? null : decode(read(path), path));
+    const report = verifyBundle({
+      bundle: openBundle(chosen.bundle),
+      publicKey: text(chosen.publicKey),
+      checkpoints: read(chosen.checkpoints),
+      receipts: read(chosen.receipts),
+      policyKeys: text(chosen.policyKeys),
+    });
+    process.stdout.write(`${chosen.json ? report.asJson() : report.asText()}\n`);
+    return report.faults.length ? 3 : 0;
+  } catch (error) {
+    if (!(error instanceof Unreadable) && error.code === undefined && !(error instanceof RangeError) && !(error instanceof TypeError)) throw error;
+    process.stderr.write(`cannot read it: ${error.message}\n`);
+    return 2;
+  }
+}
+
+if (import.meta.filename === process.argv[1] || import.meta.url === `file://${process.argv[1]}`) process.exitCode = main(process.argv.slice(2));
