@@ -4,7 +4,7 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { inflateRawSync } from "node:zlib";
 import { crc32 } from "./crc32.mjs";
-import { parse, plain } from "./json.mjs";
+import { Num, parse, plain } from "./json.mjs";
 
 const LARGEST = 4 * 2 ** 30; // bytes of one file: more than Node puts in a buffer is an error, not an allocation
 
@@ -130,6 +130,9 @@ export function* jsonLines(bytes, name) {
       if (error instanceof Unreadable) throw error;
       throw new Unreadable(`${name}, line ${number}: ${error.message}`);
     }
-    yield { raw, value: plain(raw) };
+    if (raw === null || typeof raw !== "object" || Array.isArray(raw) || raw instanceof Num) {
+      throw new Unreadable(`${name}, line ${number}: it is no object`);
+    }
+    yield { raw, value: plain(raw), number };
   }
 }

@@ -1,15 +1,23 @@
 // The chains, the checkpoints that say where they stood, and receipts that name single links.
 
 import { canonical, parse, plain } from "./json.mjs";
-import { decode, jsonLines, lines } from "./bundle.mjs";
+import { Unreadable, decode, jsonLines, lines } from "./bundle.mjs";
 import { named, seedCommitment, sha256, signed } from "./hashes.mjs";
-import { micros } from "./moments.mjs";
+import { isMoment, micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
 const LATER_SEALED = new Set(["alerts", "alert_acknowledgements"]); // earlier versions had them in no chain
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
+
+const isHeight = (value) => Number.isSafeInteger(value) && value >= 0;
+const isHash = (value) => typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
+
+/** What a line cannot be placed without. */
+function need(holds, name, number) {
+  if (!holds) throw new Unreadable(`${name}, line ${number}: it is no link of a chain`);
+}
 
 function link(previous, fields) {
   return sha256(Buffer.from(previous, "hex"), canonical(fields));
@@ -38,10 +46,16 @@ class Chain {
     }
     const previous = this.hashes.at(-1);
     this.hashes.push(hash);
-    return fields === null || previous === null || link(previous, fields) === hash;
+    try {
+      return fields === null || previous === null || link(previous, fields) === hash;
+    } catch {
+      return false; // a value that nobody hashed
+    }
   }
 
+  /** Tell where a clock ran backwards; what is no time is a fault of its link elsewhere. */
   time(moment, report) {
+    if (!isMoment(moment)) return;
     if (this.latest !== null && micros(this.latest) - micros(moment) > BACKWARDS) {
       const text = `time runs backwards in ${this.name} at link ${this.height}: ${moment} after ${this.latest}`;
       report.note(`clock ${this.name}`, text);
@@ -60,9 +74,11 @@ class Chain {
 export function walkControl(bundle, manifest, report, each) {
   const head = manifest.head;
   const chain = new Chain("control", named("streamer.control.v1", Buffer.from(head.record_id, "hex")));
-  for (const { raw, value } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
+  for (const { raw, value, number } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
     report.count("control entries");
     const { height, kind, recorded_at: recordedAt } = value;
+    need(isHeight(height) && typeof kind === "string" && isHash(value.hash), "control.jsonl", number);
+    value.row ??= null;
     const fields = (row) => ({ format: 1, height, kind, recorded_at: recordedAt, row });
     const place = `control, link ${height}, ${kind}${keysOf(value.row)}`;
     const sound = chain.add(height, value.hash, fields("sealed" in raw ? raw.sealed : raw.row), report);
@@ -70,7 +86,7 @@ export function walkControl(bundle, manifest, report, each) {
     else if ("sealed" in raw || !sound) report.fault("chain", place, "it is not what was recorded");
     if (value.row === null && !sound) report.fault("chain", place, "nor does its copy fit the chain");
     chain.time(recordedAt, report);
-    if (value.row !== null) each({ ...value, rawRow: raw.row, raw, place });
+    if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
   }
   chain.end(head.control, report);
   return chain;
@@ -90,9 +106,15 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
   const heads = new Map(manifest.head.partitions.map((head) => [partitionOf(placeOf(head)), head]));
   let current = null;
   let state = null;
-  for (const { raw, value } of jsonLines(bundle.read("outcomes.jsonl"), "outcomes.jsonl")) {
+  for (const { raw, value, number } of jsonLines(bundle.read("outcomes.jsonl"), "outcomes.jsonl")) {
     report.count("outcomes");
-    const [log, topic, partition, offset] = value.source;
+    const { source } = value;
+    const placed =
+      Array.isArray(source) && source.length === 4 && typeof source[0] === "string" && typeof source[1] === "string" &&
+      Number.isSafeInteger(source[2]) && Number.isSafeInteger(source[3]);
+    need(placed && isHeight(value.height) && typeof value.kind === "string" && isHash(value.hash), "outcomes.jsonl", number);
+    value.facts ??= null;
+    const [log, topic, partition, offset] = source;
     const key = partitionOf(value.source);
     if (key !== current) {
       current = key;
@@ -103,7 +125,7 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     }
     const chain = chains.get(key);
     const { height, kind, recorded_at: recordedAt, facts } = value;
-    const batch = facts?.batch ? ` (${facts.batch[0]}/${facts.batch[1]}#${facts.batch[2]})` : "";
+    const batch = Array.isArray(facts?.batch) ? ` (${facts.batch[0]}/${facts.batch[1]}#${facts.batch[2]})` : "";
     const place = `${chain.name}, link ${height}, offset ${offset}${batch}`;
     const gone = facts === null;
     const fields = { format: 1, kind, source: raw.source, height: raw.height, recorded_at: recordedAt, facts: raw.facts };
@@ -111,7 +133,7 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     if (gone) report.fault("chain", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
     else if (!sound) report.fault("chain", place, `the ${kind} is not what was recorded`);
     checkOffset(chain, state, offset, log, gaps.get(key) ?? [], place, report);
-    if (recordedAt !== null) chain.time(recordedAt, report);
+    chain.time(recordedAt, report);
     if (!gone) {
       checkControl(facts.control, state, control, place, report);
       each({ ...value, rawFacts: raw.facts, raw, place, partition: key });
@@ -124,11 +146,11 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     chain.claimed = head.height;
     chain.end(head, report);
     if (chain.lastOffset >= head.next_offset) {
-      report.fault("chain", chain.name, `progress stands at ${head.next_offset}, before the last outcome`);
+      report.fault("chain", `${chain.name}, link ${chain.height}`, `progress stands at ${head.next_offset}, before the last outcome`);
     }
   }
   for (const [key, chain] of chains) {
-    if (!heads.has(key)) report.fault("chain", chain.name, "the manifest does not know this chain");
+    if (!heads.has(key)) report.fault("chain", `${chain.name}, link ${chain.height}`, "the manifest does not know this chain");
   }
   return chains;
 }
@@ -153,6 +175,10 @@ function checkOffset(chain, state, offset, log, gaps, place, report) {
 function checkControl(seen, state, control, place, report) {
   if (seen === undefined) {
     report.note("no control", "links of earlier versions do not say how far the control chain was");
+    return;
+  }
+  if (!Array.isArray(seen) || !isHeight(seen[0])) {
+    report.fault("order", place, "it does not say how far the control chain was");
     return;
   }
   const [height, hash] = seen;
@@ -181,7 +207,7 @@ export function checkUnchained(bundle, report) {
  */
 export function checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report) {
   const mine = parsed(own, "the bundle", report);
-  const kept = outside === null ? mine : parsed(outside, "what was kept", report);
+  const kept = outside === null ? mine : parsed(outside, "the file", report);
   const last = kept.reduce((most, { one }) => Math.max(most, one.sequence), 0);
   const all = outside === null ? kept : [...kept, ...mine.filter(({ one }) => one.sequence > last)];
   const inside = new Map(mine.map(({ one, bytes }) => [one.sequence, bytes]));
@@ -196,14 +222,18 @@ export function checkCheckpoints({ own, outside, keys, manifest, control, chains
   for (const { tree, one, bytes } of all) {
     const place = `checkpoint ${one.sequence}`;
     report.count("checkpoints");
-    if (!goodSignature(one, tree, keys, place, report)) continue;
+    if (!goodSignature(one, tree, keys, place, report)) {
+      previous = { one, bytes }; // it is named already, and the next one follows it all the same
+      continue;
+    }
     if (one.record_id !== manifest.head.record_id) {
       report.fault("checkpoint", place, "it is of another record");
       continue;
     }
     const follows = previous === null ? one.previous === null || one.sequence > 1 : one.previous === sha256(previous.bytes);
-    if (one.sequence !== (previous === null ? 1 : previous.one.sequence + 1)) {
-      report.fault("checkpoint", place, "it does not follow the one before it: one is missing, or there are two");
+    const expected = previous === null ? 1 : previous.one.sequence + 1;
+    if (one.sequence !== expected) {
+      report.fault("checkpoint", `checkpoint ${expected}`, `it is missing (the next is ${one.sequence})`);
     } else if (!follows) report.fault("checkpoint", place, "it was made after another checkpoint than the one before it");
     previous = { one, bytes };
     if (micros(one.made_at) > micros(manifest.made_at)) {
@@ -221,12 +251,15 @@ export function checkCheckpoints({ own, outside, keys, manifest, control, chains
 
 function parsed(bytesOfLines, origin, report) {
   const found = [];
-  for (const bytes of bytesOfLines) {
+  for (const [number, bytes] of bytesOfLines.entries()) {
     try {
       const tree = parse(decode(bytes, "a checkpoint"));
-      found.push({ tree, one: plain(tree), bytes });
+      const one = plain(tree);
+      const whole = Number.isSafeInteger(one.sequence) && Array.isArray(one.partitions) && Array.isArray(one.gates) && one.control;
+      if (!whole || !isMoment(one.made_at)) throw new TypeError();
+      found.push({ tree, one, bytes });
     } catch {
-      report.fault("checkpoint", origin, "a line is no checkpoint");
+      report.fault("checkpoint", `${origin}, line ${number + 1}`, "it is no checkpoint");
     }
   }
   return found;
@@ -269,10 +302,12 @@ function compare(one, place, control, chains, gates, report) {
   }
   for (const { gate, salt, seed } of one.gates) {
     const known = gates.get(gate);
-    if (known === undefined) report.fault("salt", `gate ${gate}`, `${place} is committed to it, and it is gone`);
+    if (known === undefined) report.fault("draw", `gate ${gate}`, `${place} is committed to it, and it is gone`);
     else {
-      if (known.commitment !== salt) report.fault("salt", `gate ${gate}`, `${place} is committed to another salt`);
-      if (seedCommitment(gate, known.seed) !== seed) report.fault("salt", `gate ${gate}`, `${place} is committed to another seed`);
+      if (known.commitment !== salt) report.fault("draw", known.place, `${place} is committed to another salt`);
+      if (known.seed === undefined || seedCommitment(gate, known.seed) !== seed) {
+        report.fault("draw", known.place, `${place} is committed to another seed`);
+      }
       known.committed = true;
     }
   }

@@ -8,7 +8,7 @@ export class Governance {
   gates = new Map(); // name: { commitment, seed, salt, committed, policies, height }
   revisions = new Map(); // gate, revision: the row
   runs = new Map(); // id: { row, inputs, candidates, place, height }
-  rates = new Map(); // number: the row
+  rates = new Map(); // id: the row
   erasures = [];
   gaps = new Map(); // partition: [from, to) offsets that retention removed
   fileLabels = [];
@@ -25,23 +25,30 @@ export class Governance {
     else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, height });
     else if (kind === "policies") this.#addPolicy(entry);
     else if (kind === "calibration_runs") this.runs.set(row.id, this.#run(entry));
-    else if (kind === "audit_rates") this.rates.set(row.number, { row, height });
+    else if (kind === "audit_rates") this.rates.set(row.id, { row, height });
     else if (kind === "erasures") this.erasures.push({ row, place, height });
-    else if (kind === "label_revisions") this.fileLabels.push({ row, height });
+    else if (kind === "label_revisions") this.#addLabel(entry);
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);
       this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);
     }
   }
 
+  #addLabel({ row, place, height }) {
+    this.fileLabels.push({ row, height });
+    if (row.effective_at !== (row.labelled_at < row.received_at ? row.labelled_at : row.received_at)) {
+      this.report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");
+    }
+  }
+
   #addGate({ row, place, audit_salt: salt, height }) {
-    if (this.gates.has(row.name)) this.report.fault("salt", place, "there are two gates of this name");
-    const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], height };
+    if (this.gates.has(row.name)) this.report.fault("draw", place, "there are two gates of this name");
+    const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], height, place };
     this.gates.set(row.name, gate);
     if (salt === undefined || salt === null) {
       this.report.note(`salt of ${row.name}`, `the salt of ${row.name} is not revealed: its draws are not checked`);
     } else if (saltCommitment(row.name, salt) !== row.audit_salt) {
-      this.report.fault("salt", place, "its salt is not the one that it is committed to");
+      this.report.fault("draw", place, "its salt is not the one that it is committed to");
     } else gate.salt = Buffer.from(salt, "hex");
   }
 
@@ -95,11 +102,15 @@ export class Governance {
     };
     const run = { row, place, height, inputs: table("inputs"), candidates: table("candidates") };
     const groups = new Set(run.inputs.map((one) => canonical([one.batch_id, one.attempt])));
-    const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null;
+    const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null; // below it no label was due
     const missing = run.inputs.filter((one) => one.severity === null && !(floor !== null && one.score <= floor)).length;
     if (groups.size !== row.groups || run.inputs.length !== row.items || missing !== row.missing) {
       const detail = "it has read another number of groups, items or missing labels than it says";
       this.report.fault("calibration", place, detail);
+    }
+    const settings = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
+    if (settings !== undefined && settings.method !== row.method) {
+      this.report.fault("calibration", place, "its method is not that of its gate's revision");
     }
     const decides = run.candidates.filter((one) => one.decides);
     if (decides.length !== 1) this.report.fault("calibration", place, "not one calibrator decides");

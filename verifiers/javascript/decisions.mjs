@@ -39,7 +39,7 @@ export class Decisions {
     const gate = this.governance.gates.get(name);
     const policy = this.governance.policy(name, facts.policy);
     if (gate === undefined || policy === undefined) {
-      report.fault("action", place, `policy ${facts.policy} of its gate is not on record`);
+      report.fault("policy", place, `policy ${facts.policy} of its gate is not on record`);
       return;
     }
     this.#order(entry, policy);
@@ -133,7 +133,7 @@ export class Decisions {
     let matched = false;
     for (const [number, blank] of readings.entries()) {
       derived = this.#derive(entry, policy, scores, blank);
-      matched = this.#same(derived, facts, hold, settings, row);
+      matched = this.#same(derived, facts, hold, settings, row) && this.#drawsBest(derived, facts, settings);
       if (matched) {
         if (number === 1) {
           const taken = blank.filter((one, i) => one !== readings[0][i]).length;
@@ -189,6 +189,13 @@ export class Decisions {
       expected.actions.every((one, i) => one === facts.responses[i][3]) && expected.outcome === facts.outcome &&
       expected.selected === facts.selected && expected.reason === facts.reason && derived.segment === (facts.segment ?? null)
     );
+  }
+
+  /** Which reading of blank answers was meant also shows in who was the best, and so was drawn. */
+  #drawsBest({ best }, facts, settings) {
+    if (settings.unit !== "best") return true;
+    if (best === null) return false; // where all are blank nothing is scored
+    return !facts.sampled || facts.responses[best][4];
   }
 
   #tell(derived, facts, hold, settings, row, fault) {
@@ -274,6 +281,10 @@ export class Decisions {
     let probability = derived.scored ? base : 0;
     if (facts.audit_rate !== undefined && facts.audit_rate !== null) {
       const rate = this.governance.rates.get(facts.audit_rate)?.row;
+      const seen = this.governance.rates.get(facts.audit_rate)?.height ?? 0;
+      if (facts.control !== undefined && seen > facts.control[0]) {
+        report.fault("order", place, `audit rate ${facts.audit_rate} was not on record yet`);
+      }
       if (rate === undefined || rate.gate !== name || !rate.boosted || attempt !== 1 || !(facts.decided_at < rate.until)) {
         fault(`audit rate ${facts.audit_rate} did not raise it`);
       }

@@ -145,6 +145,7 @@ export function canonical(tree) {
   if (typeof tree === "bigint") return tree.toString();
   if (typeof tree === "number") return Number.isInteger(tree) ? String(tree) : writeFloat(tree);
   if (Array.isArray(tree)) return `[${tree.map(canonical).join(",")}]`;
+  if (tree === undefined) throw new TypeError("a value is missing");
   const keys = Object.keys(tree);
   const ascii = keys.every((key) => /^[\x00-\x7f]*$/.test(key));
   keys.sort(ascii ? undefined : byCodePoint);

@@ -15,7 +15,7 @@ export function checkRefusals({ kind, facts, raw, content, place, erased_at: era
   } else if (kind === "label") {
     const [one, other] = [facts.labelled_at, facts.received_at];
     if (effectiveAt !== undefined && effectiveAt !== (one < other ? one : other)) {
-      report.fault("seal", place, "it takes effect at another time than the earlier of its two");
+      report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");
     }
   }
 }

@@ -4,7 +4,7 @@ import { canonical, parse, plain } from "./json.mjs";
 import { keyedBits } from "./hashes.mjs";
 
 /** Every run has read every drawn batch that was there when it began to read. */
-export function checkCompleteness(governance, decisions, report) {
+export function checkCompleteness(governance, decisions, headsOf, report) {
   const byGate = new Map();
   for (const one of decisions.byBatch.values()) {
     const { facts, drawn } = one;
@@ -29,7 +29,7 @@ export function checkCompleteness(governance, decisions, report) {
       report.note("runs by labels", "whether runs with segments or with labels alone left a batch out rightly is not checked");
       continue;
     }
-    const heads = new Map(plain(parse(row.heads)).map(([log, topic, partition, height]) => [canonical([log, topic, partition]), height]));
+    const heads = headsOf(row);
     const read = new Set(inputs.map((one) => canonical([row.gate, one.batch_id, one.attempt])));
     let oldest = "";
     if (settings.window !== null && settings.window !== undefined) {
@@ -79,7 +79,10 @@ export function checkInputs(governance, decisions, report) {
       if (learned && gate?.salt && keyedBits(gate.salt, "fold", row.gate, one.batch_id) < 2n ** 63n) {
         fault("it has read a label of the fold that fits the score");
       }
-      if (one.probability !== facts.sampling_probability && facts.audit_rate == null) fault("it was drawn with another probability");
+      const revision = governance.policy(row.gate, facts.policy)?.settings;
+      const base = facts.audit_rate == null ? facts.sampling_probability : revision?.audit_probability;
+      if (base !== undefined && one.probability !== base) fault(`its own audit drew it with the probability ${base}`);
+      if (revision !== undefined && one.draws !== revision.audit_draws) fault("another number of its responses was to be drawn");
       const plainScore = settings.unit !== "batch" && settings.shape !== "rank" && facts.scorer === settings.scorer;
       if (plainScore && one.score !== response[1]) fault("its score is not the recorded one");
     }

@@ -11,7 +11,8 @@ import { Governance, checkPolicySignatures } from "./control.mjs";
 import { Decisions } from "./decisions.mjs";
 import { checkErasures } from "./erasures.mjs";
 import { readKeys, seedCommitment, sha256 } from "./hashes.mjs";
-import { parse, plain } from "./json.mjs";
+import { canonical, parse, plain } from "./json.mjs";
+import { Labels, checkSeverities } from "./labels.mjs";
 import { checkCalibrations } from "./recalibrate.mjs";
 import { Report } from "./report.mjs";
 import { checkCompleteness, checkInputs } from "./runs.mjs";
@@ -50,9 +51,12 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   if (outside === null) report.note("no outside checkpoints", "no checkpoints kept outside: somebody may have made all of this anew");
   const decisions = new Decisions(governance, manifest, report);
   const others = [];
+  const labels = new Labels();
+  for (const one of governance.fileLabels) labels.addRow(one);
   const chains = walkOutcomes(bundle, manifest, control, governance.gaps, report, (entry) => {
     if (entry.kind === "decision") others.push(entry);
     else guarded(report, entry.place, () => checkRefusals(entry, decisions, report));
+    if (entry.kind === "label") labels.addOutcome(entry);
   });
   const { gates } = governance;
   const newest = checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report);
@@ -60,8 +64,9 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   checkUnchained(bundle, report);
   checkErasures(governance, decisions, report);
   checkModels(governance, report);
-  checkCompleteness(governance, decisions, report);
+  checkCompleteness(governance, decisions, headsOf, report);
   checkInputs(governance, decisions, report);
+  checkSeverities(governance, labels, headsOf, report);
   checkCalibrations(governance, decisions, report);
   if (receipts !== null) checkReceipts(receipts, chains, decisions.events, report);
   const seedOf = (gate) => seedCommitment(gate.name, gate.seed);
@@ -83,9 +88,17 @@ function readManifest(bundle) {
 }
 
 function checkFiles(bundle, manifest, report) {
-  for (const [name, { sha256: digest }] of Object.entries(manifest.files)) {
-    if (sha256(bundle.read(name)) !== digest) report.fault("bundle", name, "it is not the file that was exported");
+  for (const [name, { sha256: digest, lines: count }] of Object.entries(manifest.files)) {
+    const bytes = bundle.read(name);
+    if (sha256(bytes) !== digest) report.fault("bundle", name, "it is not the file that was exported");
+    else if (name.endsWith(".jsonl") && [...lines(bytes)].length !== count) report.fault("bundle", name, `it has not ${count} lines`);
   }
+}
+
+/** How high the partitions were when a run began to read; null where an earlier version made it. */
+function headsOf(row) {
+  if (row.heads === null || row.heads === undefined) return null;
+  return new Map(plain(parse(row.heads)).map(([log, topic, partition, height]) => [canonical([log, topic, partition]), height]));
 }
 
 /** A last line without its end was interrupted, and does not count. */

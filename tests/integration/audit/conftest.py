@@ -8,7 +8,8 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from streamer.audit.standalone.verify_bundle import Bundle, Verifier, complete_lines, verify_bundle
+from streamer.audit.standalone.verify_bundle import Verifier, complete_lines
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Record:
         target = self.directory / "bundle"
         export(self.settings, target)
         outside = None if from_bundle else complete_lines(self.file.read_bytes())
-        return verify_bundle(Bundle(target), KEYS, outside)
+        return verify_bundle(target, KEYS, outside)
 
 
 @pytest.fixture(scope="session")

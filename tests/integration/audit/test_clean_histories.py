@@ -12,9 +12,10 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, complete_lines, verify_bundle
+from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 
@@ -51,7 +52,7 @@ def both(settings: Settings, directory: Path) -> tuple[Any, Any]:
     report = verify(settings)
     export(settings, directory / "bundle.zip")
     outside = complete_lines((directory / "checkpoints.jsonl").read_bytes())
-    alone = verify_bundle(Bundle(directory / "bundle.zip"), KEYS, outside)
+    alone = verify_bundle(directory / "bundle.zip", KEYS, outside)
     assert report.faults == ()
     assert alone.faults == []
     return report, alone
@@ -215,7 +216,7 @@ def test_what_is_left_out_of_a_bundle_is_not_missed(record: Record, what: str) -
     target = record.directory / "bundle"
     export(record.settings, target, **options)
     outside = complete_lines(record.file.read_bytes())
-    alone = verify_bundle(Bundle(target), KEYS, outside)
+    alone = verify_bundle(target, KEYS, outside)
     assert alone.faults == []
     assert as_expected(alone), (alone.counts, alone.notes)
     text = (target / "outcomes.jsonl").read_text("utf-8")
@@ -239,6 +240,6 @@ def test_a_bundle_is_older_than_later_checkpoints(record: Record) -> None:
     export(record.settings, target)
     with wiring.open_store(record.settings) as store:
         Scribe(store, record.settings).checkpoint()
-    alone = verify_bundle(Bundle(target), KEYS, complete_lines(record.file.read_bytes()))
+    alone = verify_bundle(target, KEYS, complete_lines(record.file.read_bytes()))
     assert alone.faults == []
     assert "younger" in alone.notes

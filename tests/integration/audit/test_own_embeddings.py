@@ -13,9 +13,9 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.cli import main
 from streamer.settings.settings import load_settings
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, verify
 
@@ -95,7 +95,7 @@ def test_embeddings_in_base64_are_recorded_like_lists(here: Path) -> None:
     assert again_scored.faults == ()
     assert "batches scored again" not in again_scored.counts, "the record has no embeddings"
     export(load_settings(), here / "bundle.zip")
-    alone = verify_bundle(Bundle(here / "bundle.zip"), KEYS, None)
+    alone = verify_bundle(here / "bundle.zip", KEYS, None)
     assert (alone.faults, alone.counts["decisions"]) == ([], 7)
 
 

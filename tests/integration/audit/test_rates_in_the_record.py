@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, complete_lines, verify_bundle
+from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.audit_sample import is_sampled
 from streamer.store.risk.audit_rates import append
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label, settings_for, verify
 
@@ -68,7 +69,7 @@ def found(settings: Settings, directory: Path) -> tuple[list[str], list[str]]:
     (directory / "bundle.zip").unlink(missing_ok=True)
     export(settings, directory / "bundle.zip")
     outside = complete_lines((directory / "checkpoints.jsonl").read_bytes())
-    alone = verify_bundle(Bundle(directory / "bundle.zip"), KEYS, outside)
+    alone = verify_bundle(directory / "bundle.zip", KEYS, outside)
     return [one.detail for one in verify(settings).faults], [one["detail"] for one in alone.faults]
 
 

@@ -11,9 +11,9 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
 from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import (
     batch_of,
     breaking_in,
@@ -481,12 +481,12 @@ def test_a_manifest_that_lies_about_lines(record: Record) -> None:
     manifest = json.loads(path.read_bytes())
     manifest["files"]["outcomes.jsonl"]["lines"] += 1
     path.write_text(json.dumps(manifest))
-    assert verify_bundle(Bundle(path.parent), KEYS, None).faults[0]["place"] == "outcomes.jsonl"
+    assert verify_bundle(path.parent, KEYS, None).faults[0]["place"] == "outcomes.jsonl"
 
 
 def test_a_bundle_that_was_changed_after_it_was_exported(record: Record) -> None:
     record.verify_alone()
     target = record.directory / "bundle" / "outcomes.jsonl"
     target.write_bytes(target.read_bytes().replace(b'"facts"', b'"Facts"', 1))
-    verifier = verify_bundle(Bundle(target.parent), KEYS, None)
+    verifier = verify_bundle(target.parent, KEYS, None)
     assert verifier.faults[0]["place"] == "outcomes.jsonl"

@@ -9,7 +9,8 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.logged import compare_with_log
-from streamer.audit.standalone.verify_bundle import Bundle, complete_lines, verify_bundle
+from streamer.audit.standalone.verify_bundle import complete_lines
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, export, verify
 from tests.integration.audit.tampering_table import (
     ADDITIONS,
@@ -58,7 +59,7 @@ def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -
     assert compared.counts["receipts compared with the log"] == len(site.receipts)
     export(site.settings, tmp_path / "bundle")
     outside = complete_lines((site.directory / "checkpoints.jsonl").read_bytes())
-    alone = verify_bundle(Bundle(tmp_path / "bundle"), KEYS, outside, site.receipts)
+    alone = verify_bundle(tmp_path / "bundle", KEYS, outside, site.receipts)
     assert alone.faults == []
     assert alone.counts["events with a receipt"] == len(site.receipts)
 
@@ -84,8 +85,8 @@ def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path:
     attack(copy, name, "in the window")
     export(copy.settings, tmp_path / "bundle")
     outside = complete_lines((tmp_path / "checkpoints.jsonl").read_bytes())
-    assert verify_bundle(Bundle(tmp_path / "bundle"), KEYS, outside).faults == []
-    alone = verify_bundle(Bundle(tmp_path / "bundle"), KEYS, outside, site.receipts[-1:])
+    assert verify_bundle(tmp_path / "bundle", KEYS, outside).faults == []
+    alone = verify_bundle(tmp_path / "bundle", KEYS, outside, site.receipts[-1:])
     assert [fault["check"] for fault in alone.faults][:1] == ["receipt"]
 
 
@@ -113,6 +114,6 @@ def test_a_receipt_of_what_was_cut_off_names_it(site: Site, tmp_path: Path) -> N
     assert any("the tail was cut off" in fault.detail for fault in report.faults)
     shutil.rmtree(tmp_path / "bundle", ignore_errors=True)
     export(copy.settings, tmp_path / "bundle")
-    alone = verify_bundle(Bundle(tmp_path / "bundle"), KEYS, None, site.receipts[-1:])
+    alone = verify_bundle(tmp_path / "bundle", KEYS, None, site.receipts[-1:])
     assert alone.faults == []
     assert "they are younger, or the end was cut off" in alone.notes["younger receipts"]
