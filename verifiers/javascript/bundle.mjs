@@ -37,14 +37,24 @@ export function openBundle(path) {
       },
     };
   }
-  const files = entries(readFileSync(path));
+  const files = readable(() => entries(readFileSync(path)), path);
   return {
     has: (name) => files.has(name),
     read: (name) => {
       if (!files.has(name)) throw new Unreadable(`there is no ${name} in ${path}`);
-      return files.get(name)();
+      return readable(files.get(name), name);
     },
   };
+}
+
+/** What is not where the .zip says that it is is Unreadable. */
+function readable(read, name) {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof Unreadable) throw error;
+    throw new Unreadable(`${name} is damaged: ${error.message}`);
+  }
 }
 
 /** Name to a function that gives the content, by the central directory. */

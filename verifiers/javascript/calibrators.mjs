@@ -28,16 +28,16 @@ function digest(seed, ...parts) {
 const byBytes = (one, other) => Buffer.compare(Buffer.from(one), Buffer.from(other));
 
 /** Position of the item with the smallest digest. */
-function pick(seed, group) {
+export function pick(seed, group) {
   const ranked = group.items.map((item, i) => [digest(seed, "crc", group.id, item), item, i]);
   ranked.sort((a, b) => Buffer.compare(a[0], b[0]) || byBytes(a[1], b[1]));
   return ranked[0][2];
 }
 
-const coin = (seed, id) => Number(digest(seed, "coin", id).readBigUInt64BE(0) >> 11n) * 2 ** -53;
+export const coin = (seed, id) => Number(digest(seed, "coin", id).readBigUInt64BE(0) >> 11n) * 2 ** -53;
 
 /** Group ids in the order in which betting reads them. */
-function readingOrder(seed, groups) {
+export function readingOrder(seed, groups) {
   return groups
     .map((group) => [digest(seed, "order", group.id), group])
     .sort((a, b) => Buffer.compare(a[0], b[0]) || byBytes(a[1].id, b[1].id))
@@ -45,7 +45,7 @@ function readingOrder(seed, groups) {
 }
 
 /** What each item of a group weighs, by method. */
-const WEIGHTS = {
+export const WEIGHTS = {
   mean: ({ group }) => group.items.map(() => 1 / group.items.length),
   crc({ group, seed }) {
     const chosen = pick(seed, group);
@@ -289,6 +289,8 @@ const METHODS = {
 };
 
 export const knows = (method) => method in METHODS;
+
+export const METHOD_NAMES = Object.keys(METHODS);
 
 const floored = (value, floor) => (floor === null ? value : Math.max(value, floor));
 

@@ -206,8 +206,8 @@ export function checkUnchained(bundle, report) {
  * Those that were made after the bundle say nothing about it. Returns the newest that was compared, or null.
  */
 export function checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report) {
-  const mine = parsed(own, "the bundle", report);
-  const kept = outside === null ? mine : parsed(outside, "the file", report);
+  const mine = inOrder(parsed(own, "the bundle", report));
+  const kept = outside === null ? mine : inOrder(parsed(outside, "the file", report));
   const last = kept.reduce((most, { one }) => Math.max(most, one.sequence), 0);
   const all = outside === null ? kept : [...kept, ...mine.filter(({ one }) => one.sequence > last)];
   const inside = new Map(mine.map(({ one, bytes }) => [one.sequence, bytes]));
@@ -232,7 +232,8 @@ export function checkCheckpoints({ own, outside, keys, manifest, control, chains
     }
     const follows = previous === null ? one.previous === null || one.sequence > 1 : one.previous === sha256(previous.bytes);
     const expected = previous === null ? 1 : previous.one.sequence + 1;
-    if (one.sequence !== expected) {
+    if (one.sequence === expected - 1) report.fault("checkpoint", place, "there are two of this number");
+    else if (one.sequence !== expected) {
       report.fault("checkpoint", `checkpoint ${expected}`, `it is missing (the next is ${one.sequence})`);
     } else if (!follows) report.fault("checkpoint", place, "it was made after another checkpoint than the one before it");
     previous = { one, bytes };
@@ -247,6 +248,12 @@ export function checkCheckpoints({ own, outside, keys, manifest, control, chains
   }
   if (younger > 0) report.note("younger", `${younger} checkpoints are younger than the bundle`);
   return newest;
+}
+
+/** By number, each once: a topic may deliver one twice, and a file may have been written by several. */
+function inOrder(found) {
+  const sorted = found.toSorted((a, b) => a.one.sequence - b.one.sequence);
+  return sorted.filter(({ bytes }, i) => i === 0 || !sorted[i - 1].bytes.equals(bytes));
 }
 
 function parsed(bytesOfLines, origin, report) {

@@ -104,10 +104,16 @@ export class Decisions {
     const { report } = this;
     const { settings, row, rule } = policy;
     const fault = (detail) => report.fault("action", place, detail);
-    if (facts.unit !== settings.unit) fault(`its unit is not that of policy ${facts.policy}`);
-    if (facts.mode !== settings.mode) fault(`its mode is not that of policy ${facts.policy}`);
-    if (facts.scorer !== settings.scorer) fault(`its scorer is not that of policy ${facts.policy}`);
-    if (facts.encoder !== (facts.embedding_source === "none" ? "none" : settings.encoder)) {
+    if (facts.unit !== settings.unit && !withoutTrust(facts)) fault(`its unit is not that of policy ${facts.policy}`);
+    const untrusted = withoutTrust(facts);
+    if (untrusted) report.count("decisions without a trusted policy");
+    // Nobody may act on what is not trusted, so it is enforced in shadow mode too.
+    const mode = untrusted ? "enforce" : settings.mode;
+    if (facts.mode !== mode) fault(`its mode is not that of policy ${facts.policy}`);
+    if (facts.scorer !== settings.scorer && !untrusted) fault(`its scorer is not that of policy ${facts.policy}`);
+    // Where nothing was embedded none is named; earlier versions named the gate's there too.
+    const unembedded = facts.embedding_source === "none" && facts.responses.every((one) => one[1] === null);
+    if (facts.encoder !== settings.encoder && !(unembedded && facts.encoder === "none") && !untrusted) {
       fault(`its encoder is not that of policy ${facts.policy}`);
     }
     const hold = settings.hold_action;
@@ -239,7 +245,9 @@ export class Decisions {
     const own = "cut_state" in facts;
     const cut = own
       ? { state: facts.cut_state, lambda: facts.cut_threshold ?? null }
-      : { state: row.state, lambda: row.threshold };
+      : withoutTrust(facts)
+        ? { state: "closed", lambda: null }
+        : { state: row.state, lambda: row.threshold };
     const floor = settings.label_floor;
     const expected = {
       schema: "streamer.actions.v1",
@@ -317,9 +325,12 @@ export class Decisions {
   }
 }
 
+/** Whether its worker trusted no policy of the gate: nothing else is held unscored for the lack of a threshold. */
+const withoutTrust = ({ reason, responses }) => reason === "no_threshold" && responses.every((one) => one[1] === null);
+
 const SAYS = { decided_at: "moment of decision", policy: "cut" };
 
-function actionId(gate, batch, attempt) {
+export function actionId(gate, batch, attempt) {
   const hash = createHash("sha1").update(NAMESPACE).update(canonical([gate, batch, attempt])).digest().subarray(0, 16);
   hash[6] = (hash[6] & 0x0f) | 0x50;
   hash[8] = (hash[8] & 0x3f) | 0x80;

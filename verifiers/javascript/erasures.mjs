@@ -2,8 +2,21 @@
 
 import { canonical } from "./json.mjs";
 import { sha256 } from "./hashes.mjs";
+import { secondsBetween } from "./moments.mjs";
+
+const SIX_MONTHS = 184; // days, the most that six months have
 
 export function checkErasures(governance, decisions, report) {
+  for (const { row, place } of governance.erasures) {
+    if (row.before === null) continue;
+    const days = secondsBetween(row.before, row.at) / 86400;
+    if (days < 0 || (days < SIX_MONTHS && !row.sooner)) {
+      report.fault("erasure", place, "it permits to erase what is younger than six months, and does not say so");
+    }
+  }
+  if (governance.erasures.filter(({ row }) => row.before === null).length > 1) {
+    report.fault("erasure", "control", "what was erased before erasures were kept is on record twice");
+  }
   const rules = governance.erasures.map(({ row }) => row);
   const before = rules.map((row) => row.before).filter((moment) => moment !== null).sort().at(-1) ?? null;
   const first = governance.erasures.find(({ row }) => row.before === null);

@@ -147,7 +147,13 @@ function main(argv) {
       process.stdout.write(`${USAGE}\n`);
       return 0;
     }
-    const read = (path) => (path === undefined ? null : readFileSync(path));
+    const read = (path) => {
+      try {
+        return path === undefined ? null : readFileSync(path);
+      } catch (error) {
+        throw new Unreadable(`${path}: ${error.message}`);
+      }
+    };
     const text = (path) => (path === undefined ? null : decode(read(path), path));
     const report = verifyBundle({
       bundle: openBundle(chosen.bundle),
@@ -159,7 +165,7 @@ function main(argv) {
     process.stdout.write(`${chosen.json ? report.asJson() : report.asText()}\n`);
     return report.faults.length ? 3 : 0;
   } catch (error) {
-    if (!(error instanceof Unreadable) && error.code === undefined && !(error instanceof RangeError) && !(error instanceof TypeError)) throw error;
+    if (!(error instanceof Unreadable || error instanceof TypeError || error instanceof RangeError)) throw error;
     process.stderr.write(`cannot read it: ${error.message}\n`);
     return 2;
   }

@@ -694,8 +694,10 @@ def attack(site: Site, name: str, way: str) -> None:
             ).make()
 
 
-def row_of(site: Site, name: str, directory: Path) -> str:
-    """Attack a record in every way; returns the row of the table."""
+def row_of(
+    site: Site, name: str, directory: Path, also: Callable[[Site, str], None] = lambda site, way: None
+) -> str:
+    """Attack a record in every way; returns the row of the table. `also` gets each attacked copy, with the way."""
     cells = []
     for number, way in enumerate(WAYS):
         own = directory / str(number)
@@ -703,6 +705,7 @@ def row_of(site: Site, name: str, directory: Path) -> str:
         copy = site.copy(own)
         attack(copy, name, way)
         cells.append(copy.named_by())
+        also(copy, way)
         shutil.rmtree(own)
     return f"| {name} | " + " | ".join(cells) + " |"
 

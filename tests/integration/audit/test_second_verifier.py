@@ -1,0 +1,216 @@
+"""The verifier in JavaScript, as a stranger runs it, and what it derives beyond what the one file does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import wiring
+from streamer.audit import signing
+from streamer.settings.settings import load_settings
+from tests.integration.audit.alone import in_javascript, need_node
+from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
+from tests.integration.audit.history import (
+    PUBLIC,
+    Scribe,
+    event,
+    export,
+    label_event,
+    settings_for,
+    write_history,
+)
+
+if TYPE_CHECKING:
+    from streamer.settings.settings import Settings
+
+PROGRAM = Path(__file__).parents[3] / "verifiers" / "javascript" / "verify.mjs"
+pytestmark = pytest.mark.node
+
+
+@pytest.fixture(autouse=True)
+def node() -> None:
+    need_node()
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a record and its checkpoints; leave it as it is."""
+    directory = tmp_path_factory.mktemp("history")
+    write_history(f"sqlite:///{directory / 'record.db'}", directory)
+    return directory
+
+
+@pytest.fixture
+def settings(history: Path, tmp_path: Path) -> Settings:
+    """A copy of the record, to be changed."""
+    for name in ("record.db", "checkpoints.jsonl"):
+        (tmp_path / name).write_bytes((history / name).read_bytes())
+    return settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+
+
+def run(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["node", str(PROGRAM), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        encoding="utf-8",
+    )
+
+
+def test_a_stranger_runs_it(settings: Settings, tmp_path: Path) -> None:
+    export(settings, tmp_path / "bundle.zip")
+    (tmp_path / "key.pub").write_bytes(PUBLIC if isinstance(PUBLIC, bytes) else PUBLIC.encode())
+    given = ("--public-key", tmp_path / "key.pub", "--checkpoints", tmp_path / "checkpoints.jsonl")
+    done = run(tmp_path / "bundle.zip", *given)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("Everything fits.\n")
+    said = json.loads(run("--json", tmp_path / "bundle.zip", *given).stdout)
+    assert said["faults"] == []
+    assert said["counts"]["calibrations derived again"] == 3
+    assert run("--help").returncode == 0
+    for wrong in (
+        (),
+        ("nowhere.zip",),
+        (tmp_path / "key.pub",),
+        ("--what", "a"),
+        (tmp_path / "bundle.zip", "b"),
+    ):
+        done = run(*wrong)
+        assert done.returncode == 2, wrong
+        assert done.stderr
+        assert done.stdout == ""
+    with breaking_in(settings.database.url) as connection:
+        connection.exec_driver_sql("UPDATE gates SET seed = 7 WHERE name = 'each'")
+    export(settings, tmp_path / "changed")
+    done = run(tmp_path / "changed", *given)
+    assert done.returncode == 3
+    assert "FAULT  chain: control, link 6" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "control.jsonl", "outcomes.jsonl", "checkpoints.jsonl"])
+def test_rubbish_in_a_bundle_is_said_to_be_rubbish(settings: Settings, tmp_path: Path, name: str) -> None:
+    export(settings, tmp_path / "bundle")
+    whole = (tmp_path / "bundle" / name).read_bytes()
+    for line in (
+        b"null",
+        b"[1]",
+        b"NaN",
+        b"[" * 100_000,
+        b'{"a":1,"a":2}',
+        b"\xff",
+        b"{}",
+        b'{"sequence":1e400}',
+    ):
+        (tmp_path / "bundle" / name).write_bytes(line + b"\n" + whole)
+        said = in_javascript(tmp_path / "bundle", None)
+        if name == "checkpoints.jsonl":
+            assert "the bundle, line 1" in [fault["place"] for fault in said["faults"]], line[:20]
+        else:
+            assert said["unreadable"], line[:20]
+
+
+def test_a_damaged_zip_is_unreadable(settings: Settings, tmp_path: Path) -> None:
+    export(settings, tmp_path / "bundle.zip")
+    whole = (tmp_path / "bundle.zip").read_bytes()
+    for damaged in (whole[:-30], whole[1000:], b"", b"PK\x05\x06", whole[:5000] + b"\0\0\0\0" + whole[5004:]):
+        (tmp_path / "bundle.zip").write_bytes(damaged)
+        said = in_javascript(tmp_path / "bundle.zip", None)
+        assert "unreadable" in said, damaged[:20]
+
+
+RUNS = {
+    # The run, its candidate and its policy are changed together, and every chain is computed anew.
+    "a lower threshold": (
+        "UPDATE calibration_runs SET threshold = 0.5 WHERE id = 3;"
+        "UPDATE calibration_candidates SET threshold = 0.5 WHERE run = 3 AND decides;"
+        "UPDATE policies SET threshold = 0.5 WHERE calibration_run = 3 AND state = 'cut'",
+        "by mean it says a cut at 0.5, and its inputs give a cut at 0.599579",
+    ),
+    "a diagnostic": (
+        "UPDATE calibration_candidates SET threshold = 0.25 WHERE run = 3 AND method = 'bb'",
+        "by bb it says a cut at 0.25",
+    ),
+    "a severity that no label gives": (
+        "UPDATE calibration_inputs SET severity = 1.0 WHERE run = 3 AND severity = 0.0",
+        "labels do not give severity 1",
+    ),
+    "a score": (
+        "UPDATE calibration_inputs SET score = 0.1 WHERE run = 3",
+        "its score is not the recorded one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_derived_again(settings: Settings, tmp_path: Path, name: str) -> None:
+    statements, detail = RUNS[name]
+    with breaking_in(settings.database.url) as connection:
+        for one in statements.split(";"):
+            connection.exec_driver_sql(one)
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    export(settings, tmp_path / "bundle")
+    found = [fault["detail"] for fault in in_javascript(tmp_path / "bundle", [])["faults"]]
+    assert any(detail in one for one in found), found
+
+
+def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path) -> None:
+    """The text under a signature is made from the bundle's rows alone."""
+    private, public = signing.generate_keys()
+    plain = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    wiring.migrate(plain)
+    rules: dict[str, dict[str, Any]] = {
+        "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "labellers": ("bob", "ana")},
+        "own": {"unit": "response", "method": "transductive", "audit_draws": 4, "alpha": 0.3},
+        "soft": {"unit": "best", "shape": "smooth", "width": 0.1, "alpha": 0.3, "window": 50},
+        "walk": {"unit": "best", "method": "selective", "alpha": 0.7},
+        "bernstein": {"unit": "best", "method": "bernstein", "alpha": 0.5, "decision_deadline_seconds": 1e9},
+    }
+    with wiring.open_store(plain) as store:
+        Scribe(store, plain).gate("segments", **rules["segments"])  # unsigned
+    signed = load_settings(
+        database={"url": plain.database.url},
+        audit=plain.audit.model_dump(),
+        policies={"private_key": private, "public_keys": public},
+    )
+    with wiring.open_store(signed) as store:
+        scribe = Scribe(store, signed)
+        for name, chosen in rules.items():
+            if name != "segments":
+                scribe.gate(name, **chosen)
+        for name in rules:
+            if name == "segments":
+                store.policies.sign(name, 1, by="ana", reason="first key")
+            scribe.deliver(event(name, n) for n in range(12))
+            labels = [
+                label_event(name, n, response=f"r{i}", severity=0.25 * (n % 3))
+                for n in range(12)
+                for i in range(4)
+            ]
+            scribe.deliver(labels, topic="labels")
+            scribe.recalibrate(name)
+            scribe.deliver(event(name, n) for n in range(12, 16))
+    export(signed, tmp_path / "bundle")
+    said = in_javascript(tmp_path / "bundle", None, policy_keys=public)
+    assert said["faults"] == []
+    assert said["counts"]["policy signatures"] == 10
+    with breaking_in(plain.database.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE policies SET reason = 'another' WHERE gate = 'soft' AND version = 2"
+        )
+        connection.exec_driver_sql("UPDATE policies SET signature = NULL WHERE gate = 'own' AND version = 2")
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    export(signed, tmp_path / "changed")
+    details = [
+        fault["detail"] for fault in in_javascript(tmp_path / "changed", None, policy_keys=public)["faults"]
+    ]
+    assert sorted(details) == [
+        "it is not signed, and a policy before it was",
+        "its signature is not good, and a policy before it was",
+    ]

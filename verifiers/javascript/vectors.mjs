@@ -1,0 +1,128 @@
+// Compute the test vectors of docs/audit-format.md: `node vectors.mjs docs/audit-format.md` names those that fit, or the first that does not.
+
+import { createPrivateKey, createPublicKey, sign } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { METHOD_NAMES, WEIGHTS, asCut, calibrate, coin, pick, readingOrder } from "./calibrators.mjs";
+import { Governance, policyStatement } from "./control.mjs";
+import { actionId } from "./decisions.mjs";
+import { hmac, keyedBits, named, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
+import { canonical, parse, plain } from "./json.mjs";
+import { Report } from "./report.mjs";
+import { decide } from "./rules.mjs";
+
+const PKCS8 = "302e020100300506032b657004220420"; // what stands before the 32 bytes of a private key of Ed25519
+
+function privateKey(hex) {
+  const key = createPrivateKey({ key: Buffer.from(PKCS8 + hex, "hex"), format: "der", type: "pkcs8" });
+  const open = createPublicKey(key);
+  return { key, open, id: sha256(open.export({ type: "spki", format: "der" }).subarray(-32)) };
+}
+
+const bytes = (hex) => Buffer.from(hex, "hex");
+const link = (previous, fields) => sha256(bytes(previous), canonical(fields));
+const word = ({ state, lambda }) => (state === "cut" ? lambda : state);
+
+const VECTORS = {
+  canonical: (given) => ({ output: canonical(parse(given.input)) }),
+  "control-chain"({ record_id: record, height, kind, recorded_at: at }, raw) {
+    const first = named("streamer.control.v1", bytes(record));
+    return { hash_0: first, hash_1: link(first, { format: 1, height, kind, recorded_at: at, row: raw.row }) };
+  },
+  "partition-chain"({ source, height, kind, recorded_at: at }, raw) {
+    const first = named("streamer.chain.v1", canonical(source.slice(0, 3)));
+    const fields = { format: 1, kind, source: raw.source, height, recorded_at: at, facts: raw.facts };
+    return { hash_0: first, hash_1: link(first, fields) };
+  },
+  commitments: ({ gate, salt, seed }) => ({
+    salt_commitment: saltCommitment(gate, salt),
+    seed_commitment: seedCommitment(gate, seed),
+  }),
+  seals(given, raw) {
+    const value = Buffer.from(given.value, "base64");
+    const head = canonical([given.topic, Buffer.from(given.key, "base64").toString("hex"), given.headers]);
+    const texts = [raw.content_hash, raw.prompt, raw.references, raw.metadata, raw.texts];
+    return {
+      content_mac: hmac(bytes(given.salt), canonical(texts)),
+      action: sha256(head, Buffer.from([1]), value),
+      action_id: actionId(...given.batch),
+    };
+  },
+  checkpoint({ private_key: hex }, raw) {
+    const { key, open, id } = privateKey(hex);
+    const text = canonical({ ...raw.unsigned, key_id: id });
+    const signature = sign(null, Buffer.from(`streamer.checkpoint.v1\0${text}`), key).toString("base64");
+    return { key_id: id, signature: signed(open, "streamer.checkpoint.v1", text, signature) ? signature : null };
+  },
+  decisions: (given) =>
+    given.map((one) => {
+      const found = decide({ ...one, rule: { kind: "indicator" }, uniforms: null, segment: null });
+      return { shipped: found.shipped, selected: found.selected };
+    }),
+  transductive: ({ rule, cuts }) => ({
+    cuts: cuts.map(({ scores }) => {
+      const asked = { unit: "response", state: "open", threshold: null, rule, scores, blank: scores.map(() => false) };
+      const { cut } = decide({ ...asked, uniforms: null, segment: null });
+      return { scores, cut: word({ state: cut.state, lambda: cut.threshold }) };
+    }),
+  }),
+  draws({ salt, gate, batch_id: batch, attempt, response }) {
+    const n = (...parts) => keyedBits(bytes(salt), ...parts);
+    return {
+      audit: n("audit", gate, batch, String(attempt)),
+      draw: n("draw", gate, batch, String(attempt), response),
+      dither: uniform(bytes(salt), gate, batch, attempt, response),
+      fold: n("fold", gate, batch) < 2n ** 63n ? "fit" : "calibrate",
+    };
+  },
+  "policy-signature"({ private_key: hex, record, salt, seed, row, settings }, raw) {
+    const governance = new Governance(new Report());
+    const revision = { ...settings, gate: row.gate, revision: row.gate_revision };
+    const before = { ...row, version: row.version - 1, calibration_run: null };
+    const add = (kind, one, rawRow) => governance.add({ kind, row: one, rawRow, place: kind, height: 1 });
+    add("gates", { name: row.gate, audit_salt: saltCommitment(row.gate, salt), seed });
+    add("gate_revisions", revision, raw.settings);
+    add("policies", before, raw.row);
+    add("policies", row, raw.row);
+    const gate = governance.gates.get(row.gate);
+    gate.seedCommitment = seedCommitment(row.gate, seed);
+    const text = policyStatement(governance.policy(row.gate, row.version), record, gate);
+    const { key } = privateKey(hex);
+    return { statement: text, signature: sign(null, Buffer.from(`streamer.policy.v1\0${text}`), key).toString("base64") };
+  },
+  weights({ seed, group: id, items, draws, eta }) {
+    const group = { id, items };
+    const given = { group, seed, parameters: { draws, eta } };
+    return {
+      pick: items[pick(seed, group)],
+      coin: coin(seed, id),
+      order: readingOrder(seed, ["a#1", "b#1", "c#1"].map((one) => ({ id: one }))).map((one) => one.id),
+      bb: WEIGHTS.bb(given),
+      rbwa: WEIGHTS.rbwa(given).map((one) => Number(one.toFixed(12))),
+    };
+  },
+  calibrators({ seed, groups, alpha, thresholds, ...parameters }) {
+    void thresholds;
+    const sample = { groups, alpha, seed, drawn: 2, floor: null, history: { cuts: [] }, parameters };
+    const plainCut = { shape: "indicator", segmentBy: null };
+    const found = METHOD_NAMES.map((method) => [method, word(asCut(calibrate(sample, { method, ...plainCut }).value))]);
+    return { thresholds: Object.fromEntries(found) };
+  },
+};
+
+const page = readFileSync(process.argv[2], "utf8");
+const fits = [];
+for (const [, name, text] of page.matchAll(/<!-- vector: ([a-z-]+) -->\n```json\n(.*?)```/gs)) {
+  const raw = parse(text);
+  const given = plain(raw);
+  const made = VECTORS[name](given, raw);
+  const same = (one, other) => {
+    if (one === null || other === null || typeof one !== "object") return one === other;
+    return Object.keys(one).length > 0 && Object.keys(one).every((key) => same(one[key], other[key]));
+  };
+  if (!same(made, given)) {
+    console.error(name, made);
+    process.exit(1);
+  }
+  fits.push(name);
+}
+console.log(fits.sort().join("\n"));
