@@ -157,8 +157,9 @@ def _draws(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _policy_signature(given: dict[str, Any]) -> dict[str, Any]:
-    settings = GateSettings(encoder="made-up@12345678", method="bb", audit_boost=2, labellers=("ana", "bob"))
-    row = given["row"]
+    # Settings that came after the page was written have the value that leaves them out, as in rows of that time.
+    flat, row = given["settings"], given["row"]
+    settings = GateSettings(**flat | {"labellers": tuple(flat["labellers"])})
     policy = Policy(
         gate=row["gate"],
         version=row["version"],
@@ -179,9 +180,7 @@ def _policy_signature(given: dict[str, Any]) -> dict[str, Any]:
     )
     domain, _, said = text.partition(b"\x00")
     assert domain == b"streamer.policy.v1"
-    flat = settings.flat()
     return given | {
-        "settings": flat | {"labellers": list(flat["labellers"])},
         "statement": said.decode(),
         "signature": _signer(given["private_key"]).sign(text),
     }

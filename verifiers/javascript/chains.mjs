@@ -89,6 +89,7 @@ export function walkControl(bundle, manifest, report, each) {
     if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
   }
   chain.end(head.control, report);
+  chain.claimed = head.control.height;
   return chain;
 }
 
@@ -321,8 +322,10 @@ function compare(one, place, control, chains, gates, report) {
 }
 
 /** Receipts that others kept, each `[log, topic, partition, link, hash]`, alone or in an object with the event's hash. */
-export function checkReceipts(bytes, chains, actions, report) {
+export function checkReceipts(bytes, control, chains, actions, report) {
   let number = 0;
+  // A link of the control chain has a receipt too, of what became of a batch at the desk.
+  chains = new Map([...chains, [canonical(["control", "", 0]), control]]);
   for (const line of lines(bytes)) {
     number += 1;
     const place = `receipt ${number}`;

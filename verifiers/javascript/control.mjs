@@ -12,7 +12,7 @@ export class Governance {
   erasures = [];
   gaps = new Map(); // partition: [from, to) offsets that retention removed
   fileLabels = [];
-  fileSignatures = new Map();
+  desk = [];
 
   constructor(report) {
     this.report = report;
@@ -28,6 +28,7 @@ export class Governance {
     else if (kind === "audit_rates") this.rates.set(row.id, { row, height });
     else if (kind === "erasures") this.erasures.push({ row, place, height });
     else if (kind === "label_revisions") this.#addLabel(entry);
+    else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);
       this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);
@@ -161,7 +162,7 @@ const FIRST_SETTINGS = [
 const LATER_SETTINGS = {
   embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
   window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null,
+  two_people: false, model: null, desk_deadline_seconds: null,
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",

@@ -1,17 +1,20 @@
 // Everything that can be derived again about one decision.
 
-import { createHash } from "node:crypto";
 import { canonical, parse, plain, Num } from "./json.mjs";
 import { decode } from "./bundle.mjs";
-import { fromBase64, hmac, keyedShare, sha256, uniform } from "./hashes.mjs";
-import { micros, secondsBetween } from "./moments.mjs";
-import { decide, isBlank, segmentOf, wasBlank } from "./rules.mjs";
+import { fromBase64, hmac, keyedShare, sha256, uniform, uuid5 } from "./hashes.mjs";
+import { micros, secondsBetween, sixDigits } from "./moments.mjs";
+import { decide, isBlank, roundSix, segmentOf, wasBlank } from "./rules.mjs";
 
-const NAMESPACE = Buffer.from("81e78adcfc1e4630a18cd59094748d62", "hex");
+const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
 const UNSCORED = [
-  "no_threshold", "attempts_exhausted", "deadline_passed", "too_few_responses", "empty_text", "encoder_mismatch", "scorer_failed",
+  "no_threshold", "attempts_exhausted", "deadline_passed", "too_few_responses", "empty_text", "encoder_mismatch", "scorer_failed", "no_logprob",
 ];
+const MADE_OF = {
+  logprob: (number) => roundSix(Math.exp(Math.min(number, 0))),
+  judge: (number) => roundSix(number / 100),
+}; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
 export class Decisions {
   events = new Map(); // partition and link: SHA-256 of the published event
@@ -34,7 +37,7 @@ export class Decisions {
     const key = canonical(facts.batch);
     if (this.byBatch.has(key)) report.fault("action", place, "this batch was decided before");
     const drawn = facts.responses.filter((one) => one[4]).map((one) => one[0]);
-    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, height, drawn });
+    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, height, drawn, texts: entry.content?.texts ?? null, hasEvent: Boolean(entry.action) });
     this.#seals(entry);
     const gate = this.governance.gates.get(name);
     const policy = this.governance.policy(name, facts.policy);
@@ -130,6 +133,7 @@ export class Decisions {
       fault("a score is not in [0, 1]");
       return { scored: true, best: null };
     }
+    this.#madeOf(facts, place);
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
     const readings = texts
@@ -160,6 +164,18 @@ export class Decisions {
       }
     }
     return { scored: true, best: derived.best };
+  }
+
+  /** Scores that follow from a recorded number; a blank answer has 0, whatever it brought. */
+  #madeOf({ scorer, responses }, place) {
+    if (!(scorer in MADE_OF)) return;
+    for (const [id, score, number] of responses) {
+      const derived = number === null ? 0 : MADE_OF[scorer](number);
+      if (!(Math.abs(derived - score) <= 2e-6)) {
+        this.report.fault("score", place, `the score of response ${id} does not follow from the number it is made of`);
+      }
+    }
+    this.report.count("batches whose scores follow from recorded numbers");
   }
 
   #derive({ facts, raw }, policy, scores, blank) {
@@ -274,6 +290,8 @@ export class Decisions {
       decided_at: facts.decided_at.replace("+00:00", "Z"),
     };
     if (facts.action_id !== expected.action_id) report.fault("action", place, "its action id is another");
+    if (typeof event.decided_at === "string") event.decided_at = sixDigits(event.decided_at);
+    if (event.desk_until !== undefined) this.byBatch.get(canonical(facts.batch)).deskUntil = event.desk_until;
     for (const [name, value] of Object.entries(expected)) {
       if (!sameJson(event[name], value)) report.fault("action", place, `the published event says another ${SAYS[name] ?? name}`);
     }
@@ -330,12 +348,7 @@ const withoutTrust = ({ reason, responses }) => reason === "no_threshold" && res
 
 const SAYS = { decided_at: "moment of decision", policy: "cut" };
 
-export function actionId(gate, batch, attempt) {
-  const hash = createHash("sha1").update(NAMESPACE).update(canonical([gate, batch, attempt])).digest().subarray(0, 16);
-  hash[6] = (hash[6] & 0x0f) | 0x50;
-  hash[8] = (hash[8] & 0x3f) | 0x80;
-  return hash.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
-}
+export const actionId = (gate, batch, attempt) => uuid5(NAMESPACE, canonical([gate, batch, attempt]));
 
 /** Whether two values are the same JSON, 1 and 1.0 taken for one. */
 function sameJson(one, other) {

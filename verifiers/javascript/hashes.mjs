@@ -39,6 +39,14 @@ export function uniform(salt, gate, batch, attempt, response) {
   return (Number(bits >> 12n) + 0.5) / 2 ** 52;
 }
 
+/** The UUID of version 5 of a name, in a namespace in hexadecimal. */
+export function uuid5(namespace, name) {
+  const hash = createHash("sha1").update(Buffer.from(namespace, "hex")).update(name).digest().subarray(0, 16);
+  hash[6] = (hash[6] & 0x0f) | 0x50;
+  hash[8] = (hash[8] & 0x3f) | 0x80;
+  return hash.toString("hex").replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
+}
+
 const PEM = /-----BEGIN PUBLIC KEY-----[\s\S]*?-----END PUBLIC KEY-----/g;
 
 /** Ed25519 keys of a PEM file by their id, the SHA-256 of the 32 bytes. */

@@ -14,3 +14,9 @@ export function micros(text) {
 
 /** Seconds from one time to another. */
 export const secondsBetween = (from, to) => Number(micros(to) - micros(from)) / 1e6;
+
+/** A time of an event, which leaves out digits that are zero, as the record writes it. */
+export function sixDigits(text) {
+  const [, seconds, digits = ""] = /^([^.Z+]*)(?:\.(\d+))?/.exec(text);
+  return `${seconds}.${digits.padEnd(6, "0")}Z`;
+}

@@ -12,7 +12,6 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.errors import UsageError
 from streamer.events.actions import decode_action
 from streamer.events.desk import decode_desk, desk_id
@@ -21,6 +20,7 @@ from streamer.journal import LabelRevision
 from streamer.store import prune
 from streamer.store.desk import Decided, NotAtDesk, Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Desk:
         report = verify(self.settings, outside=[])
         folder = self.directory / f"bundle-{len(list(self.directory.glob('bundle-*')))}"
         export(self.settings, folder)
-        alone = verify_bundle(Bundle(folder), KEYS, None)
+        alone = verify_bundle(folder, KEYS, None)
         assert [one.detail for one in report.faults] == [one["detail"] for one in alone.faults]
         return [one.detail for one in report.faults]
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.cli import main
 from streamer.settings.settings import load_settings
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import Scribe, export, verify
 
@@ -80,7 +80,7 @@ def test_a_gate_scores_by_log_probabilities_and_holds_without_them(
     assert "brought no log-probabilities" in capsys.readouterr().out
 
     export(load_settings(), here / "bundle")
-    for report in (verify(load_settings()), verify_bundle(Bundle(here / "bundle"), [], None)):
+    for report in (verify(load_settings()), verify_bundle(here / "bundle", [], None)):
         assert not report.faults
         assert report.counts["batches whose scores follow from recorded numbers"] == 1
     with breaking_in("sqlite:///record.db") as connection:
