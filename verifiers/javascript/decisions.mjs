@@ -8,9 +8,7 @@ import { decide, isBlank, roundSix, segmentOf, wasBlank } from "./rules.mjs";
 
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
-const UNSCORED = [
-  "no_threshold", "attempts_exhausted", "deadline_passed", "too_few_responses", "empty_text", "encoder_mismatch", "scorer_failed", "no_logprob",
-];
+const OF_SCORED = ["scored", "closed"]; // reasons of batches that have scores; `no_threshold` is one of either
 const MADE_OF = {
   logprob: (number) => roundSix(Math.exp(Math.min(number, 0))),
   judge: (number) => roundSix(number / 100),
@@ -124,7 +122,7 @@ export class Decisions {
     const actions = facts.responses.map((one) => one[3]);
     if (scores.some((score) => score === null)) {
       if (scores.some((score) => score !== null)) fault("some responses have a score, and some have none");
-      if (!UNSCORED.includes(facts.reason)) fault(`it has no scores, which the reason ${facts.reason} does not explain`);
+      if (OF_SCORED.includes(facts.reason)) fault(`it has no scores, which the reason ${facts.reason} does not explain`);
       if (facts.outcome !== hold || facts.selected !== null || actions.some((one) => one !== hold)) fault("it was not scored, and not held");
       report.count("actions derived again");
       return { scored: false, best: null };
