@@ -140,14 +140,18 @@ const CALIBRATED_FOR = [
 ];
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
-  selective: ["delta", "grid", "starts"], "selective-mean": [], age: ["rho"],
+  selective: ["delta", "grid", "starts", "edition"], "selective-mean": [], age: ["rho"],
 };
 
 function sameCalibration(one, other) {
   const names = [...CALIBRATED_FOR, ...(METHOD_READS[one.method] ?? [])];
   if (one.segment_by !== null) names.push("segment_fallback");
   if (one.shape === "smooth" || one.shape === "ramp") names.push("width");
-  return names.every((name) => one[name] === other[name]);
+  const read = (row, name) => {
+    const extra = typeof row.parameters === "string" ? plain(parse(row.parameters)) : (row.parameters ?? {});
+    return row[name] ?? extra[name] ?? null;
+  };
+  return names.every((name) => read(one, name) === read(other, name));
 }
 
 /** The settings that every policy signature covers, and the later ones with the value that leaves them out. */
@@ -241,8 +245,10 @@ export function checkPolicySignatures(governance, keys, recordId, seedOf, report
         signature !== null && key !== undefined &&
         signed(key, "streamer.policy.v1", policyStatement(policy, recordId, gate), signature);
       if (good) report.count("policy signatures");
-      else if (trusted) {
-        const why = signature === null ? "it is not signed" : key === undefined ? "it is signed with a key that is not trusted" : "its signature is not good";
+      else if (signature !== null && key !== undefined) report.fault("policy", policy.place, "its signature is not good for what it says");
+      else if (!trusted) report.count("policies before the first that is signed with a trusted key");
+      else {
+        const why = signature === null ? "it is not signed" : "it is signed with a key that is not trusted";
         report.fault("policy", policy.place, `${why}, and a policy before it was`);
       }
       trusted ||= good;

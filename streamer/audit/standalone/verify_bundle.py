@@ -2,9 +2,9 @@
 """Verify an audit bundle of conformal-streamer with nothing but Python's standard library (3.11 or later).
 
     python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl] [--receipts FILE.jsonl]
-                            [--report report.json]
+                            [--policy-keys KEY.pem] [--report report.json]
 
-BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit.md. Everything is
+BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit-format.md. Everything is
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
 record still agrees with them, the audit draw from the revealed salt, and each action from stored scores and policy.
 
@@ -81,6 +81,28 @@ MEANS_SOMETHING_UNDER = {
     "edition": ("method", ("selective",)),
     "width": ("shape", ("smooth", "ramp")),
 }
+
+SIGNED_SETTINGS = (
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
+    "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
+    "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
+    "least_groups", "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds",
+    "budget_period_days", "drift_delta", "judge_kind",
+)  # fmt: skip
+"""The settings that every signature of a policy covers."""
+SIGNED_IF_OTHER: dict[str, Any] = {
+    "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
+    "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
+    "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
+}  # fmt: skip
+"""Those that it covers where they have another value."""
+SIGNED_AS_FLOATS = frozenset((
+    "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
+    "decision_deadline_seconds", "desk_deadline_seconds", "recalibrate_every_seconds", "monitor_deadline_seconds",
+    "max_lambda_step", "max_ship_rate_step", "monitor_delta", "alarm_delta", "drift_delta", "alarm_tolerance",
+    "budget_period_days",
+))  # fmt: skip
 
 # -- bytes -----------------------------------------------------------------------------------------------------
 
@@ -184,6 +206,71 @@ def ed25519_verify(public: bytes, message: bytes, signature: bytes) -> bool:
         if pick:
             total = _add(total, (_BASE, minus, both)[pick - 1])
     return _encoded(total) == signature[:32]
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _signed_rule(text: str | None) -> dict[str, Any]:
+    """A policy's rule as its signature has it: real numbers as floats, however they were stored."""
+    rule = {"kind": "indicator", "parameters": {}, "curve": None} if text is None else json.loads(text)
+    given, curve = rule["parameters"], rule["curve"]
+    parameters = dict(given)
+    for name in ("width", "quantile", "alpha", "floor"):
+        if name in given:
+            parameters[name] = _float(given[name])
+    if rule["kind"] == "segments":
+        parameters["own"] = {
+            name: {"state": cut["state"], "lambda": _float(cut["lambda"])}
+            for name, cut in given["own"].items()
+        }
+    if curve is not None:
+        curve = [[_float(level), _float(total)] for level, total in curve]
+    return {"kind": rule["kind"], "parameters": parameters, "curve": curve}
+
+
+def policy_statement(
+    policy: dict[str, Any], settings: dict[str, Any], gate: dict[str, Any], record_id: str
+) -> bytes:
+    """Write what the signature of a policy covers, from its row, its revision's, its gate's and the record's id."""
+    signed = {}
+    for name in (*SIGNED_SETTINGS, *SIGNED_IF_OTHER):
+        value = settings.get(name)
+        if name in ("labellers", "parameters") and isinstance(value, str):
+            value = json.loads(value)
+        if name in SIGNED_AS_FLOATS:
+            value = _float(value)
+        # Rows that are older than a setting do not have it, and their signatures neither.
+        if name not in SIGNED_IF_OTHER or (name in settings and value != SIGNED_IF_OTHER[name]):
+            signed[name] = value
+    seed = sha256(b"streamer.seed.v1\x00" + canonical_json([gate["name"], gate["seed"]]))
+    return b"streamer.policy.v1\x00" + canonical_json(
+        {
+            "format": 1,
+            "record": record_id,
+            "settings": signed,
+            "lambda": _float(policy["threshold"]),
+            "rule": _signed_rule(policy["rule"]),
+            "seed": seed,
+            "audit_salt": gate["audit_salt"],
+            "by": policy["created_by"],
+            **{
+                name: policy[name]
+                for name in (
+                    "gate",
+                    "version",
+                    "gate_revision",
+                    "state",
+                    "calibrated",
+                    "calibration_run",
+                    "valid_from",
+                    "guarantee",
+                    "reason",
+                )
+            },
+        }
+    )
 
 
 def read_public_keys(text: str) -> list[bytes]:
@@ -756,6 +843,43 @@ class Verifier:
             self._control_links[height] = link
         self._control_height = height
         self._end((), "control", height, link, head["control"], None)
+
+    def policy_signatures(self, keys: Sequence[bytes]) -> None:
+        """Verify the signatures of policies by the public keys that may sign them; after `control`.
+
+        What comes before a gate's first trusted policy is only counted: keys come and go.
+        """
+        known = {sha256(key): key for key in keys}
+        trusted: set[str] = set()
+        for (gate, version), row in sorted(self._rows.get("policies", {}).items()):
+            place = f"control, link {self._control_link.get(('policies', (gate, version)), 0)}, policies gate {gate} version {version}"
+            key = known.get(row["key_id"] or "")
+            if row["signature"] is None or key is None:
+                if gate in trusted:
+                    what = (
+                        "it is not signed"
+                        if row["signature"] is None
+                        else "it is signed with a key that is not trusted"
+                    )
+                    self.fault("policy", place, f"{what}, and a policy before it was")
+                else:
+                    self.counts["policies before the first that is signed with a trusted key"] += 1
+                continue
+            try:
+                text = policy_statement(
+                    row,
+                    self._rows["gate_revisions"][gate, row["gate_revision"]],
+                    self._rows["gates"][(gate,)],
+                    self._record_id,
+                )
+                good = self._verify_signature(key, text, base64.b64decode(row["signature"], validate=True))
+            except (KeyError, TypeError, ValueError, AttributeError):
+                good = False
+            if good:
+                trusted.add(gate)
+                self.counts["policy signatures"] += 1
+            else:
+                self.fault("policy", place, "its signature is not good for what it says")
 
     def _keep(self, kind: str, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         key = {
@@ -2450,10 +2574,11 @@ def verify_bundle(
     receipts: Iterable[bytes] | None = None,
     figures: Figures | None = None,
     verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
+    policy_keys: Sequence[bytes] = (),
 ) -> Verifier:
     """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given.
 
-    `figures` reads along.
+    `figures` reads along. With `policy_keys` the signatures of policies are verified.
     """
     verifier = Verifier(keys, verify_signature=verify_signature)
     if receipts is not None:
@@ -2475,6 +2600,8 @@ def verify_bundle(
         figures.checkpoints(bundle.lines("checkpoints.jsonl"))
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
     verifier.control(head, control)
+    if policy_keys:
+        verifier.policy_signatures(policy_keys)
     verifier.outcomes(outcomes)
     verifier.unchained(bundle.values("unchained.jsonl"))
     verifier.heads(head)
@@ -2521,6 +2648,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--receipts", type=Path, help="receipts of decisions that somebody kept, one JSON a line"
     )
     parser.add_argument(
+        "--policy-keys", type=Path, help="PEM file with the public keys that may sign policies"
+    )
+    parser.add_argument(
         "--report", type=Path, help="report.json of `streamer audit report`: derive each of its figures again"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -2532,12 +2662,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
         reading = asked.receipts
         receipts = None if asked.receipts is None else asked.receipts.read_bytes().splitlines()
+        reading = asked.policy_keys
+        policy_keys = read_public_keys(asked.policy_keys.read_text("ascii")) if asked.policy_keys else []
         reading = asked.report
         report = None if asked.report is None else strict_json(asked.report.read_bytes())
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
-        verifier = verify_bundle(bundle, keys, outside, receipts, figures)
+        verifier = verify_bundle(bundle, keys, outside, receipts, figures, policy_keys=policy_keys)
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
