@@ -6,7 +6,7 @@ import { named, seedCommitment, sha256, signed } from "./hashes.mjs";
 import { isMoment, micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
-const LATER_SEALED = new Set(["alerts", "alert_acknowledgements"]); // earlier versions had them in no chain
+const LATER_SEALED = new Set(["alerts", "alert_acknowledgements", "dead_letters.replayed_at"]); // earlier versions had them in no chain
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
