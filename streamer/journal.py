@@ -130,6 +130,28 @@ class AskedMark:
     remembered: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """A prompt and the answers to it that are to be marked."""
+
+    prompt: str
+    answers: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What came of one batch.
+
+    Attributes
+    ----------
+    marks : of each answer, in [0, 100]; None where there is none, and for a blank answer, of which nobody is asked.
+    asked : what is kept of it, by the answers' places.
+    """
+
+    marks: tuple[float | None, ...]
+    asked: tuple[tuple[int, AskedMark], ...]
+
+
 EmbeddingSource = Literal["encoder", "event", "none"]
 """Who made a batch's embeddings: a worker that ran the encoder, or the publisher, who says so; held or not."""
 

@@ -8,7 +8,8 @@ from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.learned import Learned
-from streamer.scoring.registry import EVERY, is_learned, scorer_named
+from streamer.scoring.plugins import Installed, loaded
+from streamer.scoring.registry import EVERY, is_learned, is_plugin, scorer_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,7 +104,7 @@ class Rescorer:
                 verifier, f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id}"
             )
         elif (scorer := _scorer(facts["scorer"], verifier)) is None:
-            self._left_out(verifier, f"this version has no scorer {facts['scorer']}")
+            self._left_out(verifier, f"there is no scorer {facts['scorer']} here")
         elif content is None or None in content["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         else:
@@ -127,7 +128,7 @@ class Rescorer:
         elif None in line["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         elif (scorer := _scorer(line["scorer"], verifier)) is None:
-            self._left_out(verifier, f"this version has no scorer {line['scorer']}")
+            self._left_out(verifier, f"there is no scorer {line['scorer']} here")
         else:
             place = "learned_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
             blank = [is_blank(text) for text in line["texts"]]
@@ -158,10 +159,13 @@ class Rescorer:
 
 
 def _scorer(name: str, verifier: Verifier) -> Scorer | None:
-    """The scorer of a decision; a learned one by the model that a revision of its gate has."""
-    if not is_learned(name):
+    """The scorer of a decision; a learned one, or another package's, by the model that a revision of its gate has."""
+    if not (is_learned(name) or is_plugin(name)):
         return EVERY.get(name)
     try:
-        return scorer_named(name, verifier.model(name))
+        scorer = scorer_named(name, verifier.model(name))
+        if isinstance(scorer, Installed):
+            loaded(scorer.spec)
     except ValueError:
         return None
+    return scorer

@@ -96,6 +96,12 @@ _COMMANDS = {
             "Learned scores: fit one on a gate's labels, see what it would serve, and put it in force.",
         ),
         (
+            "scorer",
+            "scorer:app",
+            "service",
+            "Scorers of other packages: list those that are installed, and test one against what every scorer must do.",
+        ),
+        (
             "recalibrate",
             "recalibrate:recalibrate",
             "service",

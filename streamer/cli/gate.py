@@ -411,6 +411,8 @@ def chosen_settings(
     chosen |= given
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None  # only `streamer score adopt` brings one
+    if "scorer" in given and given["scorer"] not in EVERY:
+        chosen |= _of_another_package(str(given["scorer"]))
     named = EVERY.get(str(chosen.get("scorer", GRAM)))
     if named is not None and named.in_place is not None:
         chosen["encoder"] = _in_place(named, given, present, settings)
@@ -428,6 +430,25 @@ def chosen_settings(
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _of_another_package(name: str) -> "dict[str, str]":
+    """Freeze the scorer of an installed package. Raises `UsageError` for a name that none has."""
+    from streamer.errors import UsageError
+    from streamer.scoring.plugins import entry_points, frozen
+
+    if name not in entry_points():
+        if "@" in name:
+            return {}  # by its whole name, as it is recorded
+        raise UsageError(
+            f"--scorer must be one of {', '.join(EVERY)}, or one of an installed package (`streamer scorer list`), not {name!r}; "
+            "`streamer score adopt` gives a gate a learned score"
+        )
+    try:
+        spec = frozen(name)
+    except ValueError as error:
+        raise UsageError(f"--scorer {name}: {error}") from None
+    return {"scorer": spec.frozen_name, "model": spec.text}
 
 
 def _in_place(

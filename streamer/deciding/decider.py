@@ -22,10 +22,9 @@ from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
-from streamer.journal import DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
+from streamer.journal import Answered, DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
-from streamer.labels.judge.scores import Answered
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
 from streamer.tracing import NO_TRACING
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Ruling
     from streamer.gates.settings import GateSettings
-    from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Outcome, Record
-    from streamer.labels.judge.scores import Marks
+    from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Marks, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.tracing import Tracing
 

@@ -20,7 +20,7 @@ from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.learned import NAME as LEARNED_NAME
 from streamer.scoring.learned import learned_scorer
 from streamer.scoring.registry import EVERY as EVERY_SCORER
-from streamer.scoring.registry import GRAM, is_learned, scorer_named
+from streamer.scoring.registry import GRAM, is_learned, is_plugin, scorer_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,8 +115,10 @@ class GateSettings:
     ----------
     unit : what ships; see `streamer.gates.gate`.
     scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., `external` (a score
-        in the event), `logprob` (made of log-probabilities in the event), or ``learned@HASH``, that of `model`.
-    model : what a learned score computes, as JSON (`streamer.scoring.learned`); None for every other scorer.
+        in the event), `logprob` (made of log-probabilities in the event), or ``learned@HASH`` or
+        ``NAME@HASH`` (a scorer of another package), that of `model`.
+    model : what a learned score computes, as JSON (`streamer.scoring.learned`), or what is frozen of another package's
+        scorer (`streamer.scoring.plugins`); None for every other scorer.
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
         the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -350,10 +352,14 @@ class GateSettings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if self.scorer not in SCORERS and not LEARNED_NAME.fullmatch(self.scorer):
+        if (
+            self.scorer not in SCORERS
+            and not LEARNED_NAME.fullmatch(self.scorer)
+            and not is_plugin(self.scorer)
+        ):
             raise ValueError(
                 f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer score adopt` gives a gate a "
-                "learned score"
+                "learned score, and `streamer scorer list` shows installed ones"
             )
         self._check_model()
         for name, ok, want in (*self._ranges(), *self._names()):
@@ -380,6 +386,12 @@ class GateSettings:
             )
 
     def _check_model(self) -> None:
+        if is_plugin(self.scorer):
+            try:
+                scorer_named(self.scorer, self.model)
+            except ValueError as error:
+                raise ValueError(f"model must be the specification of {self.scorer}: {error}") from None
+            return
         if not is_learned(self.scorer):
             if self.model is not None:
                 raise ValueError(f"model must be absent with the scorer {self.scorer}, not a learned score's")

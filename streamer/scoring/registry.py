@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from streamer.calibration.specification import discovered
-from streamer.scoring import scorers
+from streamer.scoring import plugins, scorers
 from streamer.scoring.learned import PREFIX, learned_scorer
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.gram import Gram
@@ -39,13 +39,18 @@ def is_learned(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
+def is_plugin(name: str) -> bool:
+    """Whether a gate's scorer is of another package: its name is its entry point's, ``@`` and the specification's hash."""
+    return plugins.NAME.fullmatch(name) is not None
+
+
 def scorer_named(name: str, model: str | None = None) -> Scorer:
     """Return the scorer of a gate.
 
     Parameters
     ----------
     name : as in its settings.
-    model : of a learned score, as JSON.
+    model : of a learned score, or the specification of another package's scorer, as JSON.
 
     Raises
     ------
@@ -54,7 +59,17 @@ def scorer_named(name: str, model: str | None = None) -> Scorer:
     ValueError
         If the model is none, or of another name.
     """
-    return _learned(name, model or "") if is_learned(name) else EVERY[name]
+    if is_learned(name):
+        return _learned(name, model or "")
+    return _plugin(name, model or "") if is_plugin(name) else EVERY[name]
+
+
+@lru_cache(maxsize=64)
+def _plugin(name: str, model: str) -> Scorer:
+    spec = plugins.ScorerSpec.of_text(model)
+    if spec.frozen_name != name:
+        raise ValueError(f"the specification is that of {spec.frozen_name}, not {name}")
+    return plugins.Installed(spec)
 
 
 @lru_cache(maxsize=64)

@@ -991,8 +991,8 @@ class Verifier:
     def _check_model(self, row: dict[str, Any], place: str) -> None:
         """Compare a learned score's name with its model, whose hash it is."""
         scorer, model = row["scorer"], row.get("model")
-        if scorer.startswith(LEARNED):
-            if model is None or scorer != LEARNED + sha256(model.encode())[:16]:
+        if "@" in scorer:  # a learned score, or the scorer of another package
+            if model is None or scorer != scorer.partition("@")[0] + "@" + sha256(model.encode())[:16]:
                 self.fault("policy", place, f"its model is not {scorer}")
             else:
                 self._models[scorer] = model

@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter, OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from streamer.journal import AskedMark
+from streamer.journal import AskedMark, Marks
 from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.exchanges import exchanges_document
 from streamer.labels.judge.rubric import JudgeCase
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from decimal import Decimal
 
+    from streamer.journal import Answered
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.record import Judgement
 
@@ -42,28 +42,6 @@ class AsksInTime(Protocol):
     def in_time(self, cases: Sequence[JudgeCase], *, seconds: float) -> list[Judgement | None]:
         """A judgement for each case, None for one that was not asked about."""
         ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
-    """A prompt and the answers to it that are to be marked."""
-
-    prompt: str
-    answers: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Marks:
-    """What came of one batch.
-
-    Attributes
-    ----------
-    marks : of each answer, in [0, 100]; None where there is none, and for a blank answer, of which nobody is asked.
-    asked : what is kept of it, by the answers' places.
-    """
-
-    marks: tuple[float | None, ...]
-    asked: tuple[tuple[int, AskedMark], ...]
 
 
 def scoring_id(judge_id: str, endpoint: JudgeEndpoint) -> str:

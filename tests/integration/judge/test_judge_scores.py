@@ -12,9 +12,10 @@ import pytest
 from streamer import wiring
 from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.gates.batch_key import BatchKey
+from streamer.journal import Answered
 from streamer.labels.judge import Judge, JudgeEndpoint
 from streamer.labels.judge.rubric import ASPECTS
-from streamer.labels.judge.scores import PAUSE_SECONDS, Answered, JudgeScores
+from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
 from tests.faults.endpoint import GATE, Site, action
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
