@@ -1,0 +1,115 @@
+"""Gates that score by log-probabilities and by a judge, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer.gates.batch_key import BatchKey
+from tests.faults.site import empty_site, wait_until
+from tests.faults.test_recalibration_killed import label
+from tests.integration.judge.test_judge_scores import marking
+from tests.services.openai_server import OpenAIServer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.faults.site import Site
+    from tests.services.kafka import KafkaBroker
+
+NAME = "scored"
+BEFORE, AFTER = 60, 12
+
+
+def is_bad(number: int) -> bool:
+    return number % 3 == 0
+
+
+def event(number: int) -> bytes:
+    """One prompt for all, so that a judge has four cases to mark, and remembers them."""
+    texts = ("perhaps here", "no idea") if is_bad(number) else ("surely here", "perhaps there")
+    logprobs = (-1.0, -2.0) if is_bad(number) else (-0.05, -0.9)
+    responses: list[dict[str, Any]] = [
+        {"id": f"r{i}", "text": text, "logprob": logprob}
+        for i, (text, logprob) in enumerate(zip(texts, logprobs, strict=True))
+    ]
+    return json.dumps(
+        {
+            "schema": "streamer.responses.v1",
+            "gate": NAME,
+            "batch_id": f"batch-{number}",
+            "prompt": "Where?",
+            "responses": responses,
+        }
+    ).encode()
+
+
+def publish(one: Site, first: int, count: int) -> None:
+    with wiring.publisher(one.settings) as publisher:
+        for number in range(first, first + count):
+            publisher.send(wiring.topics(one.settings).responses, event(number), key=str(number).encode())
+    wait_until(lambda: one.store.reports.decided_and_shipped(NAME)[0] == first + count, "all is decided")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("scorer", "promise"), [("logprob", "per-prompt"), ("judge", "among-shipped-on-average")]
+)
+def test_from_its_creation_to_decisions_that_can_be_verified(
+    kafka_broker: KafkaBroker,
+    migrated_postgres_url: str,
+    topic_prefix: str,
+    tmp_path: Path,
+    scorer: str,
+    promise: str,
+) -> None:
+    with (
+        OpenAIServer(marking) as model,
+        ExitStack() as stack,
+        empty_site(kafka_broker, migrated_postgres_url, topic_prefix, tmp_path, stack) as site,
+    ):
+        site.environment |= {
+            "STREAMER_JUDGE_BASE_URL": model.url,
+            "STREAMER_JUDGE_MODEL": "grader",
+            "STREAMER_JUDGE_SCORE_SECONDS": "240",
+        }
+        site.command(
+            *("gate", "create", NAME, "--scorer", scorer, "--promise", promise, "--alpha", "0.2", "--unit", "best"),
+            *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
+        )  # fmt: skip
+        worker = site.start_worker()
+        publish(site, 0, BEFORE)
+        with wiring.publisher(site.settings) as publisher:
+            for number in range(BEFORE):
+                key, value = label(number, 0, float(is_bad(number)), gate=NAME)
+                publisher.send(wiring.topics(site.settings).labels, value, key=key)
+        wait_until(lambda: site.recorded() == 2 * BEFORE, "every label has an outcome")
+        said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
+        policy = site.store.policies.newest(NAME)
+        assert policy.state == "cut", said.stdout + said.stderr
+        shown = f'streamer_policy_version{{gate="{NAME}"}}'
+        wait_until(lambda: worker.metrics().get(shown) == policy.version, "the worker takes the threshold up")
+        publish(site, BEFORE, AFTER)
+        shipped = site.store.reports.decided_and_shipped(NAME)[1]
+        assert shipped >= sum(not is_bad(n) for n in range(BEFORE, BEFORE + AFTER)), (
+            "what is surely right ships"
+        )
+
+        calls = [one for one in model.requests if one.path.endswith("/chat/completions")]
+        assert len(calls) == (4 if scorer == "judge" else 0), "each answer is judged once"
+        kept = site.store.judgements.of(BatchKey(NAME, f"batch-{BEFORE + 1}", 1))
+        assert [one.mark for one in kept] == ([90.0, 20.0] if scorer == "judge" else [])
+        assert all(one.for_score and one.remembered and one.intact for one in kept)
+
+        site.command("audit", "verify")
+        bundle = site.directory / "bundle"
+        site.command("audit", "export", "--out", str(bundle))
+        verifier = verify_bundle(Bundle(bundle), [], None)
+        assert verifier.faults == []
+        assert verifier.counts["batches whose scores follow from recorded numbers"] == BEFORE + AFTER
+        site.check()
