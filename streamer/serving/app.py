@@ -89,13 +89,9 @@ def serving_app(
         if state is None:
             await desk.find(key)  # there is none: said so
             raise not_at_desk(key)
-        waits = state.outcome is None
-        return Response(
-            told(key, state),
-            202 if waits else 200,
-            headers=RETRY_AFTER if waits else None,
-            media_type="application/json",
-        )
+        if state.outcome is None:
+            return Response(told(key, state), 202, headers=RETRY_AFTER, media_type="application/json")
+        return _json(told(key, state), requests.receipt(await releases.receipt(state.outcome)))
 
     def _key(request: Request, gate: str) -> BatchKey:
         attempt = request.query_params.get("attempt", "1")

@@ -55,6 +55,10 @@ class HeldBatches(Protocol):
         """What became of those that wait no more."""
         ...
 
+    def receipt(self, outcome: DeskV1) -> str | None:
+        """The link of the record that an outcome is."""
+        ...
+
 
 class Releases:
     """Tells what becomes of held batches. For one event loop.
@@ -83,6 +87,10 @@ class Releases:
         if await self._outcome(key, min(seconds, LONGEST_SECONDS)) is None:
             return found
         return await self._read(lambda: self._held.state(key))
+
+    async def receipt(self, outcome: DeskV1) -> str | None:
+        """The receipt of an outcome. Raises `Problem`."""
+        return await self._read(lambda: self._held.receipt(outcome))
 
     def end(self) -> None:
         """Let nobody wait any more: they are told what stands."""

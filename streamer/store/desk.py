@@ -273,6 +273,11 @@ class ReleaseDesk:
             found = [_event(row) for row in connection.execute(query).mappings()]
         return {BatchKey(one.gate, one.batch_id, one.attempt): one for one in found}
 
+    def receipt(self, outcome: DeskV1) -> str | None:
+        """The receipt of an outcome, which is also in its message's headers."""
+        with self._database.reading() as connection:
+            return _receipts(connection, [outcome]).get(outcome.desk_id)
+
     def lately(self, *, limit: int = 20) -> list[DeskV1]:
         """What was decided last, the newest first; without texts."""
         query = _outcome_query().order_by(desk_outcomes.c.at.desc()).limit(limit)
@@ -403,13 +408,11 @@ class ReleaseDesk:
                 .where(desk_items.c.until < now)
                 .order_by(desk_items.c.until, desk_items.c.batch)
                 .limit(MOST_AT_ONCE)
-                # Somebody is deciding about the others at this moment.
-                .with_for_update(skip_locked=True, of=desk_items)
             )
             rows = connection.execute(query).mappings().all()
-            taken = [(row, row["until"], None, None, "") for row in rows]
-            for row in rows:
-                _take(connection, row["id"])
+            # Without those that somebody decides about at this moment: whoever deletes a row alone decides.
+            gone = [row for row in rows if _take(connection, row["id"]) is not None]
+            taken = [(row, row["until"], None, None, "") for row in gone]
             return len(self._record(connection, taken, now)) if taken else 0
 
         return self._database.writing(work)

@@ -1262,6 +1262,8 @@ class Verifier:
                 place,
                 "nobody was waited for until its deadline" if in_time else "its deadline had passed",
             )
+        if "missing" in line:
+            self.fault("seal", place, "the text that was released is gone, and was not erased")
         content = line.get("content")
         if content is not None:
             mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json([content["text"]]), "sha256")

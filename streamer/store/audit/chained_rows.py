@@ -354,7 +354,9 @@ class ChainedRowsSnapshot:
         if row is not None and entry["kind"] == gates.name:
             line["audit_salt"] = self._salt(row["name"])
         if row is not None and entry["kind"] == desk_outcomes.name:
-            line |= self._desk_text(row["id"])
+            line |= self._desk_text(row["id"]) or (
+                {"missing": "its text"} if row["action"] == "released" else {}
+            )
         return line
 
     def _desk_text(self, outcome: str) -> dict[str, Any]:

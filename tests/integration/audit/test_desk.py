@@ -68,6 +68,7 @@ class Desk:
                     "desk_texts_erase",
                     "desk_texts_update",
                     "desk_outcomes_delete",
+                    "desk_texts_delete",
                 ):
                     connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS append_only_{name}")
             else:
@@ -319,6 +320,7 @@ def test_what_was_released_is_erased_with_its_batch(desk: Desk) -> None:
 TAMPERED = {
     "UPDATE desk_texts SET text = 'another'": "the text that was released was changed",
     "UPDATE desk_outcomes SET \"by\" = 'account:eve'": "it is not what was recorded",
+    "DELETE FROM desk_texts": "the text that was released is gone, and was not erased",
     "UPDATE desk_outcomes SET remark = 'never said'": "it is not what was recorded",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,7 @@ def test_the_outcome_is_polled_and_waited_for(
     assert (event.action, event.text, event.edited, event.selected) == ("released", "Better.", True, "a")
     assert (event.by, event.remark, event.action_id) == ("account:ana", "looked at it", decided["action_id"])
     assert get(at).content == answer.content
+    assert json.loads(get(at).headers["streamer-receipt"])[:3] == ["control", "", 0]
     assert get(f"/v1/gates/{GATE}/decisions/{name}").json() == decided, "the decision stays what it was"
 
     action(endpoint.ask(batch("shipped", score=0.9)))
