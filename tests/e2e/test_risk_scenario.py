@@ -104,7 +104,7 @@ class World:
         decided = self.store.reports.decided_batches(GATE)
         return decided if decided.keys() == {batch for batch, _ in self.truth} else None
 
-    def wait(self, reached: Callable[[], Any], what: str, seconds: float = 90) -> Any:
+    def wait(self, reached: Callable[[], Any], what: str, seconds: float = 240) -> Any:
         """Ask until it is so, and return the answer."""
         deadline = time.monotonic() + seconds
         while not (found := reached()):

@@ -107,7 +107,7 @@ def decided_by(site: Site, policy: Policy, first: int, count: int = 10) -> None:
     """Assert that batches which are published now are decided by this policy, and as it says."""
     before = site.decided()
     publish(site, first, count)
-    wait_until(lambda: site.decided() == before + count, "the batches are decided", 30)
+    wait_until(lambda: site.decided() == before + count, "the batches are decided")
     for action in actions_of(site, first, count):
         assert action.policy.version == policy.version, "P3"
         assert action.enforced == (policy.settings.mode == "enforce"), "P3"
@@ -128,5 +128,5 @@ def actions_of(site: Site, first: int, count: int) -> list[ActionsV1]:
         found.update((one.batch_id, one) for one in (decode_action(record.value) for record in records))
         return wanted <= set(found)
 
-    wait_until(there, "all actions are published", 30)
+    wait_until(there, "all actions are published")
     return [found[name] for name in sorted(wanted)]

@@ -83,7 +83,7 @@ class Place:
 
     def agree(self) -> None:
         """The record, what it says of itself, and the thresholds topic tell the same story."""
-        wait_until(lambda: not self.store.unpublished([], limit=1), "everything is published", 60)
+        wait_until(lambda: not self.store.unpublished([], limit=1), "everything is published")
         policies = self.store.policies.list(GATE)
         assert [one.version for one in policies] == list(range(1, len(policies) + 1))
         applied = [row.id for row in self.runs() if row.outcome == "applied"]

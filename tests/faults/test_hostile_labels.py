@@ -60,7 +60,7 @@ class Attacked:
         )  # fmt: skip
         site.start_worker()
         publish(site, 0, BATCHES)
-        wait_until(lambda: site.decided() == BATCHES, "all batches are decided", 60)
+        wait_until(lambda: site.decided() == BATCHES, "all batches are decided")
         with site.store._database.engine.connect() as connection:
             found = connection.execute(
                 sa.select(batches.c.batch_id, responses.c.response_id, responses.c.drawn)
@@ -92,7 +92,7 @@ class Attacked:
             for key, value in labels:
                 publisher.send(wiring.topics(self.site.settings).labels, value, key=key)
         self.published += len(labels)
-        wait_until(lambda: self.site.recorded() == before + len(labels), "every label has an outcome", 90)
+        wait_until(lambda: self.site.recorded() == before + len(labels), "every label has an outcome")
 
     def recorded(self) -> int:
         with self.site.store._database.engine.connect() as connection:

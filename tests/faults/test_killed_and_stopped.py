@@ -73,8 +73,8 @@ def _recover(site: Site, decided: int) -> float:
     """Seconds until a new worker has decided everything; the start of its process is part of them."""
     began = time.monotonic()
     worker = site.start_worker()
-    wait_until(lambda: site.decided() == decided, "a new worker decides what was left", 60)
-    wait_until(lambda: site.store.reports.outbox_pending() == 0, "and publishes it", 60)
+    wait_until(lambda: site.decided() == decided, "a new worker decides what was left")
+    wait_until(lambda: site.store.reports.outbox_pending() == 0, "and publishes it")
     seconds = time.monotonic() - began
     assert worker.terminate() == 0
     return seconds
@@ -120,7 +120,7 @@ def test_told_to_stop_in_the_middle(site: Site, matrix: Matrix, point: str) -> N
     publish(site, 300, 100)
     began = time.monotonic()
     site.start_worker()
-    wait_until(lambda: site.decided() == 400, "the next one goes on", 60)
+    wait_until(lambda: site.decided() == 400, "the next one goes on")
     seconds = time.monotonic() - began
     found = site.check()
     assert found.decisions == 400
@@ -133,7 +133,7 @@ def test_told_to_stop_before_it_began(site: Site) -> None:
     worker = site.start_worker()
     assert worker.terminate() == WorkerExit.DRAINED
     site.start_worker()
-    wait_until(lambda: site.decided() == 10, "the next one decides", 60)
+    wait_until(lambda: site.decided() == 10, "the next one decides")
 
 
 @pytest.mark.long
@@ -141,7 +141,7 @@ def test_told_to_stop_before_it_began(site: Site) -> None:
 @pytest.mark.parametrize("point", ["while_scoring", "in_transaction"])
 def test_frozen_past_the_session_timeout(site: Site, matrix: Matrix, point: str) -> None:
     with Traffic(site, seed=3, rate=120) as traffic:
-        wait_until(lambda: traffic.total > 20, "there is work", 60)
+        wait_until(lambda: traffic.total > 20, "there is work")
         passing = 1 if point == "while_scoring" else 2
         frozen = site.start_worker(STREAMER_FAILPOINTS=f"{point}=sleep:1@{passing}")
         frozen.wait_for_log("failpoint.reached")

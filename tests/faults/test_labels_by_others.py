@@ -95,7 +95,7 @@ class Labelled:
                     key=one.key.batch_id.encode(),
                 )
         self.published += len(labels)
-        wait_until(lambda: self.site.recorded() == before + len(labels), "every label has an outcome", 90)
+        wait_until(lambda: self.site.recorded() == before + len(labels), "every label has an outcome")
 
     def said(self, store: Store | None = None) -> tuple[Any, ...]:
         """What the labels say: to the queue, to those who watch, and to a calibration."""
@@ -113,7 +113,7 @@ class Labelled:
 def test_nobody_else_speaks_for_ana(site: Site, matrix: Matrix) -> None:
     site.start_worker()
     publish(site, 0, BATCHES)
-    wait_until(lambda: site.decided() == BATCHES, "all batches are decided", 60)
+    wait_until(lambda: site.decided() == BATCHES, "all batches are decided")
     world = Labelled(site)
     site.store.gates.create(OTHER, site.store.gates.get(GATE).settings, by="test", reason="test")
     with (site.directory / "ana.csv").open("w", newline="") as file:

@@ -91,8 +91,8 @@ class Recalibrators:
         seconds = time.monotonic() - began
         read, runs = self.read_through(), len(self.place.runs())
         self.place.label_more(0.8)
-        wait_until(lambda: self.read_through() > read, "it watches the risk", 60)
-        wait_until(lambda: len(self.place.runs()) > runs, "it calibrates", 60)
+        wait_until(lambda: self.read_through() > read, "it watches the risk")
+        wait_until(lambda: len(self.place.runs()) > runs, "it calibrates")
         wake()
         time.sleep(3)  # what the first one was about to do, it does now
         assert other.unready() == ""
@@ -152,7 +152,7 @@ def test_a_leader_that_is_frozen_or_cut_off_is_replaced_and_writes_nothing_when_
                 slowest = max(
                     slowest, two.taken_over(other, lambda one=leader: one.process.send_signal(signal.SIGCONT))
                 )
-                wait_until(lambda one=leader: one.unready() == "", "the frozen one stands by", 60)
+                wait_until(lambda one=leader: one.unready() == "", "the frozen one stands by")
             else:
                 proxy = two.proxies[which]
                 proxy.stall()
@@ -160,7 +160,7 @@ def test_a_leader_that_is_frozen_or_cut_off_is_replaced_and_writes_nothing_when_
                 wait_until(lambda one=leader: leaders(one) == [], "it knows by itself", TAKEOVER_SECONDS)
                 wait_until(lambda one=leader: one.unready() != "", "it says so")
                 slowest = max(slowest, two.taken_over(other, proxy.resume))
-                wait_until(lambda one=leader: one.unready() == "", "it stands by", 60)
+                wait_until(lambda one=leader: one.unready() == "", "it stands by")
             two.leader()
         assert two.check() == 1 + len(faults)
         place.agree()

@@ -49,7 +49,7 @@ def test_a_lag_of_a_million_does_not_fill_the_memory(site: Site) -> None:
     worker = site.start_worker(
         STREAMER_WORKER_DEAD_LETTER_MAX_RUN="10000000", STREAMER_WORKER_DEAD_LETTER_MAX_RATIO="1"
     )
-    wait_until(lambda: site.recorded() > 1000, "it works", 60)
+    wait_until(lambda: site.recorded() > 1000, "it works")
     began, before = time.monotonic(), site.recorded()
     most = _most_resident(worker, 60)
     done = site.recorded() - before
@@ -71,7 +71,7 @@ def test_a_slow_database_slows_reading_and_grows_no_queue(site: Site) -> None:
     )
     worker.wait_until_ready()
     publish(site, 0, 1000)
-    wait_until(lambda: site.decided() > 0, "it works", 60)
+    wait_until(lambda: site.decided() > 0, "it works")
     before = worker.resident_bytes()
     most = _most_resident(worker, 2)
     assert site.decided() < 500
@@ -82,7 +82,7 @@ def test_a_slow_database_slows_reading_and_grows_no_queue(site: Site) -> None:
     assert waiting > 300, "what waits, waits in Kafka, and the lag tells of it"
     assert worker.terminate(240) == 0
     site.start_worker()
-    wait_until(lambda: site.decided() == 1000, "without the delay all is decided", 60)
+    wait_until(lambda: site.decided() == 1000, "without the delay all is decided")
     assert site.check().decisions == 1000
 
 
@@ -91,7 +91,7 @@ def test_a_slow_commit_makes_no_small_groups(site: Site, matrix: Matrix) -> None
     # Every transaction takes 1.1 seconds more, whatever is in it.
     publish(site, 0, 3000)
     worker = site.start_worker(STREAMER_FAILPOINTS="in_transaction=sleep:1.1@*")
-    wait_until(lambda: site.decided() > 0, "it works", 60)
+    wait_until(lambda: site.decided() > 0, "it works")
     began = time.monotonic()
     wait_until(lambda: site.decided() == 3000, "everything is decided", 150)
     seconds = time.monotonic() - began

@@ -50,7 +50,7 @@ def test_the_broker_killed_and_away(
 ) -> None:
     own_site.start_worker()
     with Traffic(own_site, seed=seconds, rate=120) as traffic:
-        wait_until(lambda: own_site.recorded() > 50, "it works", 60)
+        wait_until(lambda: own_site.recorded() > 50, "it works")
         own_kafka_broker.kill()
         time.sleep(seconds)
         own_kafka_broker.start()
@@ -65,7 +65,7 @@ def test_the_broker_killed_and_away(
 def test_the_broker_frozen(own_site: Site, own_kafka_broker: KafkaBroker, matrix: Matrix) -> None:
     own_site.start_worker()
     with Traffic(own_site, seed=4, rate=120) as traffic:
-        wait_until(lambda: own_site.recorded() > 50, "it works", 60)
+        wait_until(lambda: own_site.recorded() > 50, "it works")
         own_kafka_broker.pause()
         time.sleep(12)
         own_kafka_broker.resume()
@@ -83,15 +83,15 @@ def test_postgresql_crashed(
 ) -> None:
     worker = own_site.start_worker()
     with Traffic(own_site, seed=5, rate=120) as traffic:
-        wait_until(lambda: own_site.recorded() > 50, "it works", 60)
+        wait_until(lambda: own_site.recorded() > 50, "it works")
         before = own_site.recorded()
         own_postgres_server.crash()
         if away:
-            wait_until(lambda: "the database does not answer" in worker.unready(), "it says so", 30)
+            wait_until(lambda: "the database does not answer" in worker.unready(), "it says so")
         time.sleep(away)
         own_postgres_server.start()
         back = time.monotonic()
-        wait_until(lambda: own_site.recorded() > before + 50, "it works again", 60)
+        wait_until(lambda: own_site.recorded() > before + 50, "it works again")
         working = time.monotonic() - back
     _settle(own_site, traffic, back)
     matrix.add(f"5 PostgreSQL crashed and away for {away} s", own_site.check(), seconds=working)
@@ -109,7 +109,7 @@ def test_sessions_cut_in_their_transactions(
             host=str(own_postgres_server.folder), user="postgres", dbname="postgres", autocommit=True
         ) as connection,
     ):
-        wait_until(lambda: own_site.recorded() > 50, "it works", 60)
+        wait_until(lambda: own_site.recorded() > 50, "it works")
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline:
             cut += len(
@@ -157,12 +157,12 @@ def test_postgresql_without_space(
         connection.execute(f'ALTER DATABASE "{url.database}" SET TABLESPACE small')
     worker = own_site.start_worker()
     publish(own_site, 0, 100)
-    wait_until(lambda: own_site.decided() == 100, "the first batches are decided", 60)
+    wait_until(lambda: own_site.decided() == 100, "the first batches are decided")
     ballast = small_disk / "ballast"
     free = os.statvfs(small_disk)
     ballast.write_bytes(b"\0" * max(0, free.f_bavail * free.f_frsize - 400_000))
     publish(own_site, 100, 1500)
-    wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so", 60)
+    wait_until(lambda: "the database does not answer" in worker.unready(), "the worker says so")
     assert own_site.decided() < 1600
     assert not worker.ended
     ballast.unlink()

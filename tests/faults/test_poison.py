@@ -85,7 +85,7 @@ def test_records_that_cannot_be_stored_are_refused_alone(site: Site, matrix: Mat
 
     execute(site, "DROP FUNCTION refuse CASCADE")
     site.command("dead-letters", "replay", "--code", "internal_error")
-    wait_until(lambda: site.recorded() == 574, "what was sent again has its outcome", 60)
+    wait_until(lambda: site.recorded() == 574, "what was sent again has its outcome")
     found = site.check()
     assert (found.decisions, found.labels) == (266, 266)
     matrix.add("17 records that cannot be stored: times beyond UTC, rows that the database refuses", found)

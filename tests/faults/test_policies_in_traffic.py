@@ -45,7 +45,7 @@ def test_each_decision_follows_a_policy_that_exists(site: Site, matrix: Matrix) 
                 for worker in workers
             )
 
-        wait_until(in_force, "both workers have the newest policy", 15)
+        wait_until(in_force, "both workers have the newest policy")
     wait_until(
         lambda: site.recorded() == traffic.total, "every record has an outcome", 60, progress=site.recorded
     )

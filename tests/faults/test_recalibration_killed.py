@@ -54,7 +54,7 @@ def tell(site: Site, labels: list[tuple[bytes, bytes]]) -> None:
     with wiring.publisher(site.settings) as publisher:
         for key, value in labels:
             publisher.send(wiring.topics(site.settings).labels, value, key=key)
-    wait_until(lambda: site.recorded() == before + len(labels), "every label has an outcome", 60)
+    wait_until(lambda: site.recorded() == before + len(labels), "every label has an outcome")
 
 
 def calibrated(site: Site) -> tuple[str, float]:
@@ -74,7 +74,7 @@ def labelled(site: Site) -> Site:
     site.command("gate", "set", GATE, "--alpha", "0.2")
     site.start_worker()
     publish(site, 0, BATCHES)
-    wait_until(lambda: site.decided() == BATCHES, "all batches are decided", 60)
+    wait_until(lambda: site.decided() == BATCHES, "all batches are decided")
     tell(site, all_labels())
     return site
 
@@ -139,7 +139,7 @@ def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matri
         records = oracle.read_all(wiring.connection(site.settings), topic)
         return {json.loads(one.value or b"")["version"] for one in records}
 
-    wait_until(lambda: site.store.reports.outbox_pending() == 0, "the worker tells of what a kill left", 60)
+    wait_until(lambda: site.store.reports.outbox_pending() == 0, "the worker tells of what a kill left")
     assert published() >= {*versions[1:], newest.version - 1, newest.version}
     worker = site.workers[0]
     wait_until(
@@ -148,5 +148,5 @@ def test_calibration_killed_at_each_step_and_twice_at_once(labelled: Site, matri
         30,
     )
     publish(site, BATCHES, 50)
-    wait_until(lambda: site.decided() == BATCHES + 50, "and goes on", 30)
+    wait_until(lambda: site.decided() == BATCHES + 50, "and goes on")
     matrix.add(f"14 calibration killed at {len(STEPS)} steps, then two at once", site.check())

@@ -46,7 +46,7 @@ def test_killed_at_each_step(place: Place) -> None:
         # What the one before left: published beside the run, it would be killed by this before the run is over.
         wiring.publish_pending(place.settings)
         one = place.start(STREAMER_FAILPOINTS=f"{step}=kill")
-        one.wait_until_killed(90)
+        one.wait_until_killed()
         place.expire_leases()
         written = step in RECORDED
         assert (place.version - before, len(place.runs()) - runs) == (written, written), step
@@ -80,14 +80,14 @@ def test_a_clock_that_is_a_day_off_runs_once(
             service="recalibrator",
         )
         stack.callback(one.close)
-        wait_until(lambda: len(place.runs()) > runs, "it runs", 60)
+        wait_until(lambda: len(place.runs()) > runs, "it runs")
         one.wait_until_ready()
         rounds = "streamer_recalibrator_round_timestamp_seconds"
         first = one.metrics()[rounds]
-        wait_until(lambda: one.metrics()[rounds] > first + 2.5, "it looks again, more than once", 60)
+        wait_until(lambda: one.metrics()[rounds] > first + 2.5, "it looks again, more than once")
         assert len(place.runs()) == runs + 1
         place.label_more(0.9)
-        wait_until(lambda: len(place.runs()) == runs + 2, "and runs when it is due again", 60)
+        wait_until(lambda: len(place.runs()) == runs + 2, "and runs when it is due again")
         place.agree()
 
 
@@ -103,12 +103,12 @@ def test_the_database_goes_away_and_comes_back(
         one = place.start()
         one.wait_until_ready()
         own_postgres_server.stop()
-        wait_until(lambda: "the database does not answer" in one.unready(), "it is not ready", 60)
+        wait_until(lambda: "the database does not answer" in one.unready(), "it is not ready")
         own_postgres_server.start()
         one.wait_until_ready()
         version = place.version
         place.label_more(0.8)
-        wait_until(lambda: place.version == version + 1, "it goes on", 60)
+        wait_until(lambda: place.version == version + 1, "it goes on")
         assert leaders(one) == [one]
         assert one.terminate() == 0
 
@@ -123,10 +123,10 @@ def test_a_broker_that_is_away_stops_no_run_and_nothing_is_lost(
         first = place.version
         one = place.start(STREAMER_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}")
         place.label_more(0.8)
-        wait_until(lambda: place.version == first + 1, "it runs all the same", 60)
+        wait_until(lambda: place.version == first + 1, "it runs all the same")
         place.label_more(0.9)
-        wait_until(lambda: place.version == first + 2, "and again", 60)
-        wait_until(lambda: "the broker does not answer" in one.unready(), "and says what is away", 30)
+        wait_until(lambda: place.version == first + 2, "and again")
+        wait_until(lambda: "the broker does not answer" in one.unready(), "and says what is away")
         one.kill()
         assert len(place.store.unpublished([], limit=10)) > 2
         place.start()

@@ -65,10 +65,10 @@ def test_refused_messages_are_sent_again_once_their_gate_is_there(site: Site, ma
     site.store.gates.create("later", settings, by="test", reason="it was missing")
     done = site.command("dead-letters", "replay", "--code", "unknown_gate", "--by", "ana", "--json")
     assert json.loads(done.stdout) == {"replayed": 30}
-    wait_until(lambda: site.store.reports.decided_and_shipped("later")[0] == 30, "they are decided now", 60)
+    wait_until(lambda: site.store.reports.decided_and_shipped("later")[0] == 30, "they are decided now")
     # By its id a message goes again however often; what is still wrong is refused again.
     site.command("dead-letters", "replay", str(rubbish))
-    wait_until(lambda: site.recorded() == 72, "and that is an outcome", 60)
+    wait_until(lambda: site.recorded() == 72, "and that is an outcome")
     again = site.command("dead-letters", "replay", "--code", "unknown_gate", "--json")
     assert json.loads(again.stdout) == {"replayed": 0}
     assert site.command("dead-letters", "replay", status=2).stderr.startswith(

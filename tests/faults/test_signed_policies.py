@@ -96,7 +96,7 @@ def test_workers_obey_only_what_is_signed(signed: Signed, matrix: Matrix) -> Non
     assert (good.version, good.state, good.threshold) == (3, "cut", 0.6)
 
     _bad_ones_in_the_record(signed, good)
-    wait_until(lambda: all(_refusals(one) == {4, 5, 6, 7} for one in workers), "all are refused", 30)
+    wait_until(lambda: all(_refusals(one) == {4, 5, 6, 7} for one in workers), "all are refused")
     agree(site, keys=signed.keys, probe=200)
     for arguments in (
         ("gate", "set", GATE, "--mode", "shadow"),
@@ -138,7 +138,7 @@ def _nothing_is_signed_yet(signed: Signed) -> None:
     """Workers that ask for signatures hold everything, and consumers are to obey."""
     site = signed.site
     publish(site, 0, 10)
-    wait_until(lambda: site.decided() == 10, "the batches are decided", 60)
+    wait_until(lambda: site.decided() == 10, "the batches are decided")
     for action in actions_of(site, 0, 10):
         assert (action.reason, action.action, action.enforced) == ("no_threshold", "abstain", True)
         assert all(one.score is None for one in action.responses)
@@ -173,7 +173,7 @@ def _changed_in_place(signed: Signed, opened: Policy, closed: Policy) -> None:
     change = sa.update(policies).where(policies.c.version == opened.version)
     signed.attack(change.values(threshold=0.1))
     kept = site.workers[:2]
-    wait_until(lambda: all(9 in _refusals(one) for one in kept), "the change is noticed", 30)
+    wait_until(lambda: all(9 in _refusals(one) for one in kept), "the change is noticed")
     decided_by(site, opened, 500)
     for worker in kept:
         assert worker.terminate() == 0

@@ -44,7 +44,7 @@ def test_a_file_that_another_process_locks_delays_and_loses_nothing(
         assert worker.process.poll() is None
         other.execute("ROLLBACK")
     began = time.monotonic()
-    wait_until(lambda: file_site.decided() == 500, "what waited is decided", 30)
+    wait_until(lambda: file_site.decided() == 500, "what waited is decided")
     seconds = time.monotonic() - began
     worker.wait_until_ready(20)
     found = file_site.check()

@@ -32,7 +32,7 @@ def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
     for number, off in enumerate((DAY, -DAY), start=1):
         worker = site.start_worker(program=(PROGRAM, str(off)))
         wait_until(lambda: site.decided() == 100 * number, "all batches are decided", 60)  # noqa: B023
-        wait_until(lambda: site.store.reports.outbox_pending() == 0, "and published", 60)
+        wait_until(lambda: site.store.reports.outbox_pending() == 0, "and published")
         worker.wait_until_ready(30)
         assert worker.terminate() == 0
         decided = max(one.decided_at for one in site.store.reports.recent(limit=200))
@@ -45,7 +45,7 @@ def test_clocks_a_day_off_both_ways(site: Site, matrix: Matrix) -> None:
         assert producer.flush(30) == 0
         assert not refused, "the broker turned records away by their dates"
     site.start_worker()
-    wait_until(lambda: site.decided() == 300, "all batches are decided", 60)
+    wait_until(lambda: site.decided() == 300, "all batches are decided")
     found = site.check()
     assert found.decisions == 300
     matrix.add("11 workers a day ahead and a day behind", found)

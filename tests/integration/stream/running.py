@@ -81,7 +81,7 @@ class RunningWorker:
         self.task.add_done_callback(lambda _: self._deadline.call_off())
         return self
 
-    async def until(self, condition: Callable[[], bool], *, seconds: float = 30.0) -> None:
+    async def until(self, condition: Callable[[], bool], *, seconds: float = 240.0) -> None:
         """Wait for a condition; raise what ended the worker before."""
         deadline = time.monotonic() + seconds
         while not condition():

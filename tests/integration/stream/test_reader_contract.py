@@ -109,7 +109,7 @@ def test_a_restart_goes_on_where_the_database_is(broker: TestedBroker) -> None:
         await published(broker.connection, source, numbered(100))
         async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
             await worker.until(lambda: journal.total() == 100)
-            assert await worker.drain() < 2
+            assert await worker.drain() < 20  # a stop that is waited for lasts longer
         await published(broker.connection, source, numbered(100, start=100))
         decider = EchoDecider(actions)
         async with a_worker(broker, [source], journal, decider) as worker:
@@ -280,7 +280,7 @@ def test_a_topic_that_ends_before_the_progress_stops_the_worker(broker: TestedBr
     async def scenario() -> None:
         await published(broker.connection, source, numbered(10))
         async with a_worker(broker, [source], journal, EchoDecider(actions)) as worker:
-            await asyncio.wait_for(asyncio.shield(worker.task), 20)
+            await asyncio.wait_for(asyncio.shield(worker.task), 240)
 
     with pytest.raises(WorkerHalted, match="deleted and recreated") as caught:
         asyncio.run(scenario())
