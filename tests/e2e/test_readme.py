@@ -191,26 +191,6 @@ def test_commands_named_in_the_text_exist(capsys: pytest.CaptureFixture[str]) ->
     assert "Usage: streamer" in capsys.readouterr().out
 
 
-PAGES = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md"]
-
-
-@pytest.mark.parametrize(
-    "page", [*PAGES, *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md"))]
-)
-def test_linked_files_and_headings_are_there(page: str) -> None:
-    text = (ROOT / page).read_text("utf-8")
-    for link in re.findall(r"\]\(([^)\s]+)\)", text):
-        if "://" in link:
-            continue
-        name, _, heading = link.partition("#")
-        target = (ROOT / page).parent / name if name else ROOT / page
-        assert target.exists(), f"{page}: {link}"
-        if heading:
-            titles = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
-            slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
-            assert heading in slugs, f"{page}: {link}"
-
-
 def test_the_index_leads_to_every_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text("utf-8")
     linked = {(ROOT / "docs" / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", index)}

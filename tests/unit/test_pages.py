@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md"]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+OTHERS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "examples/README.md"]
+PAGES = [*DOCS, *(ROOT / name for name in OTHERS)]
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 FILE = re.compile(r"`((?:streamer|tests|docs|deploy|benchmarks|migrations)/[\w./-]+)`")
@@ -48,7 +50,7 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     assert broken_links(page) == ["#a", "none.md", "page.md#b"]
 
 
-@pytest.mark.parametrize("page", PAGES[:-1], ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_a_page_names_exists(page: Path) -> None:
     named = set(FILE.findall(page.read_text("utf-8"))) - YOURS
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
