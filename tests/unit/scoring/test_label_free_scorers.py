@@ -15,6 +15,8 @@ from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.scorers.brevity import brevity
 from streamer.scoring.scorers.cluster_entropy import cluster_entropy
 from streamer.scoring.scorers.exact_match import exact_match
+from streamer.scoring.scorers.fusion import Fusion
+from streamer.scoring.scorers.kernel_entropy import KernelEntropy
 from streamer.scoring.scorers.mean_cosine import mean_cosine
 
 WORDS = ("", " ", "paris", "Paris.", "lyon", "the answer is paris", "x" * 3000)
@@ -152,3 +154,26 @@ def test_an_embedding_without_a_direction_is_refused(scorer, row):
     batch = AnswerBatch(["a", "b"], ["a", "b"], np.array([[1.0, 0.0], row]), [False, False])
     with pytest.raises(ValueError, match=r"zero|not finite"):
         scorer.score(batch)
+
+
+def test_kernel_entropy_counts_directions():
+    def of(rows: np.ndarray, blank: list[bool] | None = None) -> list[float]:
+        n = len(rows)
+        return KernelEntropy().score(AnswerBatch(["a"] * n, ["a"] * n, rows, blank or [False] * n)).tolist()
+
+    assert of(unit(0, 180, 0, 180)) == [1.0] * 4, "opposite directions are one"
+    assert of(unit(0, 90, 0, 90)) == [0.5] * 4, "two of four: ln 2 of ln 4"
+    assert of(np.eye(4)) == [0.0] * 4
+    assert of(unit(0, 0), [False, True]) == [0.0, 0.0], "a blank answer is a direction of its own"
+    # The matrix of two unit vectors has the eigenvalues (1 +- cosine) / 2.
+    more, less = (1 + math.cos(math.radians(60))) / 2, (1 - math.cos(math.radians(60))) / 2
+    entropy = -(more * math.log(more) + less * math.log(less))
+    assert of(unit(0, 60))[0] == pytest.approx(1 - entropy / math.log(2), abs=5e-7)
+
+
+def test_fusion_is_the_mean_of_four_agreements():
+    rows = unit(0, 0, 90)
+    batch = AnswerBatch(["It is Paris", "Paris", "Lyon"], ["paris", "paris", "lyon"], rows, [False] * 3)
+    # Gram sqrt(1/2), words (1/3 + 0)/2, the same head 1/2, the head's words in one of two.
+    first = (math.sqrt(0.5) + 1 / 6 + 0.5 + 0.5) / 4
+    assert Fusion().score(batch).tolist() == [round(first, 6), round(first, 6), 0.0]

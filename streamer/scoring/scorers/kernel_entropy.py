@@ -1,0 +1,43 @@
+"""Kernel language entropy: one minus the normalised von Neumann entropy of a batch's embeddings. Pure.
+
+After Nikitin et al. 2024 ("Kernel language entropy"), with cosines of embeddings as the kernel in the place of a graph of
+entailments, so that it needs no second model. Unlike `cluster-entropy` it has no threshold at which two answers begin to mean
+the same. It speaks of the prompt: all answers of a batch that are not blank score alike.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.scoring.scorer import Scorer, finished
+
+if TYPE_CHECKING:
+    from streamer.scoring.scorer import AnswerBatch
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelEntropy(Scorer):
+    """1 - S / ln n, S = -sum of l ln l over the eigenvalues l of the matrix of cosines, divided by n."""
+
+    name: ClassVar[str] = "kernel-entropy"
+    place: ClassVar[int] = 8
+    title: ClassVar[str] = "kernel language entropy"
+    says: ClassVar[str] = (
+        "the embeddings of the answers to this prompt span few directions; all of them score alike"
+    )
+
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Score a batch; a blank answer is a direction of its own."""
+        kernel = batch.unit_rows @ batch.unit_rows.T
+        n = len(kernel)
+        np.fill_diagonal(kernel, 1.0)
+        found = [value for value in (np.linalg.eigvalsh(kernel) / n).tolist() if value > 0.0]
+        entropy = -math.fsum(value * math.log(value) for value in found)
+        return finished(np.full(n, 1.0 - entropy / math.log(n)), batch.blank)
