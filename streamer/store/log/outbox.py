@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
+_RECEIPTS = sa.select(
+    *(outcomes.c[name] for name in ("batch", "log_id", "topic", "partition", "chain_height", "chain_hash"))
+).where(outcomes.c.kind == "decision")
 
 
 def pending_row(number: int, message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
@@ -90,16 +94,25 @@ def unpublished(
 
     With `ownerless` also those of no partition: all, or those written before a moment.
     """
+    query = _unpublished(tuple(sources), ownerless, before is not None, topic is not None)
+    rows = connection.execute(query, {"before": before, "topic": topic, "most": limit})
+    return [OutboxMessage(*row) for row in rows]
+
+
+@lru_cache(maxsize=64)
+def _unpublished(
+    sources: tuple[Partition, ...], ownerless: bool, dated: bool, of_topic: bool
+) -> sa.Select[Any]:
+    """Make the query once: a worker asks it for each group, and to build one takes longer than to run it."""
     mine: sa.ColumnElement[bool] = sa.false()
     if ownerless:
-        mine = _ownerless(before)
+        mine = _ownerless(sa.bindparam("before") if dated else None)
     if sources:
         mine = mine | _of_sources(outbox, sources)
     query = sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
-    if topic is not None:
-        query = query.where(outbox.c.topic == topic)
-    rows = connection.execute(query.where(UNPUBLISHED, mine).order_by(outbox.c.id).limit(limit))
-    return [OutboxMessage(*row) for row in rows]
+    if of_topic:
+        query = query.where(outbox.c.topic == sa.bindparam("topic"))
+    return query.where(UNPUBLISHED, mine).order_by(outbox.c.id).limit(sa.bindparam("most"))
 
 
 def queued(
@@ -112,16 +125,8 @@ def queued(
     max_bytes: int | None,
 ) -> list[OutboxMessage]:
     """The oldest messages of these partitions in the queue, in id order; see `streamer.journal.Journal.unpublished`."""
-    columns = pending_messages.c
-    query = (
-        sa.select(columns.id, columns.topic, columns.batch, sa.func.length(columns.value).label("size"))
-        .where(QUEUED, columns.id > after, _of_sources(pending_messages, sources))
-        .order_by(columns.id)
-        .limit(limit)
-    )
-    if topic is not None:
-        query = query.where(columns.topic == topic)
-    rows = list(connection.execute(query))
+    query = _queued(tuple(sources), topic is not None)
+    rows = list(connection.execute(query, {"after": after, "topic": topic, "most": limit}))
     if max_bytes is not None:
         ends = accumulate(row.size or 0 for row in rows)
         rows = [
@@ -131,7 +136,7 @@ def queued(
         ]
     # In two steps: a join with `decisions` could be planned as a scan of it, for the queue's statistics are never right.
     whole = _contents(
-        connection, pending_messages, columns.id, "", [row.id for row in rows if row.batch is None]
+        connection, pending_messages, pending_messages.c.id, "", [row.id for row in rows if row.batch is None]
     )
     kept = _contents(
         connection,
@@ -153,18 +158,22 @@ def queued(
     return found
 
 
+@lru_cache(maxsize=64)
+def _queued(sources: tuple[Partition, ...], of_topic: bool) -> sa.Select[Any]:
+    columns = pending_messages.c
+    query = sa.select(
+        columns.id, columns.topic, columns.batch, sa.func.length(columns.value).label("size")
+    ).where(QUEUED, columns.id > sa.bindparam("after"), _of_sources(pending_messages, sources))
+    if of_topic:
+        query = query.where(columns.topic == sa.bindparam("topic"))
+    return query.order_by(columns.id).limit(sa.bindparam("most"))
+
+
 def receipts_of(connection: sa.Connection, decided: Sequence[int]) -> dict[int, str]:
     """The receipts of these batches' decisions."""
-    columns = outcomes.c
-    query = sa.select(
-        columns.batch,
-        columns.log_id,
-        columns.topic,
-        columns.partition,
-        columns.chain_height,
-        columns.chain_hash,
-    ).where(columns.kind == "decision")
-    found = bulk_insert.look_up_rows(connection, query, [columns.batch], [(one,) for one in sorted(decided)])
+    found = bulk_insert.look_up_rows(
+        connection, _RECEIPTS, [outcomes.c.batch], [(one,) for one in sorted(decided)], lasting=True
+    )
     return {
         batch: receipt(Partition(log_id, topic, number), height, link)
         for batch, log_id, topic, number, height, link in found
@@ -175,17 +184,19 @@ def _contents(
     connection: sa.Connection, table: sa.Table, identity: sa.Column[int], prefix: str, wanted: Sequence[int]
 ) -> dict[int, tuple[bytes | None, bytes | None, Headers]]:
     """Key, value and headers by id."""
-    query = sa.select(
-        identity.label("identity"), *(table.c[prefix + name] for name in ("key", "value", "headers"))
+    query = _keyed_contents(table, identity, prefix)
+    found = bulk_insert.look_up_rows(
+        connection, query, [identity], [(one,) for one in sorted(set(wanted))], lasting=True
     )
-    found = bulk_insert.look_up(connection, query, [identity], [(one,) for one in sorted(set(wanted))])
-    return {
-        row["identity"]: (row[prefix + "key"], row[prefix + "value"], row[prefix + "headers"])
-        for row in found
-    }
+    return {number: (key, value, headers) for number, key, value, headers in found}
 
 
-def _ownerless(before: datetime | None) -> sa.ColumnElement[bool]:
+@lru_cache(maxsize=4)
+def _keyed_contents(table: sa.Table, identity: sa.Column[int], prefix: str) -> sa.Select[Any]:
+    return sa.select(identity, *(table.c[prefix + name] for name in ("key", "value", "headers")))
+
+
+def _ownerless(before: datetime | sa.BindParameter[datetime] | None) -> sa.ColumnElement[bool]:
     ownerless = outbox.c.source_topic.is_(None)
     return ownerless if before is None else ownerless & (outbox.c.created_at <= before)
 
@@ -241,6 +252,9 @@ def newer(connection: sa.Connection, messages: Sequence[OutboxMessage]) -> list[
 
 def mark_published(connection: sa.Connection, messages: Sequence[OutboxMessage], now: datetime) -> None:
     """The broker has acknowledged these. Marking twice keeps the first moment."""
+    if connection.dialect.name != "sqlite" and all(message.queued for message in messages):
+        # Nobody waits for the disk: what a crash of PostgreSQL brings back is published once more, as after one in between.
+        connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
     for ids in _chunks(message.id for message in messages if message.queued):
         connection.execute(sa.delete(pending_messages).where(pending_messages.c.id.in_(ids)))
     for ids in _chunks(message.id for message in messages if not message.queued):

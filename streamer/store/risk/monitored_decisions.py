@@ -132,7 +132,9 @@ def decided(connection: sa.Connection, gate: str, *, after: int, until: int, lim
     if not rows:
         return LoggedDecisions()
     stretch = (decisions.c.gate == gate, decisions.c.batch.between(rows[0].batch, rows[-1].batch))
-    return _logged(connection, gate, rows, lambda asked: connection.execute(asked.where(*stretch)).all())
+    return _logged(
+        connection, gate, rows, lambda asked: bulk_insert.as_given(connection.execute(asked.where(*stretch)))
+    )
 
 
 def reference(connection: sa.Connection, run: int) -> LoggedDecisions:
@@ -293,9 +295,15 @@ def _logged(connection: sa.Connection, gate: str, rows: Sequence[Sequence[Any]],
     numbers, batch_ids, versions, decided_at, sampled, probability, clouds = zip(*rows, strict=True)
     made_by = _policies(connection, gate, sorted(set(versions)))
     of_batch = decisions.c.batch == responses.c.batch
-    counts = sa.select(*_COUNTS).join_from(decisions, responses, of_batch).group_by(decisions.c.batch)
-    said = {row[0]: row for row in ask(counts)}
-    _, count, scored, shipped, drawn, needed, best = zip(*map(said.__getitem__, numbers), strict=True)
+    counts = (
+        sa.select(*_COUNTS)
+        .join_from(decisions, responses, of_batch)
+        .group_by(decisions.c.batch)
+        .order_by(decisions.c.batch)
+    )
+    counted, count, scored, shipped, drawn, needed, best = zip(*ask(counts), strict=True)
+    if counted != numbers:
+        raise LookupError(f"decisions of {gate} have no responses; `streamer audit verify` shows which")
     units = {version: facts.settings.unit for version, facts in made_by.items()}
     shares: Sequence[float]
     scores: Sequence[float | None] = best
