@@ -13,6 +13,7 @@ export class Governance {
   gaps = new Map(); // partition: [from, to) offsets that retention removed
   fileLabels = [];
   desk = [];
+  learned = new Map(); // scorer, batch and response: what a learned score made of an earlier decision
 
   constructor(report) {
     this.report = report;
@@ -29,6 +30,7 @@ export class Governance {
     else if (kind === "erasures") this.erasures.push({ row, place, height });
     else if (kind === "label_revisions") this.#addLabel(entry);
     else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
+    else if (kind === "learned_scores") this.learned.set(canonical([row.scorer, row.of, row.response_id]), row.score);
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);
       this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);

@@ -84,7 +84,11 @@ export function checkInputs(governance, decisions, report) {
       if (base !== undefined && one.probability !== base) fault(`its own audit drew it with the probability ${base}`);
       if (revision !== undefined && one.draws !== revision.audit_draws) fault("another number of its responses was to be drawn");
       const plainScore = settings.unit !== "batch" && settings.shape !== "rank" && facts.scorer === settings.scorer;
+      const later = governance.learned.get(canonical([settings.scorer, facts.batch, one.response_id]));
       if (plainScore && one.score !== response[1]) fault("its score is not the recorded one");
+      else if (learned && settings.unit !== "batch" && later !== undefined && facts.scorer !== settings.scorer && one.score !== later) {
+        fault("its score is not the one that the learned score gave it later");
+      }
     }
     report.count("inputs of runs", inputs.length);
   }

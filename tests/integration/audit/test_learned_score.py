@@ -20,8 +20,10 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.folds import fold_of
 from streamer.journal import LabelRevision
 from streamer.scoring.encoders.encoder import CachedEncoder
+from tests.integration.audit.alone import in_javascript, need_node, what_is_missing
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_for, verify
+from tests.services.requirements import in_ci
 
 if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder
@@ -187,6 +189,11 @@ def test_a_gate_changes_to_a_learned_score(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    if what_is_missing() is None or in_ci():
+        need_node()
+        second = in_javascript(tmp_path / "bundle.zip", None, keys=(tmp_path / "key.pub").read_text())
+        assert second["faults"] == []
+        assert second["counts"]["models of learned scores"] > 0
 
     fit = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "fit")
     calibrate = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "calibrate")
