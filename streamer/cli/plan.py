@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.gates.settings import Unit
     from streamer.planning.prompts import Prompts, SampledBatches
+    from streamer.planning.rungs import PlannedRungs, Rungs
     from streamer.planning.until_sure import UntilSure
     from streamer.scoring.encoders.encoder import CachedEncoder
 
@@ -122,6 +123,15 @@ def plan(
             help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
         ),
     ] = None,
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|N",
+            rich_help_panel=_GATE,
+            help="Past answers of a dearer gate to the same prompts, or how many of the answers in --data a cheap one would "
+            "decide about: find what to hand on, and how to split the budget. With --data.",
+        ),
+    ] = None,
     audit_probability: Annotated[
         float,
         typer.Option(
@@ -164,20 +174,16 @@ def plan(
     from streamer.planning.plan import Budget, Simulation, make_plan
 
     past = None if data is None else _Past(data, column or [], unlabelled)
+    given = {
+        "--labels": labels, "--promise": promise, "--responses": responses, "--severity": severity, "--auc": auc,
+        "--correlation": correlation, "--attempts": attempts if attempts > 1 else None,
+    }  # fmt: skip
+    others = [name for name, value in given.items() if value is not None]
+    if rungs is not None:
+        _plan_rungs(past, rungs, [*others, *(["--steps"] if steps else [])], unit, alpha, seed, json=json)
+        return
     if steps is not None:
-        given = {
-            "--labels": labels, "--promise": promise, "--responses": responses, "--severity": severity, "--auc": auc,
-            "--correlation": correlation, "--attempts": attempts if attempts > 1 else None,
-        }  # fmt: skip
-        _plan_until_sure(
-            past,
-            steps,
-            [name for name, value in given.items() if value is not None],
-            unit,
-            alpha,
-            seed,
-            json=json,
-        )
+        _plan_until_sure(past, steps, others, unit, alpha, seed, json=json)
         return
     among = _among_shipped(promise, method, attempts)
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
@@ -366,6 +372,107 @@ def _print_until_sure(made: "UntilSure") -> None:
         f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}, then calibrate on "
         "batches that it sampled."
     )
+
+
+def _plan_rungs(
+    data: "_Past | None",
+    rungs: str,
+    others: "Sequence[str]",
+    unit: "Unit",
+    alpha: float,
+    seed: int,
+    *,
+    json: bool,
+) -> None:
+    from streamer.cli.console import print_json, progress
+    from streamer.errors import UsageError
+    from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
+
+    if data is None:
+        raise UsageError("--rungs are planned on past answers: name the cheap gate's file with --data")
+    if unit != "best":
+        raise UsageError(f"--rungs go with the unit best, not {unit}: what is handed on has one best score")
+    if others:
+        raise UsageError(f"--rungs do not go with {', '.join(others)}")
+    clouds, encoder = _labelled(data)
+    if rungs.isascii() and rungs.isdigit():
+        cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)
+        if encoder is None and all(one.own_scores is not None for one in clouds):
+            raise UsageError("scores of your own say nothing of fewer answers: name the dear gate's file")
+    else:
+        dear, dear_encoder = _labelled(data._replace(file=Path(rungs)))
+        cheap, encoders = clouds, (encoder, dear_encoder or encoder)
+    with progress("Scoring responses", 2) as advance:
+        first, later, left_out = paired(cheap, dear, encoders=encoders, seed=seed, progress=advance)
+    with progress("Trying splits", ROUNDS) as advance:
+        made = plan_rungs(first, later, alpha=alpha, left_out=left_out, seed=seed, progress=advance)
+    if json:
+        print_json(asdict(made))
+    else:
+        _print_rungs(made)
+
+
+def _print_rungs(made: "PlannedRungs") -> None:
+    from streamer.cli.console import print_table, say
+
+    left = f" ({made.left_out} more could not be used)" if made.left_out else ""
+    say(
+        f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
+        f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
+        f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
+        f"({_range(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "
+        f"({_range(made.cheap_served)})."
+    )
+    say("")
+    print_table(
+        ["keep", "then_from", "label floor", "budgets", "handed on", "served", "exposure"],
+        [
+            [
+                percent(one.kept, 0),
+                *_levels(one),
+                "-" if one.first is None or one.later is None else f"{one.first:.4g} / {one.later:.3g}",
+                f"{percent(one.handed_on.mean, 1)} ({_range(one.handed_on)})",
+                f"{percent(one.served.mean, 1)} ({_range(one.served)})",
+                percent(one.exposure.mean, 1),
+            ]
+            for one in made.rungs
+        ],
+        title="What to hand on to the dear gate, and how to split the budget",
+    )
+    say("")
+    say(
+        "keep: how much of what the dear gate alone serves the split is to keep; with - none does, and every prompt is a dear "
+        "call.\n"
+        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the dear one's, for "
+        "a prompt that reaches it.\n"
+        "handed on: prompts that cost a dear call. The cheap gate pays where its call costs less than what the others save.\n"
+        f"handed on, served, exposure: on prompts that chose nothing. In each of {made.rounds} rounds a random third chose a "
+        "split of its own, a\nthird calibrated, and a third was measured; the mean, and the range of "
+        f"{percent(made.level, 0)} of them. The split and its budgets:\nchosen on half of the prompts, the share handed on "
+        "counted on the others."
+    )
+    chosen = next((one for one in made.rungs if one.split is not None), None)
+    if chosen is None or chosen.split is None or chosen.first is None or chosen.later is None:
+        return
+    say(
+        f'To use the split that keeps {percent(chosen.kept, 0)}, set then = "NAME-dear" and then_from = '
+        f"{chosen.split.start:g} in [upstreams.NAME], and\n"
+        f"  streamer gate create NAME --alpha {chosen.first:.4g} --label-floor {chosen.split.floor:g}\n"
+        f"  streamer gate create NAME-dear --alpha {_floored(chosen.later)} --segment-by upstream"
+    )
+
+
+def _levels(one: "Rungs") -> tuple[str, str]:
+    """Between which scores a split hands on."""
+    return ("-", "-") if one.split is None else (f"{one.split.start:g}", f"{one.split.floor:g}")
+
+
+def _floored(budget: float) -> str:
+    """A budget with three digits, and no more than it is."""
+    from math import floor, log10
+
+    digits = 2 - floor(log10(budget))
+    return f"{floor(budget * 10**digits) / 10**digits:g}"
 
 
 def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":

@@ -339,6 +339,21 @@ class UpstreamSettings(_Group):
         "hold",
         description="What a gate in shadow mode answers: the hold message, or the first answer, which no gate has judged.",
     )
+    then: str | None = Field(
+        None,
+        description="The gate that is asked, with an upstream of its own, about what scores at most this gate's label floor; "
+        "`streamer plan --rungs` finds the floor and the budgets.",
+    )
+    then_from: float = Field(
+        0.0,
+        ge=0,
+        le=1,
+        description="Hold what scores less than this for good: the next gate would hardly ship it.",
+    )
+    with_earlier: bool = Field(
+        False,
+        description="Decide about the answers of the gate that handed the request on together with this one's own.",
+    )
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def upstreams(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, Upstream]:
     """Return the upstream of each gate that has one. Raises `UsageError` where a value or a key is missing or wrong."""
     from streamer.labels.llm.record import Price
+    from streamer.serving.chat.rungs import check_rungs
     from streamer.serving.chat.upstream import Upstream
 
     found = {}
@@ -48,8 +49,12 @@ def upstreams(settings: Settings, environment: Mapping[str, str] = os.environ) -
             hold_message=one.hold_message,
             hold_status=one.hold_status,
             in_shadow=one.in_shadow,
+            then=one.then,
+            then_from=one.then_from,
+            with_earlier=one.with_earlier,
             allow_plaintext=settings.insecure,
         )
+    check_rungs(found, max_responses=settings.events.max_responses)
     return found
 
 

@@ -959,7 +959,10 @@ class Verifier:
             for part in ("inputs", "candidates")
         )
         groups = {(one["batch_id"], one["attempt"]) for one in inputs}
-        missing = sum(one["severity"] is None for one in inputs)
+        settings = self._rows.get("gate_revisions", {}).get((row["gate"], row["gate_revision"]))
+        # what scores at or below a label floor is never asked for, and not missing
+        floor = None if settings is None else settings.get("label_floor")
+        missing = sum(one["severity"] is None and (floor is None or one["score"] > floor) for one in inputs)
         if (row["groups"], row["items"], row["missing"]) != (len(groups), len(inputs), missing):
             self.fault(
                 "calibration",
@@ -969,7 +972,6 @@ class Verifier:
         deciding = next((one for one in found if one["decides"]), {})
         if (row["state"], row["threshold"]) != (deciding.get("state"), deciding.get("threshold")):
             self.fault("calibration", place, "its threshold is not that of the calibrator that decides")
-        settings = self._rows.get("gate_revisions", {}).get((row["gate"], row["gate_revision"]))
         if settings is not None and settings["method"] != row["method"]:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")

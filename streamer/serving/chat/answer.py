@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 if TYPE_CHECKING:
     from streamer.events.actions import ActionsV1
     from streamer.journal import RecordedBatch
+    from streamer.serving.chat.counter import Completed
     from streamer.serving.chat.request import ChatRequest
     from streamer.serving.chat.upstream import Upstream
     from streamer.serving.problems import Problem
@@ -27,18 +29,13 @@ _HELD: Final = "content_filter"
 
 
 def answer(
-    batch: RecordedBatch,
-    upstream: Upstream,
-    request: ChatRequest,
-    *,
-    again: bool,
-    desk: State | None = None,
+    done: Completed, upstream: Upstream, request: ChatRequest, *, desk: State | None = None
 ) -> Response:
     """Return a recorded decision as the caller asked for it.
 
     Parameters
     ----------
-    again : it was recorded before this request came.
+    upstream : of the gate that was asked; it says what is shown where no answer ships.
     desk : what became of it at the desk; None: nobody was asked about it.
 
     Raises
@@ -46,6 +43,7 @@ def answer(
     ChatProblem
         When the texts of the batch were erased.
     """
+    batch = done.batch
     if batch.metadata is None:
         raise ChatProblem(
             410,
@@ -54,16 +52,24 @@ def answer(
         )
     action = decode_action(batch.action)
     sampling: Any = batch.metadata["sampling"]
+    every: list[Any] = [*((one.metadata or {})["sampling"] for one in done.earlier), sampling]
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
-    told = _told(action, batch, sampling, shown) | ({} if desk is None else {"desk": _desk(action, desk)})
+    told = _told(action, batch, sampling, shown) | {
+        "calls": sum(len(one["calls"]) for one in every),
+        "cost": _total([one["cost"] for one in every]),
+    }
+    if done.earlier:
+        told["handed_on_by"] = [_rung(one) for one in done.earlier]
+    if desk is not None:
+        told["desk"] = _desk(action, desk)
     headers = {
         "x-request-id": action.batch_id,
         "x-streamer-batch-id": action.batch_id,
         "x-streamer-action": action.action,
         "x-streamer-enforced": "true" if action.enforced else "false",
         "x-streamer-policy-version": str(action.policy.version),
-    } | ({"idempotent-replayed": "true"} if again else {})
+    } | ({"idempotent-replayed": "true"} if done.again else {})
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
     if shown is None and upstream.hold_status is not None:
@@ -81,14 +87,11 @@ def answer(
     whole = {
         "id": f"chatcmpl-{action.action_id}",
         "created": int(action.decided_at.timestamp()),
-        "model": f"{MODEL_PREFIX}{action.gate}",
+        "model": f"{MODEL_PREFIX}{request.gate}",
         "streamer": told,
     }
-    usage = {
-        "prompt_tokens": sampling["input_tokens"],
-        "completion_tokens": sampling["output_tokens"],
-        "total_tokens": sampling["input_tokens"] + sampling["output_tokens"],
-    }
+    read, written = (sum(one[name] for one in every) for name in ("input_tokens", "output_tokens"))
+    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     if request.stream:
         events = _events(whole, text, finish_reason, usage if request.usage_chunk else None)
         return Response(
@@ -144,6 +147,18 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "upstream": (batch.metadata or {})["upstream"],
         "problem": sampling["problem"],
         "answers": len(action.responses),
+    }
+
+
+def _rung(batch: RecordedBatch) -> dict[str, Any]:
+    """What a gate said that handed the request on."""
+    action, metadata = decode_action(batch.action), batch.metadata or {}
+    sampling: Any = metadata["sampling"]
+    return {
+        "gate": action.gate,
+        "policy_version": action.policy.version,
+        "upstream": metadata["upstream"],
+        "answers": len(action.responses),
         "calls": len(sampling["calls"]),
         "cost": sampling["cost"],
     }
@@ -164,6 +179,12 @@ def _desk(action: ActionsV1, desk: State) -> dict[str, Any]:
         "desk_id": outcome.desk_id,
         "url": where,
     }
+
+
+def _total(costs: list[float | None]) -> float | None:
+    """The sum of what calls cost; None where one is not known."""
+    known = [one for one in costs if one is not None]
+    return float(sum(map(Decimal, map(str, known)))) if len(known) == len(costs) else None
 
 
 def _events(whole: dict[str, Any], text: str, finish_reason: str, usage: dict[str, int] | None) -> bytes:

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from collections import Counter
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -18,6 +19,7 @@ from streamer.journal import RecordedBatch
 from streamer.scoring.scorers.logprob import Logprob
 from streamer.serving.bodies import Batch
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
+from streamer.serving.chat.rungs import Handed, HandsOn, handed
 from streamer.serving.chat.sampler import Sampled, sampling_record
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from streamer.journal import Headers
     from streamer.labels.llm.record import Choice
     from streamer.serving.chat.sampler import Sampler
+    from streamer.serving.chat.upstream import Upstream
     from streamer.serving.deadlines import Deadline
     from streamer.serving.desk import Desk
 
@@ -37,10 +40,17 @@ _LOGPROB = Logprob.of_event
 
 
 class Completed(NamedTuple):
-    """A decision on record; `again`: it was, before this request came."""
+    """The decision on record that is the last word.
+
+    Attributes
+    ----------
+    again : it was on record before this request came.
+    earlier : what gates recorded that handed the request on.
+    """
 
     batch: RecordedBatch
     again: bool
+    earlier: tuple[RecordedBatch, ...] = ()
 
 
 class ChatCounter:
@@ -49,7 +59,7 @@ class ChatCounter:
     Parameters
     ----------
     desk : decides and records, as it does for every other request.
-    samplers : by gate.
+    samplers : by gate; a gate that is `then` of another one is asked only about what that one hands on.
     best_score : what a gate scores the best of some answers.
     limits : bounds for events.
     most, most_bytes : requests that may be under way, and the bytes of their bodies, >= 1; past either they are refused.
@@ -66,6 +76,9 @@ class ChatCounter:
         most_bytes: int,
     ) -> None:
         self.samplers: Final = samplers
+        self._before: Final = {
+            one.upstream.then: gate for gate, one in samplers.items() if one.upstream.then is not None
+        }
         self._desk = desk
         self._best_score = best_score
         self._limits = limits
@@ -88,58 +101,122 @@ class ChatCounter:
     ) -> Completed:
         """Sample answers, have them decided, and return what is on record; a repeat samples nothing.
 
-        What cannot be sampled whole is recorded without answers, and so held.
+        What cannot be sampled whole is recorded without answers, and so held. What a gate hands on is asked of the next one,
+        under the same batch id.
 
         Raises
         ------
         Problem
             When it is refused, too much waits, or nothing could be recorded within the grace of its deadline.
         """
-        sampler = self.samplers.get(request.gate)
+        await self._check(request)
+        batch_id = idempotency_key or str(uuid.uuid4())
+        async with self._alone(BatchKey(request.gate, batch_id, 1), deadline, request.size):
+            asked, before, earlier = [request.gate], None, list[RecordedBatch]()
+            while True:
+                sampler, settings = await self._rung(asked[-1])
+                recorded, again = await self._decided(
+                    BatchKey(asked[-1], batch_id, 1),
+                    request,
+                    deadline,
+                    sampler=sampler,
+                    settings=settings,
+                    before=before,
+                    known=idempotency_key is not None,
+                    headers=headers,
+                    timestamp_ms=timestamp_ms,
+                )
+                before = handed(recorded)
+                if before is None or before.to in asked:
+                    return Completed(recorded, again, tuple(earlier))
+                asked.append(before.to)
+                earlier.append(recorded)
+
+    def is_later(self, gate: str) -> bool:
+        """Whether a gate is asked only about what another one hands on."""
+        return gate in self._before
+
+    async def _check(self, request: ChatRequest) -> None:
+        """Refuse what one of the gates that may be asked could not answer. Raises `Problem`."""
+        if self.is_later(request.gate):
+            raise ChatProblem(
+                404,
+                "model_not_found",
+                f"gate {request.gate!r} is asked only about what {self._before[request.gate]!r} hands on; ask "
+                f"gate/{self._before[request.gate]}",
+                param="model",
+            )
+        gate: str | None = request.gate
+        while gate is not None:
+            sampler, settings = await self._rung(gate)
+            request.check(sampler.upstream)
+            _check_gate(settings, sampler.upstream, later=self.is_later(gate))
+            gate = sampler.upstream.then
+
+    async def _rung(self, gate: str) -> tuple[Sampler, GateSettings]:
+        """What is sampled for a gate, and its settings. Raises `Problem`."""
+        sampler = self.samplers.get(gate)
         if sampler is None:
             raise ChatProblem(
                 404,
                 "model_not_found",
-                f"gate {request.gate!r} has no upstream here; give it one in [upstreams.{request.gate}] of the settings",
+                f"gate {gate!r} has no upstream here; give it one in [upstreams.{gate}] of the settings",
                 param="model",
             )
-        request.check(sampler.upstream)
-        settings = (await self._desk.policy(request.gate)).settings
-        _check_gate(settings)
-        key = BatchKey(request.gate, idempotency_key or str(uuid.uuid4()), 1)
-        nothing = Sampled((), None, ())
+        return sampler, (await self._desk.policy(gate)).settings
+
+    async def _decided(
+        self,
+        key: BatchKey,
+        request: ChatRequest,
+        deadline: Deadline,
+        *,
+        sampler: Sampler,
+        settings: GateSettings,
+        before: Handed | None,
+        known: bool,
+        headers: Headers,
+        timestamp_ms: int,
+    ) -> tuple[RecordedBatch, bool]:
+        """Return what one gate has on record about a request, and whether it had before this request came.
+
+        `known` : whether the caller chose the key, so that it may be on record.
+        """
+        upstream = _reached(sampler.upstream, before)
+        make = partial(self._batch, key, request, upstream=upstream, hands_on=_hands_on(upstream, settings))
         try:
-            self._batch(key, request, nothing, sampler)  # what cannot be recorded is not paid for
+            make(Sampled((), None, ()))  # what cannot be recorded is not paid for
         except BadMessage as bad:
             raise refused(bad.code, bad.detail) from None
-        async with self._alone(key, deadline, request.size):
-            if idempotency_key is not None:
-                found = await self._desk.recorded(key)
-                if found is not None:
-                    return Completed(_same(found, request), again=True)
-            self._desk.admit()
-            async with self._unless_it_ends():
-                sampled = await sampler.sample(
-                    request.messages,
-                    until=deadline.at,
-                    best_score=partial(self._best_score, settings),
-                    logprobs=settings.of_event == _LOGPROB,
-                )
-            batch = self._fitting(key, request, sampled, sampler)
-            try:
-                answer = await self._desk.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
-            except Problem as problem:
-                if problem.code != codes.CONFLICTING_CONTENT:
-                    raise
-                answer = None
-            if answer is None or answer.again:
-                # Another instance, or another way in, was first; what it recorded stands.
-                found = await self._desk.recorded(key)
-                if found is None:
-                    raise unavailable("the database does not answer; hold, and ask again")
-                return Completed(_same(found, request), again=True)
-            texts = {one.id: one.text for one in batch.event.responses}
-            return Completed(RecordedBatch(answer.action, batch.event.metadata, texts), again=False)
+        if known:
+            found = await self._desk.recorded(key)
+            if found is not None:
+                return _same(found, request), True
+        self._desk.admit()
+        taken = before.answers if before is not None and upstream.with_earlier else ()
+        async with self._unless_it_ends():
+            sampled = await sampler.sample(
+                request.messages,
+                until=deadline.at,
+                best_score=partial(self._best_score, settings),
+                logprobs=settings.of_event == _LOGPROB,
+                earlier=taken,
+            )
+        batch = _fitting(make, sampled)
+        try:
+            answer = await self._desk.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
+        except Problem as problem:
+            if problem.code != codes.CONFLICTING_CONTENT:
+                raise
+            answer = None
+        if answer is None or answer.again:
+            # Another instance, or another way in, was first; what it recorded stands.
+            found = await self._desk.recorded(key)
+            if found is None:
+                raise unavailable("the database does not answer; hold, and ask again")
+            return _same(found, request), True
+        texts = {one.id: one.text for one in batch.event.responses}
+        return RecordedBatch(answer.action, batch.event.metadata, texts, answer.receipt), False
 
     def cut_off(self) -> None:
         """Tell those whose answers are not there yet that nothing was decided, as long as they can be told."""
@@ -152,19 +229,19 @@ class ChatCounter:
         for sampler in self.samplers.values():
             await sampler.close()
 
-    def _fitting(self, key: BatchKey, request: ChatRequest, sampled: Sampled, sampler: Sampler) -> Batch:
-        """The batch of these answers; without them, where they are too large for one event together."""
-        try:
-            return self._batch(key, request, sampled, sampler)
-        except BadMessage:
-            return self._batch(key, request, Sampled((), "malformed_reply", sampled.calls), sampler)
-
-    def _batch(self, key: BatchKey, request: ChatRequest, sampled: Sampled, sampler: Sampler) -> Batch:
+    def _batch(
+        self,
+        key: BatchKey,
+        request: ChatRequest,
+        sampled: Sampled,
+        *,
+        upstream: Upstream,
+        hands_on: HandsOn | None,
+    ) -> Batch:
         """Return the event of what was sampled. Raises `BadMessage`."""
-        upstream = sampler.upstream
         own: dict[str, Any] = {
             _UPSTREAM: upstream.id,
-            _SAMPLING: sampling_record(sampled, upstream, request.digest),
+            _SAMPLING: sampling_record(sampled, upstream, request.digest, hands_on=hands_on),
         }
         value = responses.encode_responses(
             ResponsesV1(
@@ -229,14 +306,52 @@ class ChatCounter:
                 del self._under_way[key], self._locks[key]
 
 
-def _check_gate(settings: GateSettings) -> None:
-    """Refuse a gate that could ship none of the answers, or whose answers could not be told again."""
+def _fitting(make: Callable[[Sampled], Batch], sampled: Sampled) -> Batch:
+    """The batch of these answers; without them, where they are too large for one event together."""
+    try:
+        return make(sampled)
+    except BadMessage:
+        return make(Sampled((), "malformed_reply", sampled.calls))
+
+
+def _reached(upstream: Upstream, before: Handed | None) -> Upstream:
+    """The upstream as it is reached: what hands prompts on to it is part of how its answers come about."""
+    return upstream if before is None else replace(upstream, after=before.after)
+
+
+def _hands_on(upstream: Upstream, settings: GateSettings) -> HandsOn | None:
+    if upstream.then is None or settings.label_floor is None:
+        return None
+    return HandsOn(upstream.then, upstream.then_from, settings.label_floor)
+
+
+def _check_gate(settings: GateSettings, upstream: Upstream, *, later: bool) -> None:
+    """Refuse a gate that could ship none of the answers, or whose answers could not be told again, or nothing shown of them."""
     if settings.unit != "best":
         raise _unsuited(f"its unit is {settings.unit}; one answer is selected under the unit best alone")
     if settings.of_event not in (None, _LOGPROB) or settings.encoder.startswith(EXTERNAL_PREFIX):
         raise _unsuited("its scores or embeddings come with the batch, and sampled answers bring none")
     if not settings.keep_texts:
         raise _unsuited("it keeps no texts, and a repeat could not be answered")
+    if upstream.then is not None and settings.label_floor is None:
+        raise _unsuited(
+            f"it hands on to gate {upstream.then!r} what scores at most its label floor, and has none; set one with "
+            "`streamer gate set --label-floor`"
+        )
+    if upstream.then is not None and settings.desk_deadline_seconds is not None:
+        raise _unsuited(
+            f"what it holds waits for a person at the desk, and would be handed on to gate {upstream.then!r}; give the last gate "
+            "a desk, and this one none"
+        )
+    if upstream.with_earlier and settings.of_event == _LOGPROB:
+        raise _unsuited(
+            "its scores are of its own upstream's tokens, and with_earlier takes answers of another one"
+        )
+    if later and settings.calibrator.by_segment and settings.segment_by != _UPSTREAM:
+        raise _unsuited(
+            f"prompts are handed on to it, and which ones depends on another gate; create it with --segment-by {_UPSTREAM}, so "
+            "that each way in which they come has a threshold of its own"
+        )
 
 
 def _unsuited(why: str) -> ChatProblem:

@@ -66,7 +66,7 @@ def chat_routes(
             timestamp_ms=int(now.timestamp() * 1000),
         )
         state = await _at_desk(done.batch, desk_seconds(request.headers.getlist("prefer")))
-        found = answer(done.batch, counter.samplers[asked.gate].upstream, asked, again=done.again, desk=state)
+        found = answer(done, counter.samplers[asked.gate].upstream, asked, desk=state)
         found.headers.update(requests.applied(request, until))
         return found
 
@@ -82,7 +82,7 @@ def chat_routes(
         _admitted(authorize.enter(request))
         found = []
         for gate in sorted(counter.samplers):
-            if not authorize.sees(request, gate):
+            if counter.is_later(gate) or not authorize.sees(request, gate):
                 continue
             try:
                 policy = await desk.policy(gate)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import structlog
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from streamer.labels.llm.record import Choice
+    from streamer.serving.chat.rungs import HandsOn
     from streamer.serving.chat.upstream import Upstream
     from streamer.tracing import Tracing
 
@@ -76,11 +78,13 @@ class Sampler:
         until: float,
         best_score: BestScore,
         logprobs: bool = False,
+        earlier: tuple[Choice, ...] = (),
     ) -> Sampled:
         """Ask for answers to these messages, as many as the rule wants, until that time on the event loop's clock.
 
         `best_score` is asked about the answers so far at each step of the rule but the last one. `logprobs`: ask for the
-        log-probabilities of their tokens too.
+        log-probabilities of their tokens too. `earlier` ones, of another upstream, go before them there and in what is
+        returned; the rule does not count them.
         """
         if self.upstream.system_prompt is not None:
             messages = (Message("system", self.upstream.system_prompt), *messages)
@@ -91,15 +95,20 @@ class Sampler:
         try:
             async with asyncio.timeout_at(until):
                 problem = await self._until_sure(
-                    messages, answers, looks, calls.append, best_score, {"logprobs": True} if logprobs else {}
+                    messages,
+                    answers,
+                    looks,
+                    calls.append,
+                    lambda own: best_score([*earlier, *own]),
+                    {"logprobs": True} if logprobs else {},
                 )
         except TimeoutError:
             problem = "timed_out"
         if problem is not None:
             # What an upstream says of a request may quote it: that is for the record alone.
             log.warning("chat.not_sampled", upstream=self.upstream.id, problem=problem, calls=len(calls))
-            answers.clear()
-        return Sampled(tuple(answers), problem, tuple(calls), tuple(looks))
+            return Sampled((), problem, tuple(calls), tuple(looks))
+        return Sampled((*earlier, *answers), None, tuple(calls), tuple(looks))
 
     async def close(self) -> None:
         """Close the connections."""
@@ -184,12 +193,15 @@ class Sampler:
             return False
 
 
-def sampling_record(sampled: Sampled, upstream: Upstream, request: bytes) -> dict[str, Any]:
+def sampling_record(
+    sampled: Sampled, upstream: Upstream, request: bytes, *, hands_on: HandsOn | None = None
+) -> dict[str, Any]:
     """Return what is kept with a batch of how its answers came about, as plain JSON values.
 
     Parameters
     ----------
     request : SHA-256 of the messages.
+    hands_on : what another gate is to be asked about; None: nothing.
     """
     counted = [call.usage for call in sampled.calls if call.usage is not None]
     looks = [{"answers": answers, "best_score": best} for answers, best in sampled.looks]
@@ -197,6 +209,7 @@ def sampling_record(sampled: Sampled, upstream: Upstream, request: bytes) -> dic
         "request": request.hex(),
         "settings": upstream.settings,
         **({"steps": looks} if upstream.steps else {}),
+        **({} if hands_on is None else {"hands_on": asdict(hands_on)}),
         "problem": sampled.problem,
         "finish_reasons": [answer.finish_reason for answer in sampled.answers],
         "input_tokens": sum(usage.prompt for usage in counted),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from streamer.errors import UsageError
@@ -15,6 +15,27 @@ if TYPE_CHECKING:
     from streamer.labels.llm.record import Price
 
 InShadow = Literal["hold", "first"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After:
+    """What hands requests on to an upstream: they are those whose best answer there scored in [`at_least`, `at_most`].
+
+    Attributes
+    ----------
+    gate : that was asked before.
+    upstream : the id of its upstream.
+    scorer, encoder : what made its score.
+    at_least : its upstream's `then_from`, in [0, 1].
+    at_most : its label floor, in [0, 1].
+    """
+
+    gate: str
+    upstream: str
+    scorer: str
+    encoder: str
+    at_least: float
+    at_most: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +54,10 @@ class Upstream(ChatEndpoint):
     hold_message : what the caller gets where no answer ships.
     hold_status : HTTP status of a hold, in 400..599; None: a completion whose `finish_reason` is ``content_filter``.
     in_shadow : what a gate in shadow mode answers: the hold message, or the first answer.
+    then : the gate that gets what this one hands on (`streamer.serving.chat.rungs`); None: this one is the last.
+    then_from : what scores less is held for good, in [0, 1].
+    with_earlier : decide about the answers of the gate before together with these.
+    after : what handed a request on to this upstream, which decides the distribution of its prompts; None: nothing.
 
     Raises
     ------
@@ -55,6 +80,10 @@ class Upstream(ChatEndpoint):
     hold_message: str = "No answer can be given to this at the moment."
     hold_status: int | None = None
     in_shadow: InShadow = "hold"
+    then: str | None = None
+    then_from: float = 0.0
+    with_earlier: bool = False
+    after: After | None = None
 
     def __post_init__(self) -> None:
         ChatEndpoint.__post_init__(self)
@@ -84,19 +113,27 @@ class Upstream(ChatEndpoint):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides how answers come about, for the record; the system prompt by its SHA-256."""
+        """Everything that decides how answers come about, and to which prompts, for the record; the system prompt by its SHA-256."""
         prompt = self.system_prompt
         steps = {"steps": self.steps, "stop_above": self.stop_above, "stop_below": self.stop_below}
-        return (steps if self.steps else {}) | {
-            "base_url": self.base_url,
-            "model": self.model,
-            "answers": self.answers,
-            "per_request": self.per_request,
-            "temperature": self.temperature,
-            "top_p": self.top_p,
-            "max_tokens": self.max_tokens,
-            "system_prompt_sha256": None if prompt is None else hashlib.sha256(prompt.encode()).hexdigest(),
-        }
+        before = None if self.after is None else asdict(self.after)
+        rung = {"after": before, "with_earlier": self.with_earlier}
+        return (
+            (steps if self.steps else {})
+            | ({} if before is None else rung)
+            | {
+                "base_url": self.base_url,
+                "model": self.model,
+                "answers": self.answers,
+                "per_request": self.per_request,
+                "temperature": self.temperature,
+                "top_p": self.top_p,
+                "max_tokens": self.max_tokens,
+                "system_prompt_sha256": None
+                if prompt is None
+                else hashlib.sha256(prompt.encode()).hexdigest(),
+            }
+        )
 
     @property
     def id(self) -> str:

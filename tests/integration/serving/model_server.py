@@ -53,6 +53,7 @@ class Model(OpenAIServer):
         *arguments: str,
         gates: Mapping[str, Mapping[str, Any]] | None = None,
         failpoints: str = "",
+        ready: bool = True,
         **settings: Any,
     ) -> Endpoint:
         """An endpoint whose gate `bot` has this upstream, or where each of these gates has, with settings of its own."""
@@ -68,6 +69,7 @@ class Model(OpenAIServer):
         upstreams = {gate: upstream | own for gate, own in (gates or {"bot": {}}).items()}
         return site.serve(
             *arguments,
+            ready=ready,
             STREAMER_UPSTREAMS=json.dumps(upstreams),
             STREAMER_ENCODER_NAME="openai:small",
             STREAMER_ENCODER_BASE_URL=self.url,

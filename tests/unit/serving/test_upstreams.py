@@ -14,7 +14,7 @@ from streamer.errors import UsageError
 from streamer.labels.llm.record import Message
 from streamer.scoring.steps import Steps
 from streamer.serving.chat.request import ChatRequest
-from streamer.serving.chat.upstream import Upstream
+from streamer.serving.chat.upstream import After, Upstream
 from streamer.settings.settings import load_settings
 from streamer.wiring.upstreams import upstreams
 
@@ -48,6 +48,9 @@ def test_a_key_comes_from_the_variable_that_is_named_or_its_file(tmp_path: Path)
         loaded({"MODEL_KEY": "sk-said"}, base_url="http://models.example/v1")
 
 
+BEFORE = After(
+    gate="cheap", upstream="tiny@1a2b3c4d", scorer="gram", encoder="e@1", at_least=0.1, at_most=0.6
+)
 CHANGES: list[tuple[str, Any]] = [
     ("base_url", "https://others.example/v1"),
     ("model", "large"),
@@ -57,6 +60,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("top_p", 0.5),
     ("max_tokens", 100),
     ("system_prompt", "Be brief."),
+    ("after", BEFORE),
 ]
 NO_CHANGES: list[tuple[str, Any]] = [
     ("api_key", "sk-other"),
@@ -67,6 +71,9 @@ NO_CHANGES: list[tuple[str, Any]] = [
     ("hold_message", "Ask a person."),
     ("hold_status", 503),
     ("in_shadow", "first"),
+    ("then", "dear"),
+    ("then_from", 0.2),
+    ("with_earlier", True),
 ]
 
 
@@ -113,8 +120,50 @@ def test_a_rule_that_cannot_be_followed_is_refused(rule: dict[str, Any], wrong: 
         Upstream(**rule)
 
 
+def test_whoever_is_handed_other_prompts_or_answers_has_another_id() -> None:
+    reached = Upstream(base_url="https://models.example/v1", model="large", after=BEFORE)
+    ways: list[dict[str, Any]] = [
+        {"gate": "other"}, {"upstream": "tiny@5e6f7a8b"}, {"scorer": "clusters"}, {"encoder": "e@2"}, {"at_most": 0.61},
+        {"at_least": 0.2},
+    ]  # fmt: skip
+    ids = [replace(reached, after=replace(BEFORE, **way)).id for way in ways]
+    assert len({reached.id, replace(reached, with_earlier=True).id, *ids}) == 2 + len(ways)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"a": {"then": "z"}}, r"upstreams\.a\.then is 'z', which has no upstream"),
+        ({"a": {"then": "a"}}, "circle: a -> a"),
+        ({"a": {"then": "b"}, "b": {"then": "c"}, "c": {"then": "a"}}, "circle: a -> b -> c -> a"),
+        ({"a": {"then": "c"}, "b": {"then": "c"}}, "'c' is `then` of 'a' and of 'b'"),
+        ({"a": {"with_earlier": True}}, r"a\.with_earlier is for a gate that is `then` of another"),
+        (
+            {"a": {"then": "b"}, "b": {"then": "c", "with_earlier": True}, "c": {"with_earlier": True}},
+            "'c' decides about 30 answers, its own and earlier ones, .* allows 25",
+        ),
+    ],
+)
+def test_gates_that_cannot_follow_each_other_are_refused(
+    changes: dict[str, dict[str, Any]], wrong: str
+) -> None:
+    settings = load_settings(
+        upstreams={gate: SMALL | changes.get(gate, {}) for gate in "abc"}, events={"max_responses": 25}
+    )
+    with pytest.raises(UsageError, match=wrong):
+        upstreams(settings, {"MODEL_KEY": "sk-said"})
+
+
+def test_answers_of_gates_that_do_not_take_them_are_not_counted() -> None:
+    changes: dict[str, dict[str, Any]] = {"a": {"then": "b"}, "b": {"then": "c"}, "c": {"with_earlier": True}}
+    settings = load_settings(
+        upstreams={gate: SMALL | changes[gate] for gate in "abc"}, events={"max_responses": 20}
+    )
+    assert upstreams(settings, {"MODEL_KEY": "sk-said"})["b"].then == "c"
+
+
 @pytest.mark.parametrize(("name", "value"), [("answers", 1), ("per_request", 0), ("tries", 0)])
-def test_values_out_of_range_are_refused(name: str, value: int) -> None:
+def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
     with pytest.raises(UsageError, match=f"the upstream's {name} cannot be {value}"):
         Upstream(**{name: value})
 
