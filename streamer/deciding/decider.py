@@ -16,6 +16,7 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import content_hash, decode_responses, dimension_of, embedding_rows
+from streamer.events.structured_mode import traced
 from streamer.events.topics import HTTP_LABELS
 from streamer.gates.audit_rate import probability_under
 from streamer.gates.policy_gate import PolicyGate, segment_of
@@ -150,7 +151,7 @@ class BatchDecider:
         either is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
         the record (`streamer.stream.isolation`).
         """
-        self._tracing.begin(records)
+        self._tracing.begin([traced(record) for record in records])
         results: list[Outcome | _Pending] = []
         decoded: list[tuple[Record, ResponsesV1 | LabelRevision | DeadLetter]] = [
             (record, self._decode(record)) for record in records
@@ -407,7 +408,10 @@ class BatchDecider:
             sampling_probability=probability,
             decided_at=decided_at,
             action=action_message(
-                event, topic=self._topics.actions, key=p.record.key, trace=self._tracing.context(p.record)
+                event,
+                topic=self._topics.actions,
+                key=p.record.key,
+                trace=self._tracing.context(traced(p.record)),
             ),
             action_id=event.action_id,
             newest_seen=p.active.newest_seen,

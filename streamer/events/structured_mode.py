@@ -5,18 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from typing import Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from streamer.errors import BadMessage
 from streamer.events import codes
+from streamer.events.cloudevents import trace_context
 from streamer.events.codec import screen
 from streamer.events.excerpts import excerpt
 from streamer.events.json_structure import check_structure
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 
+if TYPE_CHECKING:
+    from streamer.journal import Record
+
 _MARK: Final = b'"specversion"'
+_TRACE_MARK: Final = b'"traceparent"'
 _JSON: Final = re.compile(r"[\w.+-]+/([\w.-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.ASCII)
 
 
@@ -31,6 +37,8 @@ class _Envelope(msgspec.Struct, gc=False):
     datacontenttype: Any = None
     data: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     data_base64: Any = msgspec.UNSET
+    traceparent: Any = None
+    tracestate: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
@@ -70,6 +78,28 @@ def data_of(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> bytes | Non
         return base64.b64decode(packed, validate=True)
     except (TypeError, ValueError, binascii.Error):
         raise _wrong("its data_base64 is not base64", codes.INVALID_FIELD) from None
+
+
+def traced(record: Record) -> Record:
+    """Return a record with the trace of its envelope as headers, where its own headers bring none."""
+    value = record.value
+    if value is None or _TRACE_MARK not in value or _MARK not in value or trace_context(record.headers):
+        return record
+    try:
+        envelope = _decoder.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return record
+    if envelope.specversion is msgspec.UNSET or envelope.schema is not msgspec.UNSET:
+        return record
+    try:
+        found = tuple(
+            (name, text.encode("ascii"))
+            for name, text in (("traceparent", envelope.traceparent), ("tracestate", envelope.tracestate))
+            if isinstance(text, str)
+        )
+    except UnicodeEncodeError:
+        return record
+    return replace(record, headers=(*record.headers, *trace_context(found)))
 
 
 def _wrong(detail: str, code: str = codes.WRONG_SCHEMA) -> BadMessage:

@@ -145,3 +145,12 @@ def test_a_newer_policy_replaces_the_gate_that_was_built() -> None:
         (decision,) = world.decide(raw(event | {"batch_id": f"b{version}"}))
         results.append(sum(shipped(decision)))
     assert results == [2, 0, 3]
+
+
+def test_the_trace_of_an_envelope_goes_on_with_the_action() -> None:
+    parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    world = World()
+    world.sql["bot"] = active("bot", scorer="external", encoder="none")
+    envelope = {"specversion": "1.0", "id": "e", "source": "/s", "type": "t", "traceparent": parent}
+    (decision,) = world.decide(raw(envelope | {"data": batch("bot")}))
+    assert ("traceparent", parent.encode()) in decision.action.headers

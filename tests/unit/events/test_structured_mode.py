@@ -16,7 +16,8 @@ from streamer.events import codes
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
-from streamer.events.structured_mode import data_of
+from streamer.events.structured_mode import data_of, traced
+from streamer.journal import Partition, Record
 from tests.unit.events.test_responses import encoded, event
 
 LABEL = {
@@ -127,3 +128,36 @@ def test_nothing_but_a_refusal_is_raised(inside: bytes) -> None:
         assert isinstance(found, bytes)
         if found != value:
             msgspec.json.decode(value)
+
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+OTHER = "00-1af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "found"),
+    [
+        (envelope(traceparent=PARENT), (), [("traceparent", PARENT)]),
+        (
+            envelope(traceparent=PARENT, tracestate="a=1"),
+            (("x", b"y"),),
+            [("x", "y"), ("traceparent", PARENT), ("tracestate", "a=1")],
+        ),
+        (envelope(traceparent=OTHER), (("traceparent", PARENT.encode()),), [("traceparent", PARENT)]),
+        (envelope(traceparent="garbage"), (), []),
+        (envelope(traceparent=PARENT + "\u00e9"), (), []),
+        (envelope(traceparent=[PARENT]), (), []),
+        (envelope(tracestate="a=1"), (), []),
+        (encoded(metadata={"specversion": "1.0", "traceparent": PARENT}), (), []),
+        (encoded(specversion="1.0", traceparent=PARENT), (), []),
+        (b'{"specversion": "1.0", "traceparent": ', (), []),
+        (None, (), []),
+    ],
+)
+def test_the_trace_of_an_envelope_is_the_record_s_where_that_brings_none(
+    value: bytes | None, headers: Any, found: list[tuple[str, str]]
+) -> None:
+    record = Record(Partition("log", "responses", 0), 0, None, value, headers, -1)
+    given_on = traced(record)
+    assert [(name, (text or b"").decode()) for name, text in given_on.headers] == found
+    assert given_on.value is record.value
