@@ -352,7 +352,10 @@ def report(
         with wiring.open_store(settings) as store:
             for gate in gates or ():
                 store.gates.get(gate)
-            out.mkdir(parents=True, exist_ok=True)
+            try:
+                out.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(f"cannot write {out}: {error.strerror or error}") from None
             total = _outcomes(store)
             with store.evidence.snapshot() as snapshot, progress("export", total) as done:
                 write_bundle(

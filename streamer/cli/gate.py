@@ -94,7 +94,7 @@ def create(
     actor = opt.who(by)
     given = with_promise(given, promise)
     settings = load_settings()
-    given = with_best_scorer(given, settings)
+    given = _with_meant_kind(with_best_scorer(given, settings), json=json)
     with wiring.open_store(settings) as store:
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
@@ -160,6 +160,7 @@ def set_(
     if not given and label_above is None:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
     settings = load_settings()
+    given = _with_meant_kind(given, json=json)
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
         if label_above is not None:
@@ -197,11 +198,7 @@ def set_(
 
 def _warn_of_options(gate: str, chosen: GateSettings, given: "Mapping[str, object]") -> None:
     """Warn of options that have no effect on this gate, and of a kind of severity that looks like a typing mistake."""
-    from difflib import get_close_matches
-
     from streamer.cli.console import warn
-    from streamer.clouds.simulation import SIMULATED_KIND
-    from streamer.labels import registry
 
     for name in sorted(unread(chosen) & given.keys()):
         warn(
@@ -209,13 +206,38 @@ def _warn_of_options(gate: str, chosen: GateSettings, given: "Mapping[str, objec
             + (", no segments" if name == "segment_fallback" else "")
             + (f", embeddings {chosen.embeddings}" if name == "dimension" else "")
         )
-    known = [*registry.every(), SIMULATED_KIND]
-    meant = get_close_matches(chosen.severity_kind, known, n=1, cutoff=0.7)
-    if "severity_kind" in given and chosen.severity_kind not in known and meant:
+    meant = _meant_kind(chosen.severity_kind) if "severity_kind" in given else None
+    if meant is not None:
         warn(
-            f"the kind of severity is {chosen.severity_kind!r}, and labels of the kind {meant[0]!r} do not count for this gate; "
-            f"if you meant these: streamer gate set {gate} --severity-kind {meant[0]}"
+            f"the kind of severity is {chosen.severity_kind!r}, and labels of the kind {meant!r} do not count for this gate; "
+            f"if you meant these: streamer gate set {gate} --severity-kind {meant}"
         )
+
+
+def _meant_kind(kind: str) -> str | None:
+    """Return the known kind of severity that an unknown one looks like; None where it looks like none."""
+    from difflib import get_close_matches
+
+    from streamer.clouds.simulation import SIMULATED_KIND
+    from streamer.labels import registry
+
+    known = [*registry.every(), SIMULATED_KIND]
+    found = [] if kind in known else get_close_matches(kind, known, n=1, cutoff=0.7)
+    return found[0] if found else None
+
+
+def _with_meant_kind(given: dict[str, Any], *, json: bool) -> dict[str, Any]:
+    """Ask whoever sits at a terminal whether a kind of severity is a typing mistake; where nobody does, it stands."""
+    import sys
+
+    kind = given.get("severity_kind")
+    meant = _meant_kind(kind) if isinstance(kind, str) else None
+    if meant is None or json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return given
+    yes = typer.confirm(
+        f"There is no kind of severity {kind!r} yet. Did you mean {meant!r}?", default=True, err=True
+    )
+    return given | {"severity_kind": meant} if yes else given
 
 
 def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated: bool, dry_run: bool) -> str:

@@ -9,12 +9,17 @@ from streamer.errors import UsageError
 def write_key_files(out: Path, private: str, public: str) -> Path:
     """Write both keys; returns the file of the public one, FILE.pub. Raises `UsageError`: no file is overwritten."""
     beside = out.with_name(out.name + ".pub")
+    made: list[Path] = []
     try:
         for path, text, mode in ((out, private, 0o600), (beside, public, 0o644)):
-            with os.fdopen(
-                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8"
-            ) as file:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            made.append(path)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+        # Half a key, or one without the other, is of no use and would stand in the way of the next attempt.
+        for path in made:
+            path.unlink(missing_ok=True)
+        where = error.filename or (made[-1] if made else out)
+        raise UsageError(f"cannot write {where}: {error.strerror or error}") from error
     return beside

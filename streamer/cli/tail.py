@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
+from streamer.wording.numbers import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamer.stream.tail import TailedRecord
 
 
@@ -64,7 +67,7 @@ def tail(
     settings = load_settings()
     require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
-    seen = 0
+    seen, columns = 0, Columns()
     # kafka-python swallows whatever is raised while it runs its tasks, Ctrl-C too.
     with PatientInterrupt() as interrupt:
         for record in wiring.tail(
@@ -86,7 +89,7 @@ def tail(
                     value = visible(value.decode(errors="replace")).encode()
                 sys.stdout.buffer.write(value + b"\n")
             else:
-                say(line(topic, record))
+                say(line(topic, record, columns))
             sys.stdout.flush()
             seen += 1
             if seen == count:
@@ -97,10 +100,33 @@ def tail(
         note(f"no event on {name} within {timeout}")
 
 
-def line(topic: Stream, record: "TailedRecord") -> str:
+class Columns:
+    """Fields below one another, as wide as the widest so far: what comes later may be wider, what was printed stays."""
+
+    def __init__(self) -> None:
+        self._widths: dict[int, int] = {}
+
+    def joined(self, fields: "Sequence[str]") -> str:
+        """Write a line; the last field, and one that is very long, push nothing else aside later."""
+        from rich.cells import cell_len, set_cell_size
+
+        parts = []
+        for position, field in enumerate(fields[:-1]):
+            width = cell_len(field)
+            wide = max(self._widths.get(position, 0), min(width, _WIDEST))
+            self._widths[position] = wide
+            parts.append(field if width > wide else set_cell_size(field, wide))
+        return "  ".join([*parts, fields[-1]]).rstrip()
+
+
+_WIDEST = 32
+
+
+def line(topic: Stream, record: "TailedRecord", columns: Columns | None = None) -> str:
     """Write one event as one line for people; what cannot be read is shown as such and never raises."""
     import json as json_codec
 
+    columns = columns or Columns()
     when = _time(record.timestamp_ms)
     if topic is Stream.DEAD_LETTERS:
         headers = dict(record.headers)
@@ -109,54 +135,61 @@ def line(topic: Stream, record: "TailedRecord") -> str:
             _text(headers.get(f"__connect.errors.{part}")) for part in ("topic", "partition", "offset")
         )
         why = _text(headers.get("__connect.errors.exception.message"))
-        return _one_line(f"{when}  {code}  {source}  {why}")
+        return columns.joined([when, *map(_one_line, (code, source, why))])
     try:
         event = json_codec.loads(record.value or b"null")
-        return _one_line(f"{when}  {_LINES[topic](event)}")
+        fields = [_one_line(field) for field in _LINES[topic](event)]
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{when}  not readable: {len(record.value or b'')} bytes at offset {record.offset}"
+    return columns.joined([when, *fields])
 
 
-def _action(event: dict[str, Any]) -> str:
+def _action(event: dict[str, Any]) -> list[str]:
     scores = [r["score"] for r in event["responses"] if r.get("score") is not None]
     best = f"best {max(scores):.3f}" if scores else "no score"
     policy = event["policy"]
-    bound = f"> {policy['lambda']:.3f}" if policy.get("lambda") is not None else policy["state"]
     chosen = f" {event['selected']}" if event.get("selected") else ""
-    marks = ("" if event["enforced"] else "  shadow") + ("  to label" if event["audit"]["sampled"] else "")
-    return (
-        f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {event['action'] + chosen:<12}"
-        f"  {event['reason']}  {best} ({bound})  v{policy['version']}{marks}"
-    )
+    marks = [
+        *([] if event["enforced"] else ["shadow"]),
+        *(["to label"] if event["audit"]["sampled"] else []),
+    ]
+    return [
+        event["gate"], _batch(event), event["action"] + chosen, event["reason"], best, f"({_bound(policy)})",
+        f"v{policy['version']}", ", ".join(marks),
+    ]  # fmt: skip
 
 
-def _desk(event: dict[str, Any]) -> str:
+def _desk(event: dict[str, Any]) -> list[str]:
     chosen = f" {event['selected']}{' edited' if event['edited'] else ''}" if event.get("selected") else ""
     who = event["by"] or "nobody by the deadline"
     remark = f": {event['remark']}" if event["remark"] else ""
-    return (
-        f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {event['action'] + chosen}  by {who}{remark}"
-    )
+    return [event["gate"], _batch(event), event["action"] + chosen, f"by {who}{remark}"]
 
 
-def _threshold(event: dict[str, Any]) -> str:
-    bound = f"Q > {event['lambda']:.6g}" if event.get("lambda") is not None else event["state"]
-    return f"{event['gate']}  v{event['version']}  {bound}  alpha {event['alpha']:g}  {event['method']}  {event['unit']}"
+def _threshold(event: dict[str, Any]) -> list[str]:
+    return [
+        event["gate"], f"v{event['version']}", _bound(event), f"alpha {event['alpha']:g}", event["method"], event["unit"],
+    ]  # fmt: skip
 
 
-def _alert(event: dict[str, Any]) -> str:
-    return f"{event['gate']}  {event['level']}  {event['kind']}  {event['alert_id'][:8]}  {event['message']}"
+def _alert(event: dict[str, Any]) -> list[str]:
+    return [event["gate"], event["level"], event["kind"], event["alert_id"][:8], event["message"]]
 
 
-def _responses(event: dict[str, Any]) -> str:
-    return f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {len(event['responses'])} responses"
+def _responses(event: dict[str, Any]) -> list[str]:
+    return [event["gate"], _batch(event), counted(len(event["responses"]), "response")]
 
 
-def _label(event: dict[str, Any]) -> str:
-    return (
-        f"{event['gate']}  {event['batch_id']}{_attempt(event)}  {event['response_id']}  {event['kind']} "
-        f"{event['severity']:g}  by {event['labeller']}"
-    )
+def _label(event: dict[str, Any]) -> list[str]:
+    return [
+        event["gate"], _batch(event), event["response_id"], f"{event['kind']} {event['severity']:g}",
+        f"by {event['labeller']}",
+    ]  # fmt: skip
+
+
+def _bound(policy: dict[str, Any]) -> str:
+    """Write what a score is compared with as the other commands do; the state where there is nothing to compare with."""
+    return f"Q > {policy['lambda']:.6g}" if policy.get("lambda") is not None else str(policy["state"])
 
 
 _LINES = {
@@ -169,8 +202,9 @@ _LINES = {
 }
 
 
-def _attempt(event: dict[str, Any]) -> str:
-    return f"#{event['attempt']}" if event.get("attempt", 1) != 1 else ""
+def _batch(event: dict[str, Any]) -> str:
+    attempt = f"#{event['attempt']}" if event.get("attempt", 1) != 1 else ""
+    return f"{event['batch_id']}{attempt}"
 
 
 def _time(timestamp_ms: int) -> str:

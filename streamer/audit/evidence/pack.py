@@ -111,7 +111,7 @@ def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> l
         for name, data in files.items():
             (folder / name).write_bytes(data)
     except OSError as error:
-        raise UsageError(f"cannot write {error.filename}: {error.strerror}") from error
+        raise UsageError(f"cannot write {error.filename or folder}: {error.strerror or error}") from error
     return [folder / name for name in files]
 
 

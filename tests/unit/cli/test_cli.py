@@ -1,5 +1,6 @@
 """The command line as its users meet it: exit statuses, what goes where, JSON shapes, messages that say what to do."""
 
+import io
 import json
 import os
 import shutil
@@ -504,6 +505,22 @@ def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_said(
     assert meant is None or f"streamer gate set x --severity-kind {meant}" in err
     _, _, err = run(capsys, "gate", "set", "x", "--alpha", "0.2")
     assert "if you meant" not in err, "it is said when it is typed"
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize(("said", "kind"), [("\n", "human"), ("y\n", "human"), ("n\n", "humn")])
+def test_at_a_terminal_it_is_asked_about(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, said: str, kind: str
+) -> None:
+    typed = io.StringIO(said)
+    monkeypatch.setattr(typed, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stdin", typed)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    status, _, err = run(capsys, "gate", "create", "x", "--scorer", "external", "--severity-kind", "humn")
+    assert status == 0
+    assert "Did you mean 'human'?" in err
+    _, out, _ = run(capsys, "gate", "show", "x", "--json")
+    assert json.loads(out)["severity_kind"] == kind
 
 
 @pytest.mark.usefixtures("database")

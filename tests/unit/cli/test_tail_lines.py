@@ -3,8 +3,9 @@
 import json
 
 import pytest
+from rich.cells import cell_len
 
-from streamer.cli.tail import Stream, line
+from streamer.cli.tail import Columns, Stream, line
 from streamer.stream.tail import TailedRecord
 
 ACTION = {
@@ -20,7 +21,7 @@ def record(value: bytes | None, headers: tuple = ()) -> TailedRecord:
 
 def test_an_action() -> None:
     text = line(Stream.ACTIONS, record(json.dumps(ACTION).encode()))
-    for part in ("bot", "b1", "ship a", "scored", "0.914", "> 0.830", "v7", "to label"):
+    for part in ("bot", "b1", "ship a", "scored", "0.914", "Q > 0.83", "v7", "to label"):
         assert part in text
     assert "shadow" not in text
     held = ACTION | {
@@ -30,6 +31,24 @@ def test_an_action() -> None:
     text = line(Stream.ACTIONS, record(json.dumps(held).encode()))
     for part in ("b1#2", "abstain", "no_threshold", "no score", "closed", "shadow"):
         assert part in text
+
+
+def test_fields_stand_below_one_another() -> None:
+    columns = Columns()
+    events = [
+        ACTION | {"gate": gate, "batch_id": batch, "reason": reason}
+        for gate, batch, reason in (
+            ("support-bot", "order-1000", "no_threshold"), ("bot", "o1", "scored"), ("ボット", "o2", "scored"), ("bot", "x" * 99, "scored"),
+            ("bot", "o3", "scored"),
+        )
+    ]  # fmt: skip
+    lines = [line(Stream.ACTIONS, record(json.dumps(one).encode()), columns) for one in events]
+    places = [cell_len(text[: text.index("(Q > 0.83)")]) for text in lines]
+    assert len({*places[:3]}) == 1
+    # One that is far too long stands out of its own line alone.
+    assert places[3] > places[4]
+    assert places[4] - places[0] == 32 - len("order-1000")
+    assert lines[-1].endswith("to label")
 
 
 def test_a_dead_letter() -> None:
