@@ -251,7 +251,8 @@ class DeadLetter:
 class LabelRevision:
     """One severity that somebody gave to one response. `record` is None for labels from a file or a page.
 
-    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signing.labels`.
+    `signature` (Ed25519, base64) and `key_id` are as they came, good or not; see `streamer.signing.labels`. `remark` is what
+    the person wrote beside it, 1 to 500 characters.
     """
 
     key: BatchKey
@@ -264,6 +265,7 @@ class LabelRevision:
     record: Record | None = None
     signature: str | None = None
     key_id: str | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -177,7 +177,7 @@ def _alert(event: dict[str, Any]) -> list[str]:
 
 
 def _responses(event: dict[str, Any]) -> list[str]:
-    return [event["gate"], _batch(event), counted(len(event["responses"]), "response")]
+    return [event["gate"], _batch(event), counted(len(event["responses"]), "response", "responses")]
 
 
 def _label(event: dict[str, Any]) -> list[str]:

@@ -172,7 +172,14 @@ class _Desk:
         return {"others": self._store.others(_reviewer(session, message.holder), message.item)}
 
     def mark(self, session: Session, message: messages.Give) -> Mapping[str, object]:
-        mark = Mark(token=message.item, severity=message.severity, name=message.mark, count=message.count)
+        mark = Mark(
+            token=message.item,
+            severity=message.severity,
+            name=message.mark,
+            count=message.count,
+            # One line; PostgreSQL keeps no NUL.
+            remark=" ".join(message.remark.replace("\0", " ").split()) or None,
+        )
         decided = self._store.mark(_reviewer(session, message.holder), mark, now=self._clock())
         return {"decided": decided}
 

@@ -66,12 +66,14 @@ class Mark:
     name : the page's random name for it, 1 to 64 characters: when the page sends it again it is still one mark.
     count : 1 for the page's first mark of this item, one more for each that replaces it; one that was overtaken
         changes nothing.
+    remark : what the person wrote beside it, 1 to 500 characters; None: nothing.
     """
 
     token: str
     severity: float
     name: str
     count: int
+    remark: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

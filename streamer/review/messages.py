@@ -9,6 +9,9 @@ from msgspec import Meta, Struct
 
 MOST_BYTES = 8_192
 
+MOST_REMARK = 500
+"""Characters."""
+
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_-]+$")]
 """A random name: of a page, an item, a mark."""
 
@@ -53,6 +56,7 @@ class Give(Struct, forbid_unknown_fields=True):
     severity: Annotated[float, Meta(ge=0, le=1)]
     mark: Name
     count: Annotated[int, Meta(ge=1, le=1_000_000)]
+    remark: Annotated[str, Meta(max_length=MOST_REMARK)] = ""
 
 
 T = TypeVar("T", bound=Struct)

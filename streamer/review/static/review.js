@@ -175,6 +175,7 @@ const inWords = (severity) => (WORDS.has(severity) ? `${WORDS.get(severity)}, ${
 const counted = (count, one, many) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 function showItem(next, { focus = true } = {}) {
+  if (item?.token !== next.token) $("remark").value = ""; // it was about another answer
   item = next;
   item.since = performance.now();
   lastRenewal = Date.now();
@@ -276,7 +277,8 @@ async function give(severity) {
   busy = true;
   item.marks += 1;
   item.severity = severity;
-  const mark = { labeller: name, given: Date.now(), item: item.token, severity, mark: randomName(), count: item.marks };
+  const mark = { labeller: name, given: Date.now(), item: item.token, severity, mark: randomName(), count: item.marks, remark: $("remark").value.trim() };
+  $("remark").value = "";
   last = { item, severity };
   keep("mark:" + mark.mark, mark);
   for (const [value, word] of WORDS) $(word).classList.toggle("given", severity === value);
@@ -291,9 +293,10 @@ async function send() {
   return alone(async () => {
     let told = "";
     for (let mark; (mark = waitingMarks().find(mine)); ) {
-      const { item: token, severity, mark: markName, count } = mark;
+      // A mark that an earlier version of this page kept has no remark.
+      const { item: token, severity, mark: markName, count, remark = "" } = mark;
       try {
-        const answer = await ask("mark", { holder, item: token, severity, mark: markName, count });
+        const answer = await ask("mark", { holder, item: token, severity, mark: markName, count, remark });
         if (last?.item.token === mark.item) told = tell(mark, answer.decided);
       } catch (trouble) {
         if (trouble.code !== "unknown_item" && trouble.code !== "bad_request") {
@@ -532,7 +535,8 @@ function pressed(event) {
   if (event.ctrlKey || event.altKey || event.metaKey || event.repeat || $("bar").hidden || $("keys").open) return;
   if (event.target instanceof HTMLInputElement || !load("single-keys", true)) return;
   const act = {
-    f: () => give(0), h: () => give(0.5), w: () => give(1), s: skip, u: undo, o: others, "?": help,
+    f: () => give(0), h: () => give(0.5), w: () => give(1), r: () => $("remark").focus(), s: skip, u: undo,
+    o: others, "?": help,
   }[event.key.length === 1 ? event.key.toLowerCase() : ""];
   if (act) {
     event.preventDefault();
@@ -555,6 +559,7 @@ function lock(kept) {
   name = null;
   item = null;
   last = null;
+  $("remark").value = "";
   $("counts").textContent = "";
   $("due").hidden = true;
   show("locked");
@@ -650,6 +655,12 @@ $("exact").addEventListener("keydown", (event) => {
   $("exact").value = "";
   wrongNumber("");
   $("exact").blur();
+});
+$("remark").addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" && event.key !== "Enter") return;
+  if (event.key === "Escape") $("remark").value = "";
+  event.preventDefault();
+  $("remark").blur();
 });
 for (const [severity, word] of WORDS) $(word).addEventListener("click", () => give(severity));
 $("skip").addEventListener("click", skip);

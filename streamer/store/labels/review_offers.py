@@ -152,6 +152,7 @@ def store_severity(
     now: datetime,
     *,
     keys: LabelKeys,
+    remark: str | None = None,
 ) -> None:
     last = connection.execute(
         given(label_revisions, labeller, offer).with_only_columns(
@@ -168,6 +169,7 @@ def store_severity(
         kind=offer.kind,
         labeller=labeller,
         labelled_at=moment,
+        remark=remark,
     )
     store_labels(connection, [label], keys=keys, source=SOURCE, now=moment)
 

@@ -107,7 +107,15 @@ class Reviews:
                 .values(marks=mark.count, mark=mark.name, marked_at=now, skipped_at=None)
             )
             if counted.rowcount:
-                store_severity(connection, reviewer.labeller, offer, mark.severity, now, keys=self._read.keys)
+                store_severity(
+                    connection,
+                    reviewer.labeller,
+                    offer,
+                    mark.severity,
+                    now,
+                    keys=self._read.keys,
+                    remark=mark.remark,
+                )
             give_up(connection, reviewer, offer)
             return decided(connection, offer.batch, offer.position)
 

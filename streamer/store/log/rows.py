@@ -200,6 +200,7 @@ def label_row(label: LabelRevision, *, source: str, now: datetime) -> dict[str, 
         "received_at": now,
         "effective_at": min(label.labelled_at, now),
         "source": source,
+        "remark": label.remark,
     }
 
 

@@ -49,11 +49,18 @@ def test_ten_answers_by_keyboard_alone(world: World, serve: Callable[..., Site],
     keys = ["f", "h", "w", ".3\n", "F", "W", "0,75\n", "H", "0.05\n", "1\n"]
     for number, pressed in enumerate(keys):
         ana.reads(f"Question {number}?")
+        if number == 2:
+            # What is written is no key, and goes with this one alone.
+            ana.press("r")
+            ana.until(lambda: ana.focused() == "remark")
+            ana.press("of which  year? \u202efh 1", Keys.ENTER)
         ana.press(pressed.replace("\n", Keys.ENTER))
         ana.until(lambda: ana.sees("item") and ana.text("last").startswith("You:"))
     ana.reads("Question 10?")
     assert severities(world) == {f"b0-{n}": [("Ana", value)] for n, value in enumerate(expected)}
     assert unsealed(world) == []
+    remarks = world.rows("SELECT batch_id, remark FROM label_revisions WHERE remark IS NOT NULL")
+    assert [tuple(row) for row in remarks] == [("b0-2", "of which year? \u202efh 1")]
     ana.until(lambda: "2 waiting · 10 done today" in ana.text("counts"))
     assert ana.text("last") == "You: worst, 1. The gate had held it (no threshold; score 0.421)."
 

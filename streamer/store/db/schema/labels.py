@@ -35,6 +35,7 @@ label_revisions = sa.Table(
     sa.Column("received_at", UtcDateTime, nullable=False),
     sa.Column("effective_at", UtcDateTime, nullable=False, comment="the earlier of the two"),
     sa.Column("source", sa.Text, nullable=False, comment="topic, file, judge, ..."),
+    sa.Column("remark", sa.Text, comment="what the person wrote beside it; NULL: nothing"),
     sa.UniqueConstraint(
         "gate",
         "batch_id",
@@ -55,6 +56,7 @@ label_revisions = sa.Table(
     check("raw_severity", "raw_severity >= -1e300 AND raw_severity <= 1e300"),
     check("effective_at", "effective_at <= labelled_at AND effective_at <= received_at"),
     sized_text("source", 64),
+    sized_text("remark", 500),
     sa.Index("ix_label_revisions_gate_kind_id", "gate", "kind", "id"),
     sqlite_autoincrement=True,
 )
