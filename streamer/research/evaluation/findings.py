@@ -15,7 +15,7 @@ from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from streamer.gates.settings import Unit
-    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
+    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Headline:
     wrong: str
     without: str
     sentence: str
+    score: str
+    """Whether the score is any good, and whether another one ships clearly more."""
 
 
 def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
@@ -51,7 +53,44 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
                 f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "
                 f"{percent(shipped)} against {without}. {said}"
             )
-    return Headline(result.name, served, percent(shipped) if shipped is not None else "–", without, said)
+    wrong = percent(shipped) if shipped is not None else "–"
+    return Headline(result.name, served, wrong, without, said, _worth(evaluation, result, unit))
+
+
+def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> str:
+    auroc = next(row.auroc for row in result.ranking if row.unit == unit and row.scorer == GRAM)
+    if auroc.value is None or auroc.low is None or auroc.high is None:
+        said = "Whether the score is any good cannot be said: it takes fine answers and bad ones."
+    else:
+        if auroc.high < 0.5:
+            worth = "No, it points the wrong way"
+        elif auroc.low <= 0.5:
+            worth = "No better than chance"
+        else:
+            worth = "Yes"
+        said = (
+            f"Is the score any good? {worth}: a fine answer scores above a bad one "
+            f"{100 * auroc.value:.0f} times out of 100 (95 %: {100 * auroc.low:.0f} to {100 * auroc.high:.0f}), where chance "
+            "does 50 times."
+        )
+    best = _ships_most(evaluation, result, unit)
+    if best is not None and best.scorer != GRAM and _clearly(best):
+        said += f" Of these scores {scorer_title(best.scorer)} ships most, {percent(best.ship_rate.mean)}."
+    return said
+
+
+def _ships_most(evaluation: Evaluation, result: DataSetResult, unit: str) -> ScorerRow | None:
+    """The label-free score that ships most at the headline budget; None where none ships anything."""
+    alpha = headline_alpha(evaluation.options.alphas)
+    rows = [row for row in result.compared if (row.unit, row.alpha) == (unit, alpha)]
+    label_free = [row for row in rows if row.scorer != JUDGE and row.ship_rate.mean is not None]
+    best = max(label_free, key=lambda row: row.ship_rate.mean or 0.0, default=None)
+    return best if best is not None and best.ship_rate.mean else None
+
+
+def _clearly(row: ScorerRow) -> bool:
+    """Whether a score ships more than the Gram energy by twice the error and more."""
+    return row.more.mean is not None and row.more.mean > 2 * (row.more.error or math.inf)
 
 
 def _why_closed(result: DataSetResult, alpha: float) -> str:
@@ -182,20 +221,17 @@ def _scores(evaluation: Evaluation, result: DataSetResult) -> str:
     alpha = headline_alpha(evaluation.options.alphas)
     told = []
     for unit in result.mean_severity:
-        rows = [row for row in result.compared if row.unit == unit and row.alpha == alpha]
-        label_free = [row for row in rows if row.scorer != JUDGE and row.ship_rate.mean is not None]
-        best = max(label_free, key=lambda row: row.ship_rate.mean or 0.0)
-        if not best.ship_rate.mean:
+        best = _ships_most(evaluation, result, unit)
+        if best is None:
             told.append(f"by {unit} no score ships anything")
             continue
         if best.scorer == GRAM:
             told.append(f"by {unit} the Gram energy ships most ({percent(best.ship_rate.mean)})")
             continue
-        clear = best.more.mean is not None and best.more.mean > 2 * (best.more.error or math.inf)
         told.append(
             f"by {unit} {scorer_title(best.scorer)} ships most ({percent(best.ship_rate.mean)}, "
             f"{100 * (best.more.mean or 0):+.1f} ± {100 * (best.more.error or 0):.1f} points against the Gram energy: "
-            f"{'a clear difference' if clear else 'within the error'})"
+            f"{'a clear difference' if _clearly(best) else 'within the error'})"
         )
     return f"{result.name}, which label-free score ships most at α = {alpha:g}: {'; '.join(told)}."
 

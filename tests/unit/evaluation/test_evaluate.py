@@ -86,7 +86,7 @@ def test_the_folder_has_all_that_is_promised(done, clouds):
     assert page.count("data:image/png;base64,") == len(pictures)
     assert not re.search(r'(?:src|href)="(?!data:image/png|#)', page), "the page refers to something outside"
     assert "<script" not in page
-    for words in ("What was asked", "What came out", "What it does not mean", "G-Eval-CRC", "made-up"):
+    for words in ("How it was measured", "Results", "What it does not mean", "G-Eval-CRC", "made-up"):
         assert words in page
     tables = (out / "tables.md").read_text()
     for table in all_tables(found):
@@ -122,6 +122,26 @@ def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):
     assert headline(done[0], better).sentence.startswith(
         "The score works the wrong way for prompts: what ships is worse"
     )
+
+
+@pytest.mark.parametrize(
+    ("low", "value", "high", "said"),
+    [
+        (0.6, 0.7, 0.8, "Is the score any good? Yes: a fine answer scores above a bad one"),
+        (0.45, 0.51, 0.57, "No better than chance"),
+        (0.2, 0.3, 0.4, "No, it points the wrong way"),
+        (None, None, None, "cannot be said"),
+    ],
+)
+def test_the_first_screen_says_whether_the_score_is_any_good(done, low, value, high, said):
+    (result,) = done[0].data_sets
+    ranking = [
+        replace(row, auroc=replace(row.auroc, low=low, value=value, high=high))
+        if row.scorer == "gram"
+        else row
+        for row in result.ranking
+    ]
+    assert said in headline(done[0], replace(result, ranking=ranking)).score
 
 
 def test_the_papers_csv_files_have_their_columns(done, clouds):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from alembic import op
 
-revision = "0039"
-down_revision = "0038"
+revision = "0043"
+down_revision = "0042"
 branch_labels = None
 depends_on = None
 
