@@ -1,4 +1,4 @@
-"""Case 31: two people and a clerk at one desk, killed again and again; each batch gets exactly one outcome, or goes on waiting."""
+"""Case 29: two people and a clerk at one desk, killed again and again; each batch gets exactly one outcome, or goes on waiting."""
 
 from __future__ import annotations
 

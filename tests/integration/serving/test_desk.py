@@ -7,8 +7,6 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from streamer.events.actions import decode_action
 from streamer.events.desk import decode_desk
 from streamer.gates.batch_key import BatchKey
@@ -36,8 +34,10 @@ def test_the_outcome_is_polled_and_waited_for(
     new_site: Callable[..., Site], migrated_sqlite_url: str
 ) -> None:
     site = new_site(migrated_sqlite_url, **DESK)
+    site.gate("hasty", **DESK | {"desk_deadline_seconds": 1.0})
     endpoint = site.serve()
     get = endpoint.client.get
+    action(endpoint.ask(batch("late", score=0.1), gate="hasty"))
     name = "order 47/desk"  # an id may end like an address
     decided = action(endpoint.ask(batch(name, score=0.1)))
     assert (decided["action"], decided["enforced"]) == ("escalate", True)
@@ -74,36 +74,22 @@ def test_the_outcome_is_polled_and_waited_for(
     name = f'streamer_desk_waiting{{gate="{GATE}"}}'
     action(endpoint.ask(batch("another", score=0.1)))
     wait_until(lambda: endpoint.metrics().get(name) == 1.0, "what waits is counted")
-    site.check()
 
-
-def test_after_the_deadline_the_service_rejects(
-    new_site: Callable[..., Site], migrated_sqlite_url: str
-) -> None:
-    site = new_site(migrated_sqlite_url, **DESK | {"desk_deadline_seconds": 1.0})
-    endpoint = site.serve()
-    action(endpoint.ask(batch("late", score=0.1)))
-    answer = endpoint.client.get(f"/v1/gates/{GATE}/desk/late", headers={"prefer": f"wait={PATIENCE:g}"})
-    wait_until(
-        lambda: endpoint.client.get(f"/v1/gates/{GATE}/desk/late").status_code == 200, "it is rejected"
-    )
-    answer = endpoint.client.get(f"/v1/gates/{GATE}/desk/late")
-    event = decode_desk(answer.content)
+    # Nobody came for the other gate's: the service itself rejects it.
+    wait_until(lambda: get("/v1/gates/hasty/desk/late").status_code == 200, "it is rejected")
+    event = decode_desk(get("/v1/gates/hasty/desk/late").content)
     assert (event.action, event.reason, event.by, event.text) == ("rejected", "deadline_passed", None, None)
     site.check()
 
 
-@pytest.mark.parametrize("streamed", [False, True])
 def test_a_chat_is_held_and_a_repeat_gets_what_was_released(
-    new_site: Callable[..., Site], migrated_sqlite_url: str, streamed: bool
+    new_site: Callable[..., Site], migrated_sqlite_url: str
 ) -> None:
     site = new_site(migrated_sqlite_url, scorer="gram", encoder=ENCODER, cut=0.99, **DESK)
     with Model() as model:
         model.reply = differing
         endpoint = model.serve(site)
-        body = {
-            "model": f"gate/{GATE}", "messages": [{"role": "user", "content": "Where?"}], "stream": streamed,
-        }  # fmt: skip
+        body = {"model": f"gate/{GATE}", "messages": [{"role": "user", "content": "Where?"}]}
 
         def chat(name: str, **headers: str) -> Any:
             return endpoint.client.post(
@@ -122,6 +108,8 @@ def test_a_chat_is_held_and_a_repeat_gets_what_was_released(
         assert '"finish_reason":"stop"' in again.text or '"finish_reason":"length"' in again.text
         assert '"action":"released"' in again.text
         assert "account:ana" not in again.text, "whoever chats need not know who"
+        body["stream"] = True
+        assert '"delta":{"content":"It is on its way."}' in chat("c-1").text
 
         # A caller that waits for the desk, for a bounded time.
         bounded = chat("c-2", prefer="desk=0.3")
