@@ -172,7 +172,7 @@ const LATER_SETTINGS = {
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
-  "decision_deadline_seconds", "recalibrate_every_seconds", "max_lambda_step", "max_ship_rate_step", "monitor_delta",
+  "decision_deadline_seconds", "desk_deadline_seconds", "recalibrate_every_seconds", "max_lambda_step", "max_ship_rate_step", "monitor_delta",
   "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta",
 ]);
 

@@ -21,6 +21,7 @@ export function checkDesk(governance, decisions, report) {
     if (inTime !== (row.reason === "person")) {
       fault(inTime ? "nobody was waited for until its deadline" : "its deadline had passed");
     }
+    if (entry.missing !== undefined) report.fault("seal", place, "the text that was released is gone, and was not erased");
     if (content !== null && hmac(Buffer.from(content.salt, "hex"), canonical([raw.content.text])) !== row.text_mac) {
       report.fault("seal", place, "the text that was released was changed");
     }
