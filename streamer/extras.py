@@ -33,7 +33,7 @@ EXTRAS = {
     "learned": {"sklearn"},
     "research": _ENCODER | {"jinja2", "matplotlib", "sklearn", "threadpoolctl"},
     "parquet": {"pyarrow"},
-    "evidence": {"typst"},
+    "evidence": {"rfc3161_client", "typst"},
 }
 """What the program imports of each extra of pyproject.toml; the first that has a package is the least that does."""
 

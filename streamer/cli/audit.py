@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from streamer.audit.verification import Report
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
@@ -158,8 +159,11 @@ def verify(
                 progress=done,
             )
         compared = wiring.compared_with_log(settings, store) if log else None
+        witnessed = wiring.check_witnesses(settings, store)
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
+    if witnessed is not None:
+        report = _with_witnesses(report, *witnessed)
     if compared is not None:
         both = Counter(report.counts)
         both.update(compared.counts)  # unlike +, keeps what is 0
@@ -204,6 +208,17 @@ def _few_collections() -> "Iterator[None]":
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+def _with_witnesses(
+    report: "Report", wrong: "list[tuple[str, str]]", notes: list[str], answers: int, stamps: int
+) -> "Report":
+    from streamer.audit.verification import Fault
+
+    counts = dict(report.counts) | {"answers of witnesses": answers, "time stamps": stamps}
+    counts["faults"] = report.counts.get("faults", 0) + len(wrong)
+    faults = (*report.faults, *(Fault("witness", place, detail) for place, detail in wrong))
+    return replace(report, faults=faults, notes=(*report.notes, *notes), counts=dict(sorted(counts.items())))
 
 
 def _policies(store: "Store") -> "Iterator[PolicyVersion]":
@@ -412,29 +427,53 @@ def _moment(text: str | None, option: str, now: "datetime") -> "datetime | None"
 
 
 @app.command()
-def checkpoint(json: opt.JsonOption = False) -> None:
-    """Make a checkpoint now: sign the heads of all chains, publish it, and append it to the configured file."""
+def checkpoint(
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--witness",
+            metavar="FILE|URL",
+            help="Who else gets it: a file, https://... by POST, or tsa+https://..., an RFC 3161 time stamp authority; may be"
+            " repeated.",
+        ),
+    ] = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Make a checkpoint now: sign the heads of all chains, publish it, append it to the configured file, and send it to witnesses.
+
+    Witnesses get every checkpoint that they lack. Exit status 1 if one could not be reached; it gets them later.
+    """
     from streamer import wiring
-    from streamer.cli.console import print_json, say
+    from streamer.cli.console import print_json, say, warn
     from streamer.cli.outbox import announce_now
     from streamer.events.checkpoints import decode_checkpoint
     from streamer.settings.settings import load_settings
 
     settings = load_settings()
     with wiring.open_store(settings) as store:
-        checkpointer = wiring.checkpointer(settings, store)
+        checkpointer, witnesses = (
+            wiring.checkpointer(settings, store),
+            wiring.witnesses(settings, store, witness or ()),
+        )
         made = checkpointer.make()
         checkpointer.keep_up()
         newest = store.checkpoints.newest()
+        sent = witnesses.send()
     if made is not None:
         announce_now(settings)
     sequence = None if newest is None else decode_checkpoint(newest).sequence
     if json:
-        print_json({"made": made is not None, "sequence": sequence})
+        told = [{"witness": one.witness.name, "sent": one.sent, "failed": one.failed} for one in sent]
+        print_json({"made": made is not None, "sequence": sequence, "witnesses": told})
     elif made is None:
         say(f"Nothing was recorded since checkpoint {sequence}.")
     else:
         say(f"Checkpoint {sequence} is made.")
+    for one in sent:
+        if one.failed is not None:
+            warn(f"{one.witness.name} did not take a checkpoint, and gets it later: {one.failed}")
+    if any(one.failed is not None for one in sent):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -491,6 +491,21 @@ class AuditSettings(_Group):
     checkpoint_every_seconds: float = Field(
         300.0, gt=0, description="Seconds between two checkpoints while the record grows."
     )
+    witnesses: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Who else gets every checkpoint, as a JSON array: files, `https://...` (each by POST) and RFC 3161 time stamp "
+            "authorities, `tsa+https://...`."
+        ),
+    )
+    witness_answers: str | None = Field(
+        None,
+        description="File outside the database that keeps what witnesses by HTTP and time stamp authorities answered.",
+    )
+    time_stamp_roots: str | None = Field(
+        None,
+        description="Certificates in PEM that the time stamps of witnesses must lead to; without them these are not verified.",
+    )
 
 
 class PolicySettings(_Group):

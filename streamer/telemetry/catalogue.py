@@ -258,6 +258,13 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "Entries in the partition's hash chain of the record.",
     ),
     _metric(
+        "gauge", "audit_unwitnessed_seconds", "witness",
+        "How long the oldest checkpoint has waited that a configured witness (file, http, time_stamp) lacks; 0: it has all.",
+    ),
+    _metric(
+        "counter", "audit_witness_failures_total", "witness", "Times that a witness did not take a checkpoint; it is sent again."
+    ),
+    _metric(
         "gauge", "part_reachable", "part", "1 while the broker, the database, the encoder's endpoint or the judge answers, 0 while it does not.",
         services="worker recalibrator",
     ),

@@ -1,12 +1,14 @@
 """The composition root: the only place that builds real parts from settings. Only the CLI imports it."""
 
 from streamer.wiring.audit import (
+    check_witnesses,
     checkpointer,
     compared_with_log,
     outside_checkpoints,
     receipts,
     rescorer,
     trusted_keys,
+    witnesses,
 )
 from streamer.wiring.configured_judge import judge, judge_scoring_id
 from streamer.wiring.console import run_console
@@ -39,6 +41,7 @@ __all__ = [
     "adopt_score",
     "check_database",
     "check_topics",
+    "check_witnesses",
     "checkpointer",
     "compared_with_log",
     "connection",
@@ -71,4 +74,5 @@ __all__ = [
     "topics",
     "trusted_keys",
     "what_if",
+    "witnesses",
 ]

@@ -10,9 +10,12 @@ from streamer.errors import UsageError
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
+    from streamer.audit.witnesses import Sent, Witnesses
     from streamer.settings.settings import Settings
     from streamer.store import Store
 
@@ -40,6 +43,49 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
         every=timedelta(seconds=settings.audit.checkpoint_every_seconds),
         clock=now,
     )
+
+
+def witnesses(
+    settings: Settings,
+    store: Store,
+    more: Sequence[str] = (),
+    *,
+    show: Callable[[Sent], None] = lambda _sent: None,
+) -> Witnesses:
+    """Return what sends checkpoints to the configured witnesses and to more. Raises `UsageError` for an address that is none."""
+    from streamer.audit.witnesses import Answers, Witnesses, witness
+
+    named = dict.fromkeys((*settings.audit.witnesses, *more))
+    file = settings.audit.witness_answers
+    return Witnesses(
+        store.checkpoints,
+        [witness(one) for one in named],
+        answers=None if file is None else Answers(Path(file)),
+        clock=now,
+        show=show,
+    )
+
+
+def check_witnesses(
+    settings: Settings, store: Store
+) -> tuple[list[tuple[str, str]], list[str], int, int] | None:
+    """Check what witnesses answered: what does not fit, what was not checked, how many answers, how many time stamps.
+
+    None where no answers are kept.
+    """
+    from streamer.audit.checkpoint_file import CheckpointFile
+    from streamer.audit.witnesses import check_answers, read_answers
+    from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint
+
+    file = settings.audit.witness_answers
+    if file is None or not Path(file).exists():
+        return None
+    answers = read_answers(CheckpointFile(Path(file)).read())
+    with store.evidence.snapshot() as snapshot:
+        known = {decode_checkpoint(one).sequence: checkpoint_hash(one) for one in snapshot.checkpoints()}
+    roots = settings.audit.time_stamp_roots
+    faults, notes, stamps = check_answers(answers, known, None if roots is None else roots.encode())
+    return faults, notes, len(answers), stamps
 
 
 def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:

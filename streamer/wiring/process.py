@@ -8,7 +8,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from streamer.wiring.audit import checkpointer
+from streamer.wiring.audit import checkpointer, witnesses
 from streamer.wiring.encoders import encoder
 from streamer.wiring.parts import limits, now
 from streamer.wiring.policy_keys import policy_keys
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
 
+    from streamer.audit.witnesses import Sent
     from streamer.deciding.policy_book import PolicyBook
     from streamer.events.alerts import AlertsV1
     from streamer.journal import Partition
@@ -125,8 +126,26 @@ def housekeeping(
         show=partial(_show_figures, metrics, health),
         chore=chore,
         desk=partial(_at_the_desk, store, clerk, metrics, count()),
-        checkpoint=None if settings.audit.private_key is None else checkpointer(settings, store).run_if_due,
+        checkpoint=None if settings.audit.private_key is None else _checkpoints(settings, store, metrics),
     )
+
+
+def _checkpoints(settings: Settings, store: Store, metrics: Metrics) -> Callable[[], None]:
+    """Make checkpoints when they are due, and let witnesses have them, for whom nothing waits."""
+
+    def show(sent: Sent) -> None:
+        lacks = 0.0 if sent.lacks_since is None else max(0.0, (now() - sent.lacks_since).total_seconds())
+        metrics.set_unwitnessed(sent.witness.kind, lacks, failed=sent.failed is not None)
+
+    maker, others = checkpointer(settings, store), witnesses(settings, store, show=show)
+
+    def run() -> None:
+        try:
+            maker.run_if_due()
+        finally:
+            others.wake()
+
+    return run
 
 
 def _show_figures(
