@@ -189,7 +189,8 @@ class Witnesses:
     witnesses : who gets them.
     answers : where their answers are kept; None is enough for files.
     clock : returns the present time, with zone.
-    show : given what became of each witness in a round of the thread.
+    show : given, for each witness in a round of the thread, its kind, how many seconds it has lacked a checkpoint, and whether it
+        did not take one.
     """
 
     def __init__(
@@ -199,7 +200,7 @@ class Witnesses:
         *,
         answers: Answers | None,
         clock: Callable[[], datetime],
-        show: Callable[[Sent], None] = lambda _sent: None,
+        show: Callable[[str, float, bool], None] = lambda _kind, _seconds, _failed: None,
     ) -> None:
         if answers is None and any(one.kind != "file" for one in witnesses):
             raise UsageError(
@@ -268,8 +269,11 @@ class Witnesses:
             ):  # the database is away, which its readers say, or a bug: checkpoints are never lost
                 log.warning("audit.witnesses_wait", exc_info=True)
                 sent = []
+            present = self._clock()
             for one in sent:
-                self._show(one)
+                since = one.lacks_since
+                lacks = 0.0 if since is None else max(0.0, (present - since).total_seconds())
+                self._show(one.witness.kind, lacks, one.failed is not None)
             away = not sent or any(one.failed for one in sent)
             pause = min(2 * pause, _LONGEST_PAUSE) if away else _FIRST_PAUSE
             time.sleep(pause)

@@ -269,7 +269,7 @@ class Metrics:
         """Set how many entries the hash chain of a partition has."""
         self._of["streamer_audit_chain_height"].labels(topic, str(partition)).set(entries)
 
-    def set_unwitnessed(self, witness: str, seconds: float, *, failed: bool) -> None:
+    def set_unwitnessed(self, witness: str, seconds: float, failed: bool) -> None:
         """Set how long a kind of witness has lacked a checkpoint, and count that one did not take it."""
         self._of["streamer_audit_unwitnessed_seconds"].labels(witness).set(seconds)
         if failed:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
-    from streamer.audit.witnesses import Sent, Witnesses
+    from streamer.audit.witnesses import Witnesses
     from streamer.settings.settings import Settings
     from streamer.store import Store
 
@@ -50,7 +50,7 @@ def witnesses(
     store: Store,
     more: Sequence[str] = (),
     *,
-    show: Callable[[Sent], None] = lambda _sent: None,
+    show: Callable[[str, float, bool], None] = lambda _kind, _seconds, _failed: None,
 ) -> Witnesses:
     """Return what sends checkpoints to the configured witnesses and to more. Raises `UsageError` for an address that is none."""
     from streamer.audit.witnesses import Answers, Witnesses, witness

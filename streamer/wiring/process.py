@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterator, Mapping
 
-    from streamer.audit.witnesses import Sent
     from streamer.deciding.policy_book import PolicyBook
     from streamer.events.alerts import AlertsV1
     from streamer.journal import Partition
@@ -132,12 +131,8 @@ def housekeeping(
 
 def _checkpoints(settings: Settings, store: Store, metrics: Metrics) -> Callable[[], None]:
     """Make checkpoints when they are due, and let witnesses have them, for whom nothing waits."""
-
-    def show(sent: Sent) -> None:
-        lacks = 0.0 if sent.lacks_since is None else max(0.0, (now() - sent.lacks_since).total_seconds())
-        metrics.set_unwitnessed(sent.witness.kind, lacks, failed=sent.failed is not None)
-
-    maker, others = checkpointer(settings, store), witnesses(settings, store, show=show)
+    maker = checkpointer(settings, store)
+    others = witnesses(settings, store, show=metrics.set_unwitnessed)
 
     def run() -> None:
         try:
