@@ -37,7 +37,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     """Drop them: which judgement was of a score is not known any more."""
     op.execute(
-        "DROP TRIGGER append_only_judgements_score"
+        "DROP TRIGGER IF EXISTS append_only_judgements_score"
         + ("" if op.get_context().dialect.name == "sqlite" else " ON judgements")
     )
     for name in _COLUMNS:
