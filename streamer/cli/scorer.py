@@ -94,7 +94,7 @@ _ELSEWHERE = """
 import json, sys
 from streamer.scoring.contract import scores_of
 from streamer.scoring.plugins import scorer_of
-print("\\n" + json.dumps(scores_of(scorer_of(sys.argv[1]))))
+sys.stdout.writelines(["\\n", json.dumps(scores_of(scorer_of(sys.argv[1])))])
 """
 
 

@@ -19,7 +19,6 @@ from streamer.errors import UsageError
 from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt, with_receipt
 from streamer.gates.batch_key import BatchKey
-from streamer.risk.rounds.report import DeskReport
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.settings import GateSettings
     from streamer.journal import Headers, OutboxMessage
+    from streamer.risk.rounds.report import DeskReport
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
     from streamer.store.labels.read_labels import ReadLabels
@@ -292,6 +292,8 @@ class ReleaseDesk:
 
     def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:
         """What people made of what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
+        from streamer.risk.rounds.report import DeskReport  # which workers, who keep the desk, do not load
+
         own = desk_outcomes.c
         of_gate = sa.and_(own.gate == gate, own.at >= since)
         with self._database.reading(snapshot=True) as connection:

@@ -444,7 +444,9 @@ def test_dev_says_that_it_loads_an_encoder_if_it_has_one(
     monkeypatch.setattr("streamer.cli.services.end_on_sigterm", lambda: None)
     status, _, err = run(capsys, "dev", "--no-view")
     assert status == 0
-    assert err.startswith("Starting an embedded broker, a worker, the endpoint and a recalibrator")
+    assert err.startswith(
+        "Starting an embedded broker, a worker, the endpoint, a recalibrator and the console"
+    )
     assert ("; loading the encoder takes some seconds." in err) is loads
 
 
@@ -713,8 +715,8 @@ def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.Monke
     script = (
         "import sys, signal, time\n"
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        "from streamer.cli.services import _stop_when_stdin_closes\n"
-        "_stop_when_stdin_closes()\n"
+        "from streamer.cli.services import stop_when_stdin_closes\n"
+        "stop_when_stdin_closes()\n"
         "time.sleep(60)\n"
     )
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE)
@@ -725,7 +727,7 @@ def test_a_worker_stops_when_its_standard_input_closes(monkeypatch: pytest.Monke
 
 
 def test_watching_standard_input_does_not_disturb_the_end() -> None:
-    script = "from streamer.cli.services import _stop_when_stdin_closes\n_stop_when_stdin_closes()\n"
+    script = "from streamer.cli.services import stop_when_stdin_closes\nstop_when_stdin_closes()\n"
     child = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.wait(timeout=240) == 0
     _, err = child.communicate()

@@ -62,7 +62,7 @@ def test_nothing_comes_from_elsewhere_and_nothing_is_inline() -> None:
 
 def test_every_key_of_the_buttons_is_explained_on_the_page_and_does_something() -> None:
     shown = set(re.findall(r'aria-keyshortcuts="(.)"', PAGE))
-    assert shown == {"f", "h", "w", "s", "u", "o", "?"}
+    assert shown == {"f", "h", "w", "r", "s", "u", "o", "?"}
     explained = PAGE[PAGE.index("<dialog") :]
     for key in shown - {"?"}:
         assert f"<dt><kbd>{key}</kbd></dt>" in explained
