@@ -36,9 +36,15 @@ if TYPE_CHECKING:
 GATE = "support-bot"
 ALPHA = 0.1
 
-EMPTY_BY_DESIGN = ("streamer-pipeline / Cache hits /", "streamer-pipeline / HTTP requests")
+EMPTY_BY_DESIGN = (
+    "streamer-pipeline / Cache hits /",
+    "streamer-pipeline / HTTP requests",
+    "streamer-pipeline / At the desk /",
+    "streamer-pipeline / Oldest at the desk /",
+    "rules / gate:streamer_desk_waiting:max",
+)
 """How the places of expressions begin that have nothing to say here: nothing is encoded, since embeddings come with the
-events, and nothing is asked by HTTP."""
+events, nothing is asked by HTTP, and no gate has a desk."""
 
 TROUBLES = ("StreamerRiskAlarm", "StreamerGateClosed", "StreamerProposalWaiting")
 """Alerts that this story has a reason for. The others tell of troubles that it does not have, and are empty by design."""

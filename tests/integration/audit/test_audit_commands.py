@@ -157,7 +157,7 @@ def test_a_checkpoint_on_demand(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["audit", "checkpoint", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"made": True, "sequence": 4}
+    assert json.loads(capsys.readouterr().out) == {"made": True, "sequence": 4, "witnesses": []}
     assert main(["audit", "checkpoint"]) == 0
     assert capsys.readouterr().out == "Nothing was recorded since checkpoint 4.\n"
     assert len((here / "checkpoints.jsonl").read_bytes().splitlines()) == 4

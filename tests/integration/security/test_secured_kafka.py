@@ -130,7 +130,8 @@ def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they
 
 
 def test_each_may_do_what_the_script_says_and_nothing_else(topics: None, secured_kafka: SecuredKafka) -> None:
-    outputs = {TOPICS.actions, TOPICS.thresholds, TOPICS.dead_letters, TOPICS.alerts, TOPICS.checkpoints}
+    outputs = {TOPICS.actions, TOPICS.desk, TOPICS.thresholds, TOPICS.dead_letters, TOPICS.alerts}
+    outputs.add(TOPICS.checkpoints)
     everything = set(TOPICS.all())
     rights = {
         "publisher": {"WRITE": {TOPICS.responses}},
