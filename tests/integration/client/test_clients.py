@@ -149,7 +149,7 @@ def test_a_ship_is_read_whole(caller: Caller) -> None:
     assert found == {
         "gate": "support-bot", "batch_id": "b-1", "attempt": 2, "action": "ship", "ships": True, "reason": "scored",
         "enforced": True, "answer": ANSWERS[1], "response_id": "1", "index": 1, "score": 0.9, "threshold": 0.5,
-        "policy_version": 7, "detail": "", "receipt": None,
+        "policy_version": 7, "detail": "", "receipt": None, "desk_until": None,
     }  # fmt: skip
 
 

@@ -129,6 +129,7 @@ class Installation:
         worker.set_outbox_pending(self._draw.randrange(5))
         worker.set_desk_queues({GATES[0]: (self._draw.randrange(5), 60.0)})
         worker.set_desk_outcomes({(GATES[0], "released"): 3})
+        worker.set_unwitnessed("http", 60.0, failed=True)
         worker.set_lag("streamer.responses", number, self._draw.randrange(3))
         worker.set_chain_height("streamer.responses", number, round(50 * time.monotonic()))
 
