@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from streamer.audit.signing import Signer
+from streamer.audit.standalone import verify_bundle as alone
 from streamer.calibration import registry
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.history import NO_HISTORY
@@ -257,6 +258,126 @@ def test_the_verifier_in_javascript_computes_every_vector() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == sorted(VECTORS)
+
+
+def _canonical_alone(given: dict[str, Any]) -> dict[str, Any]:
+    return {"output": alone.canonical_json(alone.strict_json(given["input"].encode())).decode()}
+
+
+def _checkpoint_alone(given: dict[str, Any]) -> dict[str, Any]:
+    key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(given["private_key"])).public_key()
+    raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+    signed = alone.canonical_json(given["unsigned"] | {"key_id": given["key_id"]})
+    good = alone.ed25519_verify(
+        raw, b"streamer.checkpoint.v1\x00" + signed, base64.b64decode(given["signature"])
+    )
+    return {"key_id": alone.sha256(raw), "signature": given["signature"] if good else None}
+
+
+def _draws_alone(given: dict[str, Any]) -> dict[str, Any]:
+    salt, attempt = bytes.fromhex(given["salt"]), str(given["attempt"])
+    batch = (given["gate"], given["batch_id"], attempt)
+    return {
+        "audit": alone.keyed_number(salt, "audit", *batch),
+        "draw": alone.keyed_number(salt, "draw", *batch, given["response"]),
+        "dither": alone.dither(salt, batch, given["response"]),
+        "fold": "fit" if alone.fits_a_score(salt, given["gate"], given["batch_id"]) else "calibrate",
+    }
+
+
+def _decisions_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    made = []
+    for one in given:
+        asked = {name: one[name] for name in ("unit", "state", "threshold", "scores", "blank")}
+        derived = alone.derive_action({"kind": "indicator"}, facts={}, **asked)
+        assert derived is not None
+        shipped, best, _ = derived
+        made.append({"shipped": shipped, "selected": best if best is not None and shipped[best] else None})
+    return made
+
+
+def _statement_alone(given: dict[str, Any]) -> dict[str, Any]:
+    gate = given["row"]["gate"]
+    salt = alone.sha256(b"streamer.salt.v1\x00" + alone.canonical_json([gate, given["salt"]]))
+    of_gate = {"name": gate, "seed": given["seed"], "audit_salt": salt}
+    text = alone.policy_statement(given["row"], given["settings"], of_gate, given["record"])
+    return {"statement": text.partition(b"\x00")[2].decode()}
+
+
+def _weights_alone(given: dict[str, Any]) -> dict[str, Any]:
+    nothing = [0.0] * len(given["items"])
+    group = alone.Group(given["group"], given["items"], nothing, nothing)
+    seed = str(given["seed"])
+    sample = alone.Sample([group], 0.1, seed, {"draws": given["draws"], "eta": given["eta"]})
+    named = [alone.Group(name, ["x"], [0.0], [0.0]) for name in ("a#1", "b#1", "c#1")]
+    return {
+        "pick": given["items"][alone.pick(seed, group)],
+        "coin": alone.coin(seed, group.id),
+        "order": [one.id for one in alone.reading_order(seed, named)],
+        "bb": alone.WEIGHTS["bb"](sample, group),
+        "rbwa": [round(one, 12) for one in alone.WEIGHTS["rbwa"](sample, group)],
+    }
+
+
+def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
+    groups = [alone.Group(**one) for one in given["groups"]]
+    parameters = {name: given[name] for name in ("delta", "draws", "eta", "rho")} | {"edition": 2}
+    sample = alone.Sample(groups, given["alpha"], str(given["seed"]), parameters, drawn=2)
+    found = {name: _lambda(alone.calibrate(sample, name)[0]) for name in sorted(alone.METHODS)}
+    return {"thresholds": found}
+
+
+BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
+    "canonical": _canonical_alone,
+    "checkpoint": _checkpoint_alone,
+    "decisions": _decisions_alone,
+    "draws": _draws_alone,
+    "policy-signature": _statement_alone,
+    "weights": _weights_alone,
+    "calibrators": _calibrators_alone,
+}
+
+
+@pytest.mark.parametrize("name", BY_THE_ONE_FILE)
+def test_the_one_file_computes_a_vector(name: str) -> None:
+    given = json.loads(dict(BLOCK.findall(PAGE.read_text("utf-8")))[name])
+    made = BY_THE_ONE_FILE[name](given)
+    pairs = zip(given, made, strict=True) if isinstance(given, list) else [(given, made)]
+    for said, found in pairs:
+        assert found
+        assert {name: said[name] for name in found} == found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_one_file_calibrates_as_the_program_does(seed: int) -> None:
+    """Every method, with ties of scores, and severities between 0 and 1."""
+    rng = np.random.default_rng(seed)
+    parameters = {"delta": 0.3, "draws": 20, "eta": 0.4, "rho": 0.98}
+    groups = []
+    for number in range(60):
+        count = 1 + number % 4
+        scores, severities = rng.integers(0, 40, count) / 40, rng.choice([0.0, 0.0, 0.0, 0.25, 1.0], count)
+        names = tuple(f"r{i}" for i in range(count))
+        groups.append((f"b{number}#1", names, scores, severities))
+    sample = Sample(
+        groups=tuple(LabelledGroup(*one) for one in groups),
+        alpha=0.2,
+        seed=seed,
+        drawn=2,
+        largest=4,
+        history=NO_HISTORY,
+    )
+    lists = [alone.Group(name, items, s.tolist(), v.tolist()) for name, items, s, v in groups]
+    again = alone.Sample(lists, 0.2, str(seed), parameters | {"edition": 2}, drawn=2)
+    names = {name: kind for name, kind in registry.every().items() if kind.diagnostic}
+    assert names.keys() == alone.METHODS.keys()
+    finite = 0
+    for name, kind in names.items():
+        given = {one: parameters[one] for one in kind.ranges() if one in parameters}
+        said = registry.calibrator(name, given).calibrate(sample).threshold.value
+        assert alone.calibrate(again, name)[0] == said, name
+        finite += math.isfinite(said)
+    assert finite >= 8
 
 
 def main() -> None:

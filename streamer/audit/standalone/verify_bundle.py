@@ -6,7 +6,8 @@
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit-format.md. Everything is
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
-record still agrees with them, the audit draw from the revealed salt, and each action from stored scores and policy.
+record still agrees with them, the audit draw from the revealed salt, each action from stored scores and policy, and each
+calibration run from what it has read and the gate's seed.
 
 Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage, or a bundle
 that cannot be read.
@@ -21,6 +22,7 @@ import hmac
 import itertools
 import json
 import math
+import struct
 import sys
 import unicodedata
 import uuid
@@ -29,10 +31,12 @@ from array import array
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -495,6 +499,7 @@ class _Run:
         self.place = place
         self._heads = {tuple(head[:3]): head[3] for head in heads}
         self._before, self._since = row["older_than"], row.get("since_version") or 0
+        self._after = row.get("newer_than") or ""
         self._settings = settings
         # Numbers in place of names: a record may have many runs of many batches.
         self._read = array("q", sorted(hash(group) for group in groups))
@@ -517,7 +522,7 @@ class _Run:
         if at < len(self._read) and self._read[at] == name:
             self._oldest = min(self._oldest or facts["decided_at"], facts["decided_at"])
         elif (
-            facts["decided_at"] < self._before
+            self._after < facts["decided_at"] < self._before
             and facts["policy"] >= self._since
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
             and any(one[4] and one[1] is not None for one in facts["responses"])
@@ -1774,6 +1779,1023 @@ def _name(kind: str, row: dict[str, Any] | None) -> str:
     )
 
 
+# -- calibrators: thresholds from labelled groups ------------------------------------------------------------------
+#
+# A threshold is a number, infinity where nothing ships, and minus infinity where everything does.
+
+_SLACK = 1e-12
+"""Of what rounding does to a sum of losses."""
+_WINDOW_LEVELS = 2048
+_MOST_SEGMENTS = 500
+_TENTHS = range(3, 11)
+
+
+class Group(NamedTuple):
+    """The drawn responses of one batch: their scores and severities in [0, 1]; a missing severity is 1."""
+
+    id: str
+    items: Sequence[str]
+    scores: Sequence[float]
+    severities: Sequence[float]
+    draws: int = 1
+    segment: str = ""
+
+
+class Sample(NamedTuple):
+    """What a calibrator reads.
+
+    Attributes
+    ----------
+    groups : in the order of their decisions.
+    alpha : the budget of one attempt.
+    seed : of the gate, in decimal digits.
+    parameters : of the method: `eta`, `draws`, `delta`, `rho`, `grid`, `starts`, `edition`.
+    drawn : how many responses of each batch are labelled at least.
+    floor : the gate's `label_floor`.
+    cuts : of the unlabelled history, for the method `selective`.
+    """
+
+    groups: Sequence[Group]
+    alpha: float
+    seed: str
+    parameters: dict[str, Any]
+    drawn: int = 1
+    floor: float | None = None
+    cuts: Sequence[float] = ()
+
+
+def budget(alpha: float, groups: float) -> float:
+    """Return the largest sum of losses that a budget allows over so many groups."""
+    allowance = alpha * (groups + 1)
+    return allowance - 1 + _SLACK * max(1.0, allowance)
+
+
+def _groups_needed(alpha: float) -> int:
+    return max(0, math.ceil((1 - _SLACK) / alpha) - 1)
+
+
+# randomness, by the seed and names alone
+
+
+def _digest(seed: str, *parts: str) -> bytes:
+    encoded = [part.encode() for part in parts]
+    message = b"".join(len(part).to_bytes(4, "big") + part for part in encoded)
+    return hmac.digest(f"streamer.calibration.v1:{seed}".encode(), message, "sha256")
+
+
+def pick(seed: str, group: Group) -> int:
+    """Return the position of the one item of a group that is looked at."""
+    if len(group.items) == 1:
+        return 0
+    return min(
+        range(len(group.items)),
+        key=lambda i: (_digest(seed, "crc", group.id, group.items[i]), group.items[i].encode()),
+    )
+
+
+def coin(seed: str, group: str) -> float:
+    """Map a group to [0, 1)."""
+    return (int.from_bytes(_digest(seed, "coin", group)[:8], "big") >> 11) * 2.0**-53
+
+
+def reading_order(seed: str, groups: Sequence[Group]) -> list[Group]:
+    """Sort groups in the order in which betting reads them."""
+    return sorted(groups, key=lambda group: (_digest(seed, "order", group.id), group.id.encode()))
+
+
+def _crc_weights(sample: Sample, group: Group) -> list[float]:
+    chosen = pick(sample.seed, group)
+    return [float(i == chosen) for i in range(len(group.items))]
+
+
+def _bb_weights(sample: Sample, group: Group) -> list[float]:
+    draws, count = sample.parameters["draws"], len(group.items)
+    named = sorted(range(count), key=lambda i: group.items[i].encode())
+    counts = [0] * count
+    for first in range(0, draws, 4):
+        words = _digest(sample.seed, "bb", group.id, str(first))
+        for draw in range(min(4, draws - first)):
+            word = int.from_bytes(words[8 * draw : 8 * draw + 8], "big")
+            counts[named[word * count >> 64]] += 1
+    return [one / draws for one in counts]
+
+
+def _rbwa_weights(sample: Sample, group: Group) -> list[float]:
+    eta = float(sample.parameters["eta"])
+    scale = min(eta, 1.0)
+    logs = [_rbwa_log(sample.seed, group.id, item, eta) for item in group.items]
+    largest = max(logs)
+    parts = [math.exp((log - largest) / scale) for log in logs]
+    total = math.fsum(parts)
+    return [part / total for part in parts]
+
+
+@lru_cache(maxsize=1 << 18)  # later runs read the same items again
+def _rbwa_log(seed: str, group: str, item: str, eta: float) -> float:
+    """Return the logarithm of an item's share before it is divided by the sum, times the smaller of `eta` and 1."""
+    words = _digest(seed, "rbwa", group, item)
+    u, v = (((int.from_bytes(words[at : at + 8], "big") >> 11) + 0.5) * 2.0**-53 for at in (0, 8))
+    scale = min(eta, 1.0)
+    return math.log(v) * (scale / eta) + scale * math.log(gamma_quantile(eta + 1, u))
+
+
+WEIGHTS: dict[str, Callable[[Sample, Group], list[float]]] = {
+    "mean": lambda _, group: [1 / len(group.items)] * len(group.items),
+    "crc": _crc_weights,
+    "bb": _bb_weights,
+    "rbwa": _rbwa_weights,
+}
+"""What each item of a group weighs; an only item weighs 1."""
+
+
+# distributions
+
+
+def _incomplete_gamma(a: float, x: float, *, upper: bool) -> float:
+    """Return the regularised lower incomplete gamma function P(a, x), or its complement."""
+    if x <= 0:
+        return float(upper)
+    front = math.exp(a * math.log(x) - x - math.lgamma(a))
+    if x < a + 1:
+        term = total = 1 / a
+        n = 0
+        while abs(term) > abs(total) * 1e-17:
+            n += 1
+            term *= x / (a + n)
+            total += term
+        value, of_upper = front * total, False
+    else:  # the continued fraction, by Lentz' method
+        b, c = x + 1 - a, 1e300
+        d = h = 1 / b
+        for i in range(1, 100_000):
+            an = -i * (i - a)
+            b += 2
+            d = 1 / (an * d + b)
+            c = b + an / c
+            h *= d * c
+            if abs(d * c - 1) < 3e-16:
+                break
+        value, of_upper = front * h, True
+    return value if upper == of_upper else 1 - value
+
+
+def gamma_quantile(a: float, u: float) -> float:
+    """Return the x with P(a, x) = u, for a > 1 and 0 < u < 1: Newton's method within a bracket."""
+    upper = u > 0.5
+    target = 1 - u if upper else u
+    low, high = 0.0, math.inf
+    z = math.sqrt(-2 * math.log(target)) * (0.8 if upper else -0.8)
+    guess = a * max(0.0, 1 - 1 / (9 * a) + z / (3 * math.sqrt(a))) ** 3
+    x = guess or math.exp((math.log(u) + math.lgamma(a + 1)) / a)
+    for _ in range(2000):
+        value = _incomplete_gamma(a, x, upper=upper)
+        away = target - value if upper else value - target
+        low, high = (low, x) if away >= 0 else (x, high)
+        density = math.exp((a - 1) * math.log(x) - x - math.lgamma(a))
+        step = away / density if density > 0 else math.inf
+        after = x - step
+        if not low < after < high:
+            after = 2 * x if high == math.inf else (low + high) / 2
+        if abs(after - x) <= 2e-15 * x:
+            return after
+        x = after
+    return x
+
+
+def binomial_cdf(k: int, n: int, p: float) -> float:
+    """Return P(X <= k) of a binomial number, for 0 < p < 1."""
+    if k >= n:
+        return 1.0
+    start = min(k, int((n + 1) * p))  # the largest term, from which the others follow
+    log = math.lgamma(n + 1) - math.lgamma(start + 1) - math.lgamma(n - start + 1)
+    first = math.exp(log + start * math.log(p) + (n - start) * math.log1p(-p))
+    terms, odds = [first], p / (1 - p)
+    term = first
+    for i in range(start, 0, -1):
+        term *= i / ((n - i + 1) * odds)
+        terms.append(term)
+        if term < first * 1e-25:
+            break
+    term = first
+    for i in range(start + 1, k + 1):
+        term *= (n - i + 1) * odds / i
+        terms.append(term)
+    return min(1.0, math.fsum(terms))
+
+
+# the summed loss
+
+
+def _losses(sample: Sample, scheme: str) -> list[tuple[float, float]]:
+    """Return score and loss, weight times severity, of every item."""
+    found = []
+    for group in sample.groups:
+        weights = [1.0] if len(group.items) == 1 else WEIGHTS[scheme](sample, group)
+        found += [
+            (score, severity * weight)
+            for score, severity, weight in zip(group.scores, group.severities, weights, strict=True)
+        ]
+    return found
+
+
+def _loss_curve(items: Iterable[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """Return the levels, falling, and the summed loss just below each: a compensated sum."""
+    levels: list[float] = []
+    totals: list[float] = []
+    high = low = 0.0
+    for score, loss in sorted((one for one in items if one[1] > 0), key=itemgetter(0), reverse=True):
+        total = high + loss
+        low += high - total + loss if abs(high) >= abs(loss) else loss - total + high
+        high = total
+        if levels and levels[-1] == score:
+            totals[-1] = high + low
+        else:
+            levels.append(score)
+            totals.append(high + low)
+    return levels, totals
+
+
+def _smallest(items: Iterable[tuple[float, float]], limit: float) -> float:
+    """Return the smallest level whose summed loss is within the limit."""
+    if limit < 0:
+        return math.inf
+    levels, totals = _loss_curve(items)
+    return next((level for level, total in zip(levels, totals, strict=True) if total > limit), -math.inf)
+
+
+def _by_scheme(sample: Sample, scheme: str) -> float:
+    return _smallest(_losses(sample, scheme), budget(sample.alpha, len(sample.groups)))
+
+
+def _first_refused(groups: Sequence[Group], refused: Callable[[list[float]], bool]) -> float:
+    """Walk from the strictest level down to the first at which the groups' losses, of items at it or above, are refused."""
+    entering = sorted(
+        (
+            (score, number, severity / len(group.items))
+            for number, group in enumerate(groups)
+            for score, severity in zip(group.scores, group.severities, strict=True)
+            if severity > 0
+        ),
+        key=itemgetter(0),
+        reverse=True,
+    )
+    parts: list[list[float]] = [[] for _ in groups]
+    row = [0.0] * len(groups)
+    for level, some in itertools.groupby(entering, key=itemgetter(0)):
+        for _, number, loss in some:
+            parts[number].append(loss)
+            row[number] = min(1.0, math.fsum(parts[number]))
+        if refused(row):
+            return float(level)
+    return -math.inf
+
+
+def _mean(values: Sequence[float]) -> float:
+    return math.fsum(values) / len(values)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Return the standard deviation, with the divisor n - 1."""
+    middle = _mean(values)
+    return math.sqrt(math.fsum((one - middle) ** 2 for one in values) / (len(values) - 1))
+
+
+# the methods
+
+
+def _by_age(sample: Sample) -> float:
+    count, rho = len(sample.groups), sample.parameters["rho"]
+    weights = [rho ** (count - 1 - position) for position in range(count)]
+    items = [
+        (score, severity / len(group.items) * weight)
+        for group, weight in zip(sample.groups, weights, strict=True)
+        for score, severity in zip(group.scores, group.severities, strict=True)
+    ]
+    return _smallest(items, budget(sample.alpha, math.fsum(weights)))
+
+
+def hoeffding_bentkus(total: float, count: int, alpha: float) -> float:
+    """Return the p-value of a mean loss above `alpha`, by the sum of `count` losses."""
+    average = min(total / count, alpha)
+    divergence = (1 - average) * math.log((1 - average) / (1 - alpha))
+    if average > 0:
+        divergence += average * math.log(average / alpha)
+    whole = min(count, math.ceil(total - _SLACK * max(1.0, total)))
+    return min(1.0, math.exp(-count * max(0.0, divergence)), math.e * binomial_cdf(whole, count, alpha))
+
+
+def _by_hb(sample: Sample) -> float:
+    count, delta = len(sample.groups), sample.parameters["delta"]
+
+    def passes(total: float) -> bool:
+        return bool(hoeffding_bentkus(min(total, count), count, sample.alpha) <= delta)
+
+    if not count or not passes(0.0):
+        return math.inf
+    levels, totals = _loss_curve(_losses(sample, "mean"))
+    return next((level for level, total in zip(levels, totals, strict=True) if not passes(total)), -math.inf)
+
+
+def betting_p(values: Sequence[float], alpha: float, delta: float) -> float:
+    """Return the p-value of a mean loss above `alpha`, by wagers on the losses one after the other."""
+    count, total, squares, wealth, most, variance = len(values), 0.0, 0.0, 0.0, 0.0, 0.25
+    stake = 2 * math.log(1 / delta)
+    for i, loss in enumerate(values):
+        bet = min(1.0, math.sqrt(stake / (count * variance)))
+        wealth += math.log1p(-bet * (loss - alpha))
+        most = max(most, wealth)
+        total += loss
+        squares += (loss - (total + 0.5) / (i + 2)) ** 2
+        variance = (squares + 0.25) / (i + 2)
+    return math.exp(-most)
+
+
+def _by_betting(sample: Sample) -> float:
+    count, alpha, delta = len(sample.groups), sample.alpha, sample.parameters["delta"]
+    if not count or betting_p([0.0] * count, alpha, delta) > delta:
+        return math.inf
+    order = reading_order(sample.seed, sample.groups)
+    return _first_refused(order, lambda row: betting_p(row, alpha, delta) > delta)
+
+
+def _by_bernstein(sample: Sample) -> float:
+    count, alpha = len(sample.groups), sample.alpha
+    log = math.log(2 / sample.parameters["delta"])
+    if count < math.ceil(7 * log / (3 * alpha)) + 1:
+        return math.inf
+    room = alpha - 7 * log / (3 * (count - 1))
+    return _first_refused(
+        sample.groups, lambda row: _mean(row) + math.sqrt(2 * log / count) * _spread(row) > room
+    )
+
+
+def _by_clt(sample: Sample) -> float:
+    from statistics import NormalDist  # no other method needs it
+
+    count, alpha = len(sample.groups), sample.alpha
+    if count < max(2, _groups_needed(alpha)):
+        return math.inf
+    z = -NormalDist().inv_cdf(min(sample.parameters["delta"], 0.5))
+    room = alpha - 1 / (count + 1) + _SLACK
+    return _first_refused(sample.groups, lambda row: _mean(row) + z * _spread(row) / math.sqrt(count) > room)
+
+
+class _OneItem:
+    """One item of each group, and whether it is wrong."""
+
+    def __init__(self, sample: Sample) -> None:
+        marks = []
+        for group in sample.groups:
+            item = pick(sample.seed, group)
+            severity = group.severities[item]
+            wrong = severity == 1 or (severity > 0 and coin(sample.seed, group.id) < severity)
+            marks.append((group.scores[item], wrong))
+        marks.sort(key=itemgetter(0))
+        self.rising = [score for score, _ in marks]
+        self._wrong = [0, *itertools.accumulate(wrong for _, wrong in marks)]
+
+    def above(self, level: float) -> tuple[int, int]:
+        """Return how many items score above a level, and how many of these are wrong."""
+        at = bisect_right(self.rising, level)
+        return len(self.rising) - at, self._wrong[-1] - self._wrong[at]
+
+
+def _by_selective(sample: Sample) -> float:
+    if sample.parameters["edition"] == 1:
+        return _by_selective_on_a_grid(sample)
+    alpha, delta, floor = sample.alpha, sample.parameters["delta"], sample.floor or 0.0
+    items = _OneItem(sample)
+
+    def p_value(level: float) -> float:
+        shipped, errors = items.above(level)
+        return binomial_cdf(errors, shipped, alpha) if shipped else 1.0
+
+    if sample.cuts:
+        found = math.inf
+        for cut in sorted({max(one, floor) for one in sample.cuts}, reverse=True):
+            if p_value(cut) > delta:
+                break
+            found = cut
+        return found
+    falling = items.rising[::-1]
+    ranks = [math.ceil(tenths * len(falling) / 10) for tenths in _TENTHS]
+    levels = sorted({floor, *(max(falling[rank], floor) for rank in ranks if rank < len(falling))})
+    return next((level for level in levels if p_value(level) <= delta / len(_TENTHS)), math.inf)
+
+
+def _by_selective_on_a_grid(sample: Sample) -> float:
+    """Edition 1: betting on an even grid of scores, from several starts."""
+    alpha, grid, starts = sample.alpha, sample.parameters["grid"], sample.parameters["starts"]
+    share = sample.parameters["delta"] / starts
+    order = reading_order(sample.seed, sample.groups)
+
+    def rejected(position: int) -> bool:
+        level = (grid - 1 - position) / grid
+        values = []
+        for group in order:
+            pairs = zip(group.scores, group.severities, strict=True)
+            total = math.fsum(
+                (severity - alpha) / len(group.items) for score, severity in pairs if score > level
+            )
+            values.append(min(1.0, max(0.0, total + alpha)))
+        return bool(values) and betting_p(values, alpha, share) <= share
+
+    rejections = [rejected(position) for position in range(grid)]
+    reached = -1
+    for walk in range(starts):
+        position = walk * grid // starts
+        while position < grid and rejections[position]:
+            reached = max(reached, position)
+            position += 1
+    return math.inf if reached < 0 else (grid - 1 - reached) / grid
+
+
+def _by_selective_mean(sample: Sample) -> float:
+    floor, items = sample.floor or 0.0, _OneItem(sample)
+    for level in sorted({floor, *(score for score in items.rising if score > floor)}):
+        shipped, errors = items.above(level)
+        room = sample.alpha * (shipped + 1)
+        if errors + 1 <= room + _SLACK * max(1.0, room):
+            return level
+    return math.inf
+
+
+def _by_transduction(sample: Sample) -> float:
+    """Return the strictest threshold that a batch can get."""
+    strictest = _by_scheme(sample, "mean")
+    return strictest if sample.drawn == 1 else min(strictest, 1.0)
+
+
+def _window(sample: Sample) -> list[list[float | None]]:
+    """Return level and summed loss from which a batch's own cut follows; at most 2,048 of them."""
+    limit = budget(sample.alpha, len(sample.groups))
+    levels, totals = _loss_curve(_losses(sample, "mean"))
+    levels, totals = [-math.inf, *reversed(levels)], [*reversed(totals), 0.0]
+    first = next(i for i, total in enumerate(totals) if total <= limit + 1)
+    last = next((i for i, total in enumerate(totals) if total <= limit), len(totals) - 1)
+    levels, totals = levels[first : last + 1], totals[first : last + 1]
+    kept = list(range(len(levels)))
+    if len(levels) > _WINDOW_LEVELS:
+        span = totals[0] - max(totals[-1], limit) or 1.0
+        kept, reached = [0], 0
+        for i in range(1, len(levels) - 1):
+            share = int((totals[0] - totals[i]) / span * (_WINDOW_LEVELS - 1))
+            if share > reached:
+                kept.append(i)
+                reached = share
+        kept.append(len(levels) - 1)
+    return [[None if levels[i] == -math.inf else levels[i], totals[i]] for i in kept]
+
+
+METHODS: dict[str, Callable[[Sample], float]] = {
+    "mean": lambda sample: _by_scheme(sample, "mean"),
+    "crc": lambda sample: _by_scheme(sample, "crc"),
+    "bb": lambda sample: _by_scheme(sample, "bb"),
+    "rbwa": lambda sample: _by_scheme(sample, "rbwa"),
+    "age": _by_age,
+    "hb": _by_hb,
+    "betting": _by_betting,
+    "bernstein": _by_bernstein,
+    "clt": _by_clt,
+    "selective": _by_selective,
+    "selective-mean": _by_selective_mean,
+    "transductive": _by_transduction,
+}
+"""Threshold of a sample by every method, before a floor raises it."""
+
+
+# shapes and segments
+
+
+def calibrate(
+    sample: Sample,
+    method: str,
+    *,
+    shape: str = "indicator",
+    width: float | None = None,
+    segment_by: str | None = None,
+    fallback: str | None = None,
+) -> tuple[float, dict[str, Any]]:
+    """Return the threshold of a gate and its rule, by its method, its shape and its segments."""
+    parameters: dict[str, Any] = {}
+    if segment_by is not None:
+        value, own = _by_segment(sample, method, fallback)
+        return value, {"kind": "segments", "parameters": {"key": segment_by, "own": own}, "curve": None}
+    if shape in ("smooth", "ramp"):
+        assert width is not None
+        value, parameters = _soft(sample, method, shape, width), {"width": width}
+    elif shape == "quantile":
+        value, quantile = _as_quantile(sample, METHODS[method](sample._replace(floor=None)))
+        parameters = {"quantile": quantile}
+    elif shape == "rank":
+        value = METHODS[method](sample)
+    elif method == "transductive":
+        parameters = {
+            "alpha": sample.alpha, "groups": len(sample.groups), "labelled": sample.drawn, "floor": sample.floor
+        }  # fmt: skip
+        rule = {"kind": "transductive", "parameters": parameters, "curve": _window(sample)}
+        return _raised_to(_by_transduction(sample), sample.floor), rule
+    else:
+        value, shape = _raised_to(METHODS[method](sample), sample.floor), "indicator"
+    return value, {"kind": shape, "parameters": parameters, "curve": None}
+
+
+def as_cut(value: float) -> dict[str, Any]:
+    """Write a threshold as a policy has it."""
+    if math.isinf(value):
+        return {"state": "closed" if value > 0 else "open", "lambda": None}
+    return {"state": "cut", "lambda": value}
+
+
+def _raised_to(value: float, floor: float | None) -> float:
+    return value if floor is None else max(value, floor)
+
+
+def _by_segment(sample: Sample, method: str, fallback: str | None) -> tuple[float, dict[str, Any]]:
+    """Return the threshold of all that have none of their own, and the cuts of segments that are large enough."""
+    parts: dict[str, list[Group]] = {}
+    for group in sample.groups:
+        parts.setdefault(group.segment, []).append(group)
+    large = [name for name, some in parts.items() if len(some) >= _groups_needed(sample.alpha)]
+    large.sort(key=lambda name: (-len(parts[name]), name.encode()))
+    own = {
+        name: as_cut(_raised_to(_by_scheme(sample._replace(groups=parts[name]), method), sample.floor))
+        for name in large[:_MOST_SEGMENTS]
+    }
+    rest = _by_scheme(sample, method) if fallback == "pooled" else math.inf
+    return _raised_to(rest, sample.floor), own
+
+
+def _as_quantile(sample: Sample, value: float) -> tuple[float, float | None]:
+    """Return the double below the next higher score, and the share of scores up to a threshold."""
+    if math.isinf(value):
+        return value, None
+    scores = [score for group in sample.groups for score in group.scores]
+    higher = [score for score in scores if score > value]
+    share = (len(scores) - len(higher)) / len(scores)
+    return math.nextafter(min(higher), -math.inf) if higher else 1.0, share
+
+
+def _soft(sample: Sample, method: str, shape: str, width: float) -> float:
+    """Return the level of a random gate: the smallest double within the budget."""
+    items = [one for one in _losses(sample, method) if one[1] > 0]
+    limit = budget(sample.alpha, len(sample.groups))
+    if limit < 0:
+        return math.inf
+
+    def share(score: float, level: float) -> float:
+        away = (score - level) / width
+        if shape == "ramp":
+            return min(1.0, max(0.0, away))
+        small = math.exp(-abs(away))
+        return (1.0 if away >= 0 else small) / (1 + small)
+
+    def lost(level: float) -> float:
+        return math.fsum(loss * share(score, level) for score, loss in items)
+
+    everything = lost(-math.inf)
+    if everything <= limit:
+        return -math.inf
+    if limit == 0:
+        return math.inf
+    over, within = -width, 1.0
+    if shape == "smooth":
+        over = width * math.log((everything - limit) / everything)
+        within = 1 + width * math.log(everything / limit)
+    if lost(within) > limit:
+        return math.inf
+    if lost(over) <= limit:
+        return over
+    low, high = _rank_of(over), _rank_of(within)
+    while high - low > 1:
+        middle = (low + high) >> 1
+        low, high = (low, middle) if lost(_double_of(middle)) <= limit else (middle, high)
+    return _double_of(high)
+
+
+def _rank_of(value: float) -> int:
+    """Number the doubles in rising order, 0 being 0."""
+    bits = int.from_bytes(struct.pack(">d", abs(value)), "big")
+    return bits if value >= 0 else -bits
+
+
+def _double_of(rank: int) -> float:
+    (size,) = struct.unpack(">d", abs(rank).to_bytes(8, "big"))
+    return math.copysign(size, rank)
+
+
+# -- calibration runs: what they read, and what follows from it ----------------------------------------------------
+
+_NEAR = 1e-9
+"""Of levels that logarithms and exponentials go into."""
+
+
+class _Decided(NamedTuple):
+    """What runs need to know of a decision; `responses` has the score of each, and whether it was drawn."""
+
+    decided_at: str
+    policy: int
+    extra_draw: bool
+    raised: bool
+    probability: float
+    scorer: str
+    responses: dict[str, tuple[float | None, bool]]
+
+
+class _Label(NamedTuple):
+    """A label, with its link in its partition's chain; one of a file has the id of its row, and a link of the control chain."""
+
+    kind: str
+    labeller: str
+    severity: float
+    effective: str
+    received: str
+    chain: tuple[Any, ...] | None
+    height: int
+    id: int
+
+
+_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
+
+
+class Runs:
+    """Reads the chains along with the verifier, and then derives each calibration run again.
+
+    `control` and `outcomes` pass their lines on; `check` takes the lines of the control chain a second time, so that the
+    inputs of one run at a time are held.
+    """
+
+    def __init__(self) -> None:
+        self._gates: dict[str, dict[str, Any]] = {}
+        self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
+        self._policies: dict[tuple[str, int], int] = {}
+        self._learned: dict[tuple[Any, ...], float] = {}
+        self._read: set[tuple[str, str, int]] = set()
+        self._decided: dict[tuple[str, str, int], _Decided] = {}
+        self._labels: dict[tuple[Any, ...], list[_Label]] = {}
+
+    # reading along
+
+    def control(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass the control chain on and read it."""
+        for line in lines:
+            yield line
+            if line.get("row") is not None:
+                with suppress(*_UNREADABLE):  # the verifier, or `check`, names it
+                    self._of_control(line, line["kind"], line["row"])
+
+    def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
+        if kind == "gates":
+            self._gates[row["name"]] = row
+        elif kind == "gate_revisions":
+            self._revisions[row["gate"], row["revision"]] = row
+        elif kind == "policies":
+            self._policies[row["gate"], row["version"]] = row["gate_revision"]
+        elif kind == "learned_scores":
+            self._learned[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+        elif kind == "calibration_runs":
+            columns = row["inputs"]["columns"]
+            batch, attempt = columns.index("batch_id"), columns.index("attempt")
+            self._read.update((row["gate"], one[batch], one[attempt]) for one in line["inputs"])
+        elif kind == "label_revisions":
+            label = _Label(
+                row["kind"], row["labeller"], row["severity"], row["effective_at"], row["received_at"],
+                None, line["height"], row["id"],
+            )  # fmt: skip
+            response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
+            self._labels.setdefault(response, []).append(label)
+
+    def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass the partitions' chains on, and keep what runs have read."""
+        self._labels = {name: some for name, some in self._labels.items() if name[:3] in self._read}
+        for line in lines:
+            yield line
+            if line["kind"] in ("decision", "label") and line.get("facts") is not None:
+                with suppress(*_UNREADABLE):
+                    self._of_outcome(line, line["facts"])
+
+    def _of_outcome(self, line: dict[str, Any], facts: dict[str, Any]) -> None:
+        gate, batch_id, attempt, *response = facts["batch" if line["kind"] == "decision" else "response"]
+        batch = (gate, batch_id, attempt)
+        if batch not in self._read:
+            return
+        if line["kind"] == "decision":
+            self._decided[batch] = _Decided(
+                facts["decided_at"],
+                facts["policy"],
+                bool(facts.get("extra_draw")),
+                facts.get("audit_rate") is not None,
+                facts["sampling_probability"],
+                facts["scorer"],
+                {one[0]: (one[1], bool(one[4])) for one in facts["responses"]},
+            )
+            return
+        effective = line.get("effective_at", min(facts["labelled_at"], facts["received_at"]))
+        label = _Label(
+            facts["kind"], facts["labeller"], facts["severity"], effective, facts["received_at"],
+            tuple(line["source"][:3]), line["height"], 0,
+        )  # fmt: skip
+        self._labels.setdefault((*batch, *response), []).append(label)
+
+    # and then
+
+    def check(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
+        """Derive every run of the control chain again; what does not fit is a fault of the verifier."""
+        for line in lines:
+            row = line.get("row")
+            if line["kind"] != "calibration_runs" or row is None:
+                continue
+            run = _RunAgain(self, row, line, verifier)
+            try:
+                run.check()
+            except _UNREADABLE as error:
+                verifier.fault("form", run.place, f"it cannot be read: {type(error).__name__} {error}")
+
+    def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
+        """Return the row of a gate's revision."""
+        return self._revisions.get((gate, revision))
+
+    def gate(self, name: str) -> dict[str, Any] | None:
+        """Return the row of a gate."""
+        return self._gates.get(name)
+
+    def served(self, gate: str, policy: int) -> dict[str, Any] | None:
+        """Return the settings of a policy."""
+        revision = self._policies.get((gate, policy))
+        return None if revision is None else self._revisions.get((gate, revision))
+
+    def decided(self, batch: tuple[str, str, int]) -> _Decided | None:
+        """Return what is on record of a batch."""
+        return self._decided.get(batch)
+
+    def labels(self, response: tuple[Any, ...]) -> list[_Label]:
+        """Return every label of a response."""
+        return self._labels.get(response, [])
+
+    def learned(self, scorer: str, response: tuple[Any, ...]) -> float | None:
+        """Return what a learned score made of a response that was decided before it."""
+        return self._learned.get((scorer, *response))
+
+
+def _parsed(value: Any) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+class _RunAgain:
+    """One run, derived again from what it says that it has read."""
+
+    def __init__(self, runs: Runs, row: dict[str, Any], line: dict[str, Any], verifier: Verifier) -> None:
+        self.place = f"control, link {line['height']}, {_name('calibration_runs', row)}"
+        self._runs, self._row, self._line, self._verifier = runs, row, line, verifier
+        self._settings: dict[str, Any] = {}
+        self._inputs: list[dict[str, Any]] = []
+
+    def check(self) -> None:
+        row = self._row
+        settings, gate = self._runs.settings(row["gate"], row["gate_revision"]), self._runs.gate(row["gate"])
+        if settings is None or gate is None:
+            self._fault("its gate or revision is not on record")
+            return
+        self._settings = settings
+        self._inputs = self._table("inputs")
+        self._check_inputs()
+        self._check_severities()
+        if self._inputs:
+            self._check_thresholds(gate)
+
+    def _fault(self, detail: str) -> None:
+        self._verifier.fault("calibration", self.place, detail)
+
+    def _table(self, part: str) -> list[dict[str, Any]]:
+        columns = self._row[part]["columns"]
+        return [dict(zip(columns, one, strict=True)) for one in self._line.get(part) or ()]
+
+    def _tell(self, wrong: dict[str, list[str]]) -> None:
+        """Name what is wrong once, with the first input of which it is."""
+        for detail, names in wrong.items():
+            others = "" if len(names) == 1 else f" (so it is with {len(names) - 1} other inputs)"
+            self._fault(f"{names[0]}: {detail}{others}")
+
+    # what it has read
+
+    def _check_inputs(self) -> None:
+        """Each input is a drawn response of a recorded decision, with its score, probability and number of draws."""
+        wrong: dict[str, list[str]] = {}
+        for one in self._inputs:
+            for detail in self._wrong_with(one):
+                wrong.setdefault(detail, []).append(self._called(one))
+        self._tell(wrong)
+        self._verifier.counts["inputs of runs"] += len(self._inputs)
+
+    def _called(self, one: dict[str, Any]) -> str:
+        return f"{self._row['gate']}/{one['batch_id']}#{one['attempt']}, response {one['response_id']}"
+
+    def _wrong_with(self, one: dict[str, Any]) -> Iterator[str]:
+        settings, batch = self._settings, (self._row["gate"], one["batch_id"], one["attempt"])
+        found = self._runs.decided(batch)
+        if found is None or one["response_id"] not in found.responses:
+            yield "it has read what no decision on record has"
+            return
+        score, drawn = found.responses[one["response_id"]]
+        if not drawn or found.extra_draw:
+            yield "it has read what its gate's own audit did not draw"
+        served = self._runs.served(batch[0], found.policy)
+        base = found.probability
+        if found.raised:
+            base = one["probability"] if served is None else served["audit_probability"]
+        if one["probability"] != base:
+            yield f"its own audit drew it with the probability {base}"
+        if served is not None and one["draws"] != served["audit_draws"]:
+            yield "another number of its responses was to be drawn"
+        if settings["unit"] == "batch" or settings["shape"] == "rank":
+            return
+        if found.scorer == settings["scorer"]:
+            if one["score"] != score:
+                yield "its score is not the recorded one"
+        elif settings["scorer"].startswith(LEARNED):
+            later = self._runs.learned(settings["scorer"], (*batch, one["response_id"]))
+            if later is not None and one["score"] != later:
+                yield "its score is not the one that the learned score gave it later"
+
+    def _check_severities(self) -> None:
+        """Each severity is one that labels give which the run could read."""
+        row, settings = self._row, self._settings
+        if settings.get("signed_labels"):
+            self._verifier.notes["signed labels"] = (
+                "which labels a gate with signed labels has read depends on keys that are not in a bundle"
+            )
+            return
+        named = _parsed(settings.get("labellers"))
+        heads = _parsed(row.get("heads"))
+        reached = None if heads is None else {tuple(head[:3]): head[3] for head in heads}
+        wrong: dict[str, list[str]] = {}
+        for one in self._inputs:
+            response = (row["gate"], one["batch_id"], one["attempt"], one["response_id"])
+            kept = [
+                label
+                for label in self._runs.labels(response)
+                if label.kind == settings["severity_kind"] and (named is None or label.labeller in named)
+            ]
+            given = [label for label in kept if self._had_come(label, reached)]
+            # What came while the run was reading it may have read, in the order in which it came.
+            later = sorted(
+                (label for label in kept if label not in given and self._could_come(label)),
+                key=lambda label: label.received,
+            )
+            possible = (given + later[:count] for count in range(len(later) + 1))
+            if not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
+                said = "no label" if one["severity"] is None else f"severity {one['severity']:g}"
+                wrong.setdefault(f"labels do not give {said}", []).append(self._called(one))
+        self._tell(wrong)
+
+    def _had_come(self, label: _Label, reached: dict[tuple[Any, ...], int] | None) -> bool:
+        """Whether a label was there when the run began to read."""
+        if label.chain is not None:
+            return reached is not None and label.height <= reached.get(label.chain, 0)
+        through = self._row.get("labels_through")
+        return label.height < self._line["height"] and through is not None and label.id <= through
+
+    def _could_come(self, label: _Label) -> bool:
+        """Whether a label was there when the run ended."""
+        if label.chain is None:
+            return label.height < int(self._line["height"])
+        return label.received <= str(self._row["finished_at"])
+
+    # what follows from it
+
+    def _check_thresholds(self, gate: dict[str, Any]) -> None:
+        row, settings = self._row, self._settings
+        if gate["seed"] != row["seed"]:
+            self._fault("its seed is not its gate's")
+        alpha = round(settings["alpha"] / settings["max_attempts"], 15)
+        if row["alpha"] != alpha:
+            self._fault(f"its budget should be {alpha}")
+        groups, old, waiting = self._groups()
+        if not all(0 <= value <= 1 for group in groups for value in (*group.scores, *group.severities)):
+            self._fault("a score or severity that it has read is not in [0, 1]")
+            return
+        labelled = [group for group in groups if group.id not in waiting]
+        sample = self._sample([group for group in groups if group.id in old], alpha)
+        for candidate in self._table("candidates"):
+            self._check_candidate(candidate, sample, labelled)
+        self._verifier.counts["calibrations derived again"] += 1
+
+    def _groups(self) -> tuple[list[Group], set[str], set[str]]:
+        """Return groups in the order of decisions, ids of those before `older_than`, and of those without all labels."""
+        rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
+        for one in self._inputs:
+            rows.setdefault((one["batch_id"], one["attempt"]), []).append(one)
+        found, old, waiting = [], set(), set()
+        for (batch_id, attempt), some in rows.items():
+            decision = self._runs.decided((self._row["gate"], batch_id, attempt))
+            moment = "" if decision is None else decision.decided_at
+            group = Group(
+                f"{batch_id}#{attempt}",
+                [one["response_id"] for one in some],
+                [one["score"] for one in some],
+                [1.0 if one["severity"] is None else one["severity"] for one in some],
+                some[0]["draws"],
+                some[0].get("segment") or "",
+            )
+            found.append((moment, group))
+            if moment < self._row["older_than"]:
+                old.add(group.id)
+            if any(one["severity"] is None for one in some):
+                waiting.add(group.id)
+        found.sort(key=itemgetter(0))
+        return [group for _, group in found], old, waiting
+
+    def _sample(self, groups: list[Group], alpha: float) -> Sample:
+        settings = self._settings
+        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho", "grid", "starts")}
+        parameters |= {"edition": 1 if settings["method"] == "selective" else 2}
+        parameters |= _parsed(settings.get("parameters")) or {}
+        drawn = 1
+        if settings["unit"] == "response":
+            drawn = min([settings["audit_draws"], *(group.draws for group in groups)])
+        history = _parsed(self._row.get("history")) or {}
+        return Sample(
+            groups=groups,
+            alpha=alpha,
+            seed=str(self._row["seed"]),
+            parameters=parameters,
+            drawn=drawn,
+            floor=settings.get("label_floor"),
+            cuts=history.get("cuts", ()),
+        )
+
+    def _check_candidate(self, said: dict[str, Any], sample: Sample, labelled: list[Group]) -> None:
+        settings, decides, notes = self._settings, said["decides"], self._verifier.notes
+        method = settings["method"] if decides else said["method"]
+        if method not in METHODS:
+            notes[f"method {method}"] = f"what runs say by the method {method} is not derived again"
+            return
+        own: dict[str, Any] = {"width": settings.get("width"), "fallback": settings.get("segment_fallback")}
+        own["shape"] = settings["shape"] if decides or settings["shape"] == "rank" else "indicator"
+        own["segment_by"] = settings.get("segment_by") if decides else None
+        if not decides:
+            if self._row.get("history") is None:
+                sample = sample._replace(parameters=sample.parameters | {"edition": 1})
+            if method == "clt" or (method == "selective" and sample.parameters["edition"] == 1):
+                sample = sample._replace(floor=None)
+        suffix = _parsed(self._row.get("suffix")) if decides else None
+        newest = suffix["calibrated_on"] if suffix else 0
+        if newest > 0 and (own["segment_by"] is not None or method == "transductive"):
+            notes["suffix tests"] = (
+                "thresholds from the newest groups alone are not derived again for segments and transductive rules"
+            )
+            return
+        value, rule = calibrate(sample, method, **own)
+        if newest > 0:
+            alone = calibrate(sample._replace(groups=labelled[-newest:]), method, **own)
+            value, rule = alone if alone[0] > value else (value, rule)
+        found = as_cut(value)
+        exact = own["shape"] not in ("smooth", "ramp")
+        cuts = [said["state"], said["threshold"]], [found["state"], found["lambda"]]
+        if not (cuts[0] == cuts[1] if exact else _near(*cuts)):
+            first, second = (f"a cut at {level}" if state == "cut" else state for state, level in cuts)
+            self._fault(f"by {said['method']} it says {first}, and its inputs give {second}")
+        plain: dict[str, Any] = {"kind": "indicator", "parameters": {}, "curve": None}
+        if not _near(plain if said["rule"] is None else _parsed(said["rule"]), rule):
+            self._fault(f"by {said['method']} it says another rule than its inputs give")
+
+
+def severities(labels: Sequence[_Label], basis: str | None) -> list[float | None]:
+    """Return what labels of one response come to: of each labeller the latest, averaged, or the highest of all.
+
+    Of labels of one labeller that are equally late, and of two chains, nobody outside the database can tell which was
+    stored later: then there are several.
+    """
+    if not labels:
+        return [None]
+    if basis == "highest":
+        return [max(one.severity for one in labels)]
+    latest: dict[str, list[_Label]] = {}
+    for one in labels:
+        held = latest.get(one.labeller)
+        if held is None or one.effective > held[0].effective:
+            latest[one.labeller] = [one]
+        elif one.effective == held[0].effective:
+            latest[one.labeller] = [
+                *(other for other in held if other.chain != one.chain or other.height > one.height), one
+            ]  # fmt: skip
+    choices = itertools.product(*latest.values())
+    return [math.fsum(one.severity for one in some) / len(some) for some in itertools.islice(choices, 64)]
+
+
+def _near(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON, but for what rounding does to numbers."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return abs(one - other) <= _NEAR * max(1.0, abs(one))
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_near, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_near(one[name], other[name]) for name in one)
+    return bool(one == other)
+
+
 # -- bundles -----------------------------------------------------------------------------------------------------
 
 
@@ -2441,6 +3463,7 @@ def _by_day_or_month(days: dict[str, Counter[str]]) -> tuple[str, dict[str, Coun
 VERIFIED = (
     "outcomes", "control entries", "checkpoints", "decisions", "actions derived again", "draws", "texts",
     "texts not given or erased", "decisions under the newest policy", "runs whose sample is complete",
+    "calibrations derived again", "inputs of runs",
 )  # fmt: skip
 """What of the verifier's counts is a figure."""
 
@@ -2598,8 +3621,11 @@ def verify_bundle(
             "checkpoints were taken from the bundle itself: its maker could have left out the newest ones"
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
-    head = bundle.manifest["head"]
-    control, outcomes = bundle.values("control.jsonl"), bundle.values("outcomes.jsonl")
+    head, runs = bundle.manifest["head"], Runs()
+    control, outcomes = (
+        runs.control(bundle.values("control.jsonl")),
+        runs.outcomes(bundle.values("outcomes.jsonl")),
+    )
     if figures is not None:
         figures.checkpoints(bundle.lines("checkpoints.jsonl"))
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
@@ -2609,6 +3635,7 @@ def verify_bundle(
     verifier.outcomes(outcomes)
     verifier.unchained(bundle.values("unchained.jsonl"))
     verifier.heads(head)
+    runs.check(bundle.values("control.jsonl"), verifier)
     return verifier
 
 

@@ -13,7 +13,7 @@ from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.settings.settings import load_settings
-from tests.integration.audit.alone import by_one_file, in_javascript, need_node
+from tests.integration.audit.alone import agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import (
     KEYS,
@@ -145,6 +145,20 @@ RUNS = {
         "UPDATE calibration_inputs SET score = 0.1 WHERE run = 3",
         "its score is not the recorded one",
     ),
+    "a probability": (
+        "UPDATE calibration_inputs SET probability = 0.75 WHERE run = 3",
+        "its own audit drew it with the probability",
+    ),
+    "an answer that was not drawn": (
+        "UPDATE responses SET drawn = (1 = 0) WHERE (batch, response_id) IN"
+        " (SELECT batch, response_id FROM calibration_inputs WHERE run = 3)",
+        "it has read what its gate's own audit did not draw",
+    ),
+    "a batch that is left out": (
+        "DELETE FROM calibration_inputs WHERE run = 3"
+        " AND batch = (SELECT max(batch) FROM calibration_inputs WHERE run = 3)",
+        "it did not read the drawn batch",
+    ),
 }
 
 
@@ -157,8 +171,11 @@ def test_a_run_is_derived_again(settings: Settings, tmp_path: Path, name: str) -
         rebuild_control(connection)
         rebuild_outcomes(connection)
     export(settings, tmp_path / "bundle")
-    found = [fault["detail"] for fault in in_javascript(tmp_path / "bundle", [])["faults"]]
-    assert any(detail in one for one in found), found
+    alone = by_one_file(Bundle(tmp_path / "bundle"), KEYS, [])
+    second = in_javascript(tmp_path / "bundle", [])
+    for found in (alone.faults, second["faults"]):
+        assert any(detail in one["detail"] for one in found), found
+    agree(alone, second)
 
 
 def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path) -> None:
