@@ -2282,7 +2282,8 @@ def calibrate(
         value, own = _by_segment(sample, method, fallback)
         return value, {"kind": "segments", "parameters": {"key": segment_by, "own": own}, "curve": None}
     if shape in ("smooth", "ramp"):
-        assert width is not None
+        if width is None:
+            raise ValueError(f"the shape {shape} needs a width")
         value, parameters = _soft(sample, method, shape, width), {"width": width}
     elif shape == "quantile":
         value, quantile = _as_quantile(sample, METHODS[method](sample._replace(floor=None)))
