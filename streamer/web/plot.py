@@ -126,9 +126,23 @@ class Plot:
         """Mark a point."""
         self.parts.append(f'<circle class="dot {css}" cx="{self.x(x):.1f}" cy="{self.y(y):.1f}" r="5"/>')
 
-    def bar(self, left: float, right: float, value: float, css: str) -> None:
-        """Draw a bar from 0 to `value` over a range along x."""
-        top, bottom = sorted((self.y(value), self.y(0)))
+    def mark(self, left: float, right: float, value: float, css: str) -> None:
+        """Draw a line across a range along x at `value`."""
+        y = self.y(value)
+        self.parts.append(
+            f'<line class="{css}" x1="{self.x(left):.1f}" x2="{self.x(right):.1f}" y1="{y:.1f}" y2="{y:.1f}"/>'
+        )
+
+    def whisker(self, x: float, low: float, high: float) -> None:
+        """Draw an error upright at `x`, from `low` to `high`."""
+        at = self.x(x)
+        self.parts.append(
+            f'<line class="cut" x1="{at:.1f}" x2="{at:.1f}" y1="{self.y(low):.1f}" y2="{self.y(high):.1f}"/>'
+        )
+
+    def bar(self, left: float, right: float, value: float, css: str, *, base: float = 0.0) -> None:
+        """Draw a bar from `base` to `value` over a range along x."""
+        top, bottom = sorted((self.y(value), self.y(base)))
         self.parts.append(
             f'<rect class="{css}" x="{self.x(left) + 0.75:.1f}" width="{self.x(right) - self.x(left) - 1.5:.1f}" '
             f'y="{top:.1f}" height="{bottom - top:.1f}"/>'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,41 +59,78 @@ def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshol
     return plot.svg()
 
 
-def score_chart(units: Units, unit: Unit, *, threshold: float, of: str = "of the second half") -> str:
-    """Draw how the scores of fine units (upwards) and of wrong ones (downwards, severity .5 or more) are spread.
+@dataclass(frozen=True, slots=True)
+class ScoreCounts:
+    """How many fine units and wrong ones (severity .5 or more) have their scores in each of `BINS` equal parts of [0, 1].
 
-    `of` : which units these are.
+    Medians are NaN where there is no unit.
     """
-    known = ~np.isnan(units.scores)
-    wrong = units.severities >= 0.5
-    edges = np.linspace(0, 1, BINS + 1)
-    fine_counts, _ = np.histogram(units.scores[known & ~wrong], edges)
-    wrong_counts, _ = np.histogram(units.scores[known & wrong], edges)
+
+    fine: tuple[int, ...]
+    wrong: tuple[int, ...]
+    fine_median: float
+    wrong_median: float
+
+    @classmethod
+    def of(cls, units: Units) -> ScoreCounts:
+        """Count the units that have a score."""
+        known, wrong = ~np.isnan(units.scores), units.severities >= 0.5
+        kinds = units.scores[known & ~wrong], units.scores[known & wrong]
+        fine, bad = (np.histogram(kind, np.linspace(0, 1, BINS + 1))[0].tolist() for kind in kinds)
+        middle = [float(np.median(kind)) if len(kind) else math.nan for kind in kinds]
+        return cls(tuple(fine), tuple(bad), *middle)
+
+
+def score_chart(units: Units, unit: Unit, *, threshold: float, of: str = "of the second half") -> str:
+    """Draw how the scores of fine units (upwards) and of wrong ones (downwards) are spread; `of`: which units these are."""
+    meaning = (
+        "score: higher is safer" if of != "of the second half" else "score: agreement with the other answers"
+    )
+    return score_counts_chart(ScoreCounts.of(units), unit, threshold=threshold, of=of, meaning=meaning)
+
+
+def score_counts_chart(counts: ScoreCounts, unit: Unit, *, threshold: float, of: str, meaning: str) -> str:
+    """Draw counts of scores; `of` says which units these are, `meaning` what stands along the axis."""
     many = UNIT_WORDS[unit][1]
+    fine, wrong = sum(counts.fine), sum(counts.wrong)
     plot = Plot(
         "Scores of right and wrong answers",
-        f"Of the {int(known.sum())} scored {many} {of} {int((known & ~wrong).sum())} are right, with "
-        f"a median score of {_median(units.scores[known & ~wrong])}, and {int((known & wrong).sum())} wrong, with a "
-        f"median of {_median(units.scores[known & wrong])}.",
-        "score: higher is safer" if of != "of the second half" else "score: agreement with the other answers",
-        -float(max(1, wrong_counts.max(initial=0))) * 1.12,
-        float(max(1, fine_counts.max(initial=0))) * 1.25,
+        f"Of the {fine + wrong} scored {many} {of} {fine} are right, with "
+        f"a median score of {_median(counts.fine_median)}, and {wrong} wrong, with a "
+        f"median of {_median(counts.wrong_median)}.",
+        meaning,
+        -float(max(1, *counts.wrong)) * 1.12,
+        float(max(1, *counts.fine)) * 1.25,
     )
     step = _round_step((plot.high - plot.low) / 6)
-    counts = range(-int(-plot.low // step) * step, int(plot.high) + 1, step)
-    plot.frame([(float(count), str(abs(count))) for count in counts])
-    for left, right, fine, bad in zip(edges[:-1], edges[1:], fine_counts, wrong_counts, strict=True):
-        if fine:
-            plot.bar(float(left), float(right), float(fine), "fine")
-        if bad:
-            plot.bar(float(left), float(right), -float(bad), "wrong")
+    ticks = range(-int(-plot.low // step) * step, int(plot.high) + 1, step)
+    plot.frame([(float(count), str(abs(count))) for count in ticks])
+    for place, (up, down) in enumerate(zip(counts.fine, counts.wrong, strict=True)):
+        left, right = place / BINS, (place + 1) / BINS
+        if up:
+            plot.bar(left, right, float(up), "fine")
+        if down:
+            plot.bar(left, right, -float(down), "wrong")
     plot.cut(threshold, threshold_words(threshold))
     return plot.svg()
 
 
 def tradeoff_chart(units: Units, unit: Unit, *, alpha: float, threshold: float) -> str:
-    """Draw ship rate, selective risk and exposure risk on the second half over every threshold, the chosen one marked."""
-    starts, ship, exposure, selective = tradeoff(units)
+    """Draw ship rate, selective risk and exposure risk over every threshold, the chosen one marked."""
+    return tradeoff_curves_chart(*tradeoff(units), unit, alpha=alpha, threshold=threshold)
+
+
+def tradeoff_curves_chart(
+    starts: Floats,
+    ship: Floats,
+    exposure: Floats,
+    selective: Floats,
+    unit: Unit,
+    *,
+    alpha: float,
+    threshold: float,
+) -> str:
+    """Draw the curves of `tradeoff`."""
     many = UNIT_WORDS[unit][1]
     at = int(np.searchsorted(starts, max(threshold, 0.0), side="right")) - 1 if threshold < math.inf else -1
     chosen = [float(curve[at]) for curve in (ship, selective, exposure)]
@@ -138,8 +176,8 @@ def tradeoff(units: Units) -> tuple[Floats, Floats, Floats, Floats]:
     return starts, shipped / total, wrong / total, selective
 
 
-def _median(scores: Floats) -> str:
-    return f"{np.median(scores):.2f}" if len(scores) else "none"
+def _median(median: float) -> str:
+    return "none" if math.isnan(median) else f"{median:.2f}"
 
 
 def _round_step(value: float) -> int:

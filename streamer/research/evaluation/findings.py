@@ -15,7 +15,7 @@ from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from streamer.gates.settings import Unit
-    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow
+    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow, Spread
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +24,22 @@ class Headline:
 
     name: str
     served: str
+    ships: str
+    """What the share served means."""
     wrong: str
-    without: str
+    through: str
+    """What the severity among the served means."""
     sentence: str
+    good: str
+    """Whether the score is any good, in a word or two."""
     score: str
-    """Whether the score is any good, and whether another one ships clearly more."""
+    """The same with its figures, and whether another score ships clearly more."""
 
 
 def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     """Say what the product's default, method mean, does at the headline budget."""
     alpha = headline_alpha(evaluation.options.alphas)
-    unit: Unit = "best" if "best" in result.mean_severity else "response"
+    unit = headline_unit(result)
     one, many = UNIT_WORDS[unit]
     (row,) = [row for row in result.calibrators(unit, alpha) if row.method == "mean"]
     shipped = row.shipped_severity.mean
@@ -53,14 +58,39 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
                 f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "
                 f"{percent(shipped)} against {without}. {said}"
             )
-    wrong = percent(shipped) if shipped is not None else "–"
-    return Headline(result.name, served, wrong, without, said, _worth(evaluation, result, unit))
+    good, score = _worth(evaluation, result, unit)
+    held = percent(1 - (row.ship_rate.mean or 0.0))
+    through = (
+        f"Nothing ships: {_why_closed(result, alpha)} Without a gate severity is {without} on average."
+        if shipped is None
+        else f"is how wrong shipped answers are on average, against {without} without a gate. Spread over all {many}, held ones "
+        f"counting 0, that is an exposure of {percent(row.exposure.mean, 1)}{_around(row.exposure)}; the budget is {budget(alpha)}."
+    )
+    return Headline(
+        name=result.name,
+        served=served,
+        ships=f"of {many} get an answer{_around(row.ship_rate)}; {held} are held.",
+        wrong=percent(shipped) if shipped is not None else "0 %",
+        through=through,
+        sentence=said,
+        good=good,
+        score=score,
+    )
 
 
-def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> str:
+def headline_unit(result: DataSetResult) -> Unit:
+    """Return the unit that most products use where there is one: one answer or none to a prompt."""
+    return "best" if "best" in result.mean_severity else "response"
+
+
+def _around(one: Spread) -> str:
+    return "" if one.error is None else f" (± {100 * one.error:.1f} points)"
+
+
+def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> tuple[str, str]:
     auroc = next(row.auroc for row in result.ranking if row.unit == unit and row.scorer == GRAM)
     if auroc.value is None or auroc.low is None or auroc.high is None:
-        said = "Whether the score is any good cannot be said: it takes fine answers and bad ones."
+        worth, said = "Cannot be said", "It takes fine answers and bad ones."
     else:
         if auroc.high < 0.5:
             worth = "No, it points the wrong way"
@@ -69,14 +99,16 @@ def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> str:
         else:
             worth = "Yes"
         said = (
-            f"Is the score any good? {worth}: a fine answer scores above a bad one "
+            f"A fine answer scores above a bad one "
             f"{100 * auroc.value:.0f} times out of 100 (95 %: {100 * auroc.low:.0f} to {100 * auroc.high:.0f}), where chance "
             "does 50 times."
         )
     best = _ships_most(evaluation, result, unit)
     if best is not None and best.scorer != GRAM and _clearly(best):
-        said += f" Of these scores {scorer_title(best.scorer)} ships most, {percent(best.ship_rate.mean)}."
-    return said
+        said += (
+            f" Of the scores compared {scorer_title(best.scorer)} ships most, {percent(best.ship_rate.mean)}."
+        )
+    return worth, said
 
 
 def _ships_most(evaluation: Evaluation, result: DataSetResult, unit: str) -> ScorerRow | None:

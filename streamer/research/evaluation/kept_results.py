@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _CODE = (
     "calibration/*.py",
+    "dev/report/charts.py",
     "research/evaluation/learned.py",
     "research/evaluation/measures.py",
     "research/evaluation/ranking.py",

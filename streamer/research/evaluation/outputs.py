@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+import streamer
 from streamer.errors import UsageError
 from streamer.research.evaluation.csv_files import parameters_csv, responses_csv
 from streamer.research.evaluation.tables import all_tables, markdown
@@ -132,7 +133,8 @@ def _write(path: Path, content: bytes) -> None:
 def _own_digest() -> str:
     """A hash of what draws and writes: the results may be the same and the page another."""
     digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    for path in sorted([*folder.glob("*.py"), *folder.glob("*.j2")]):
+    folder, root = Path(__file__).parent, Path(streamer.__file__).parent
+    shared = [*(root / "dev" / "report").glob("*.py"), root / "web" / "plot.py", root / "web" / "look.py"]
+    for path in sorted([*folder.glob("*.py"), *folder.glob("*.j2"), *shared]):
         digest.update(path.read_bytes())
     return digest.hexdigest()

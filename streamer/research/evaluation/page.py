@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import base64
 import shlex
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from streamer.clouds.sentence import budget
+from streamer.clouds.sentence import UNIT_WORDS, budget
+from streamer.dev.report.page import TRADEOFF_KEY, picture, score_key
 from streamer.dev.report.style import STYLE
-from streamer.research.evaluation.findings import LIMITS, findings, headline
-from streamer.research.evaluation.measures import JUDGE, MODES
+from streamer.research.evaluation.charts import (
+    OUTCOME_KEY,
+    outcomes_chart,
+    score_picture,
+    spread_chart,
+    thresholds_chart,
+)
+from streamer.research.evaluation.figure_style import units_shown
+from streamer.research.evaluation.findings import LIMITS, findings, headline, headline_unit
+from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.ranking import RESAMPLES
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.research.evaluation.tables import (
     calibrator_table,
     data_table,
+    method_table,
     mode_table,
     over_budget_table,
     ranking_table,
@@ -25,75 +34,92 @@ from streamer.research.evaluation.tables import (
     scorer_table,
     stability_table,
 )
-from streamer.research.evaluation.words import headline_alpha
+from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
 from streamer.scoring.learned import Learned
 from streamer.scoring.registry import LEARNED, SCORERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
-    from streamer.research.evaluation.results import Evaluation
+    from streamer.research.evaluation.results import DataSetResult, Evaluation
 
 _MORE_STYLE = """
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(17rem, 1fr)); gap: 1rem; }
-.cards h2.name { font-size: 1rem; margin: 0 0 .5rem; overflow-wrap: anywhere; }
-.cards p { margin: .6rem 0 0; font-size: .95rem; }
-dl.three { display: grid; grid-template-columns: repeat(3, 1fr); gap: .6rem; margin: 0; }
-dl.three > div { display: flex; flex-direction: column; justify-content: flex-end; }
-dl.three dt { color: var(--soft); font-size: .82rem; line-height: 1.25; }
-dl.three dd { margin: 0; font-size: 1.5rem; font-weight: 650; font-variant-numeric: tabular-nums; }
-nav ol { columns: 2 16rem; padding-left: 1.3rem; margin: 1.6rem 0 0; } nav a { color: var(--fine); }
-ul.findings li { margin: .35rem 0; max-width: 50rem; }
-.tabled { margin-top: 1rem; } .scroll table { min-width: 0; } table.figures { font-size: .88rem; }
-p.caption { color: var(--soft); font-size: .9rem; margin: 0 0 .5rem; max-width: 52rem; } p.caption strong { color: var(--ink); }
-table.figures th, table.figures td { padding: .3rem .9rem .3rem 0; white-space: nowrap; }
-table.figures th.n, table.figures td.n { text-align: right; font-weight: 400; font-variant-numeric: tabular-nums; }
-table.figures thead th { vertical-align: bottom; white-space: normal; }
-figure img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: 6px; }
-figcaption .file { font-size: .85rem; opacity: .8; } figcaption .file::before { content: "· "; }
+.three { display: grid; grid-template-columns: repeat(3, 1fr); gap: 1rem; margin: .8rem 0 0; }
+.three h3 { font-size: .95rem; color: var(--soft); } .three h2 { font-size: .95rem; color: var(--soft); margin: 0 0 .4rem; }
+.three p { margin: .3rem 0 0; font-size: .95rem; }
+.three .big { font-size: 1.75rem; line-height: 1.2; font-weight: 650; margin: 0; font-variant-numeric: tabular-nums; }
+h2.name { margin-top: 1.6rem; overflow-wrap: anywhere; } .result { overflow-wrap: anywhere; }
+nav ol { columns: 2 16rem; padding-left: 1.9rem; margin: 1.6rem 0 0; } a { color: var(--fine); }
+ul.findings li { margin: .35rem 0; max-width: 50rem; overflow-wrap: anywhere; }
+.tabled { margin-top: 1rem; container-type: inline-size; }
+p.caption { color: var(--soft); font-size: .9rem; margin: 0 0 .5rem; max-width: 52rem; }
+table.figures { font-size: .86rem; } table.figures th, table.figures td { padding: .3rem .7rem .3rem 0; overflow-wrap: anywhere; }
+table.figures tbody th { white-space: normal; min-width: 5rem; } table.figures thead th { vertical-align: bottom; overflow-wrap: normal; }
+table.figures th.n, table.figures td.n { text-align: right; font-weight: 400; font-variant-numeric: tabular-nums; white-space: normal;
+  overflow-wrap: normal; }
+table.figures tr > :last-child { padding-right: 0; } table.figures.wide { font-size: .76rem; }
+table.figures.wide th, table.figures.wide td { padding-right: .5rem; }
+@container (max-width: 40rem) {
+  table.figures, table.figures.wide { font-size: .9rem; }
+  table.figures, table.figures tbody, table.figures tr { display: block; } table.figures thead { position: absolute; clip-path: inset(50%);
+    height: 1px; width: 1px; overflow: hidden; }
+  table.figures tr { border-top: 1px solid var(--rule); padding: .5rem 0; }
+  table.figures tr > *, table.figures th.n, table.figures td.n { display: flex; justify-content: space-between; gap: 1rem; border: 0;
+    padding: .1rem 0; text-align: right; }
+  table.figures tbody th { text-align: left; } table.figures td::before { content: attr(data-head); color: var(--soft); text-align: left; }
+  table.figures td > span { max-width: 62%; }
+}
+.k-held { background: var(--rule); } .key i.l.k-limit { height: .2rem; background: var(--ink); }
 .note { margin-top: 1rem; border-left: 4px solid var(--selective); } .note ul { margin: .3rem 0 0; padding-left: 1.2rem; }
-details { margin-top: .8rem; } summary { cursor: pointer; font-weight: 600; padding: .3rem 0; }
+details { margin-top: .8rem; } summary { cursor: pointer; font-weight: 600; padding: .3rem 0; overflow-wrap: anywhere; }
 dl.says { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1rem; margin: .6rem 0 0; }
-dl.says dd { margin: 0; color: var(--soft); }
+dl.says dd { margin: 0; color: var(--soft); } ul.files { padding-left: 1.2rem; } ul.files code { white-space: nowrap; }
 dl.next { grid-template-columns: minmax(8rem, max-content) 1fr; } dl.next dt { overflow-wrap: anywhere; }
-@media (max-width: 44rem) { figure .scroll img { max-width: none; width: 40rem; } dl.says { grid-template-columns: 1fr; }
-  dl.says dd { margin-bottom: .5rem; } dl.three dd { font-size: 1.25rem; } main { padding: 1.4rem .9rem 3rem; } }
+@media (max-width: 44rem) { .three { grid-template-columns: 1fr; gap: .7rem; } dl.says { grid-template-columns: 1fr; }
+  .three .card { padding: .7rem .9rem; } .three .big { font-size: 1.45rem; } dl.says dd { margin-bottom: .5rem; }
+  main { padding: 1.4rem .9rem 3rem; } dl.next { grid-template-columns: 1fr; } ul.files code { white-space: normal; } }
+@media print { details::details-content { content-visibility: visible; block-size: auto; } }
 """
 
+_OUTCOMES = (
+    "Means over the measured halves, method mean. Wrong counts by severity: an answer of severity .5 is half wrong. The wrong "
+    "part must end at or below the thick line on average; the thin upright line is its error for other questions."
+)
+_SPREAD = (
+    "All questions. The gate sees the score and never the severity; what stands to the right of the line ships. The further "
+    "apart the two colours, the better the score. The line is the average threshold at the budget above, method mean."
+)
+_THRESHOLDS = (
+    "All questions, so that figures differ a little from those above. To look at, not to choose from: a threshold picked on "
+    "this curve would have no guarantee."
+)
 
-def render_page(evaluation: Evaluation, pictures: Mapping[str, bytes]) -> str:
+
+def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
     """Return the report as HTML.
 
     Parameters
     ----------
-    pictures : PNG bytes by file name, as `streamer.research.evaluation.figures.all_figures` draws them.
+    pictures : names of the PNG files beside the page, as `streamer.research.evaluation.figures.all_figures` draws them.
     """
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string(
         files("streamer.research.evaluation").joinpath("report.html.j2").read_text(encoding="utf-8")
     )
-    units = [
-        unit
-        for unit in evaluation.options.units
-        if any(unit in result.mean_severity for result in evaluation.data_sets)
-    ]
+    units = units_shown(evaluation)
     places = [
         (result, unit) for result in evaluation.data_sets for unit in units if unit in result.mean_severity
     ]
     many_scores = any(len(result.scorers) > 1 for result in evaluation.data_sets)
-    there = {row.mode for result in evaluation.data_sets for row in result.gates}
     stability = [stability_table(result) for result in evaluation.data_sets if result.stability]
     return template.render(
         evaluation=evaluation,
         style=STYLE + _MORE_STYLE,
         verdict=_verdict(evaluation),
         headlines=[headline(evaluation, result) for result in evaluation.data_sets],
+        charts=[_charts(evaluation, result) for result in evaluation.data_sets],
         findings=findings(evaluation),
         limits=LIMITS,
-        units=units,
-        modes=[(mode, mode.lower()) for mode in MODES if mode in there],
-        has_judge=any(JUDGE in result.scorers for result in evaluation.data_sets),
-        pictures={name: base64.b64encode(content).decode() for name, content in pictures.items()},
         data_table=data_table(evaluation),
         reduction_tables=[reduction_table(evaluation, unit) for unit in units],
         mode_tables=[mode_table(result, unit) for result, unit in places],
@@ -104,26 +130,72 @@ def render_page(evaluation: Evaluation, pictures: Mapping[str, bytes]) -> str:
         calibrator_tables=[
             calibrator_table(result, unit, evaluation.options.alphas) for result, unit in places
         ],
+        files=[(name, _file_words(name)) for name in pictures],
         meanings=[
             *((one.title, one.says) for one in SCORERS if one.name in evaluation.options.scorers),
             *([(Learned.title, Learned.says)] if LEARNED in evaluation.options.scorers else []),
         ],
         resamples=RESAMPLES,
         contents=[
-            ("asked", "How it was measured"),
-            ("came", "Results"),
-            ("reduction", "Severity, shipped against held"),
-            ("held", "Did the budgets hold?"),
-            *([("calibration", "How stable is the threshold?")] if stability else []),
+            ("pictures", "What it would do, in pictures"),
+            ("methods", "Ways to find the threshold"),
             ("score", "How good is the score?"),
             *([("scorers", "Which score ships most at the same risk?")] if many_scores else []),
-            ("calibrators", "Every calibrator"),
-            ("not", "What it does not mean"),
-            ("errors", "How to read ± and SE"),
-            ("again", "Do it again"),
+            ("held", "Did the budgets hold?"),
+            ("came", "Findings"),
+            ("asked", "How it was measured"),
+            ("not", "What this does not tell you"),
+            ("paper", "The paper's tables and figures"),
+            ("repeat", "Run it again"),
         ],
         command=command(evaluation),
     )
+
+
+def _charts(evaluation: Evaluation, result: DataSetResult) -> dict[str, Any]:
+    """The pictures and the table of methods of one data set, for the unit that most products use."""
+    alphas, unit = evaluation.options.alphas, headline_unit(result)
+    alpha = headline_alpha(alphas)
+    many = UNIT_WORDS[unit][1]
+    drawn = [
+        picture(f"What 100 {many} get", outcomes_chart(result, unit, alphas), _OUTCOMES, OUTCOME_KEY),
+    ]
+    if score_picture(result, unit) is not None:
+        drawn += [
+            picture(
+                "Scores of right and wrong answers",
+                spread_chart(result, unit, alpha),
+                _SPREAD,
+                score_key(many),
+            ),
+            picture(
+                "What another threshold would do",
+                thresholds_chart(result, unit, alpha),
+                _THRESHOLDS,
+                TRADEOFF_KEY,
+            ),
+        ]
+    return {"name": result.name, "drawn": drawn, "methods": method_table(result, unit, alpha)}
+
+
+def _file_words(name: str) -> str:
+    """Say what a PNG file shows."""
+    stem = name.removesuffix(".png")
+    unit = next((unit for unit in UNIT_TITLES if stem.endswith(f"-{unit}")), None)
+    if unit is not None:
+        mode = next((mode for mode in MODES if f"-{mode.lower()}-" in stem), None)
+        what = (
+            "by how much severity falls from held to shipped"
+            if mode is None
+            else f"severity of shipped and held, {mode}"
+        )
+        return f"{what}, unit {unit}"
+    return {
+        "shares": "what 100 prompts get at each budget, all data sets",
+        "calibration": "measured risk against the budget, and how steady λ is",
+        "coverage-risk": "severity among what ships, as more ships, for every score",
+        "scorers": "what each score ships at one budget",
+    }[stem]
 
 
 def _verdict(evaluation: Evaluation) -> str:
@@ -132,7 +204,7 @@ def _verdict(evaluation: Evaluation) -> str:
     alpha = headline_alpha(evaluation.options.alphas)
     return (
         f"{questions:,} questions with {responses:,} answers whose severities are known, {evaluation.options.splits} seeded "
-        f"splits. The cards are for a budget of {budget(alpha)} on exposure, the Gram energy and the method mean."
+        f"splits. At a budget of {budget(alpha)}, with the score that gates use (Gram energy, or the file's own) and the method mean:"
     )
 
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.research.evaluation.results import CoverageRisk, FigureInterval, RankingRow
+from streamer.dev.report.charts import ScoreCounts, tradeoff
+from streamer.research.evaluation.results import CoverageRisk, FigureInterval, RankingRow, ScorePicture
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from streamer.clouds.measurement import Units
@@ -17,6 +19,7 @@ Floats = NDArray[np.float64]
 RESAMPLES = 200
 COVERAGES = tuple(round(0.02 * step, 2) for step in range(1, 51))
 _AT_ONCE = 25
+_THRESHOLDS = 200
 
 
 def ranking(units: Units, *, unit: str, scorer: str, seed: int) -> RankingRow:
@@ -49,7 +52,30 @@ def ranking(units: Units, *, unit: str, scorer: str, seed: int) -> RankingRow:
             low=_numbers(np.quantile(curves, 0.025, axis=0)),
             high=_numbers(np.quantile(curves, 0.975, axis=0)),
         ),
+        picture=score_picture(units) if scorer == GRAM else None,
     )
+
+
+def score_picture(units: Units) -> ScorePicture:
+    """Return what is drawn of a score's units."""
+    counts = ScoreCounts.of(units)
+    curves = tradeoff(units)
+    chosen = np.unique(np.linspace(0, len(curves[0]) - 1, _THRESHOLDS).round().astype(np.intp))
+    starts, ship, exposure, selective = (curve[chosen] for curve in curves)
+    return ScorePicture(
+        fine=counts.fine,
+        wrong=counts.wrong,
+        fine_median=_or_none(counts.fine_median),
+        wrong_median=_or_none(counts.wrong_median),
+        thresholds=_numbers(starts),
+        ship_rate=_numbers(ship),
+        exposure=_numbers(exposure),
+        selective=tuple(_or_none(value) for value in selective),
+    )
+
+
+def _or_none(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def _resamples(questions: int, rng: np.random.Generator) -> list[Floats]:

@@ -123,6 +123,30 @@ class CoverageRisk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScorePicture:
+    """A score's units of all questions, as they are drawn: how scores are spread, and what each threshold would do.
+
+    Attributes
+    ----------
+    fine, wrong : number of units with a severity below .5, and of the others, with a score in each of equal parts of
+        [0, 1].
+    fine_median, wrong_median : of their scores; None where there are none.
+    thresholds : rising from 0; of many, some two hundred.
+    ship_rate, exposure : at each threshold.
+    selective : severity among what ships; None where nothing does.
+    """
+
+    fine: tuple[int, ...]
+    wrong: tuple[int, ...]
+    fine_median: float | None
+    wrong_median: float | None
+    thresholds: tuple[float, ...]
+    ship_rate: tuple[float, ...]
+    exposure: tuple[float, ...]
+    selective: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankingRow:
     """How well a score ranks units, whatever the threshold.
 
@@ -133,6 +157,7 @@ class RankingRow:
     best_area : the area of an order by severity itself; no score can do better.
     no_skill : mean severity: the area of a score that knows nothing.
     levels : number of distinct scores.
+    picture : of the Gram energy, which the gates of the report decide by; None of the others.
     """
 
     unit: str
@@ -143,6 +168,7 @@ class RankingRow:
     no_skill: float
     levels: int
     curve: CoverageRisk
+    picture: ScorePicture | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

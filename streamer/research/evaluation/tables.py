@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.calibration import registry
+from streamer.clouds.sentence import UNIT_WORDS, budget
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.words import (
@@ -22,6 +23,8 @@ from streamer.research.evaluation.words import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamer.calibration.specification import Calibrator
+    from streamer.gates.settings import Unit
     from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, StabilityRow
 
 
@@ -129,6 +132,44 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
             for row in rows
         ),
     )
+
+
+def method_table(result: DataSetResult, unit: Unit, alpha: float) -> Table:
+    """What each way of finding the threshold would do at one budget, in few columns."""
+    kinds = registry.every()
+    return Table(
+        title=f"Ways to find the threshold, budget {budget(alpha)}",
+        caption="mean is the default. Means over splits ± error; severity and exposure in per cent. What a promise says in full: docs/guarantees.md.",
+        columns=(
+            "method",
+            "promises",
+            f"{UNIT_WORDS[unit][1]} served, %",
+            "severity among them",
+            "exposure",
+            "λ",
+        ),
+        rows=tuple(
+            (
+                row.method,
+                _promise(kinds.get(row.method)),
+                percentage(row.ship_rate),
+                percentage(row.shipped_severity),
+                percentage(row.exposure),
+                number(row.level.mean, 3),
+            )
+            for row in result.calibrators(unit, alpha)
+        ),
+        left=2,
+    )
+
+
+def _promise(kind: type[Calibrator] | None) -> str:
+    if kind is None:
+        return "exposure, on average"  # a shape of gate (smooth, ramp, ...), calibrated by `mean`
+    if kind.family == "no promise":
+        return "nothing"
+    what = "severity among the served" if kind.risk == "selective" else "exposure"
+    return f"{what}, {'on average' if kind.family == 'on average' else 'in 9 calibrations of 10'}"
 
 
 def _excess(row: GateRow, digits: int, unit: str = "") -> str:

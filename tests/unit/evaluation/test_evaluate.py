@@ -8,6 +8,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
@@ -17,15 +18,18 @@ from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.research import evaluation
 from streamer.research.evaluation import evaluate, outputs, run, steps
+from streamer.research.evaluation.charts import default_row, outcomes_chart
 from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
 from streamer.research.evaluation.figure_shares import shares
 from streamer.research.evaluation.findings import findings, headline
+from streamer.research.evaluation.page import render_page
 from streamer.research.evaluation.results import Spread
 from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.registry import LEARNED, SCORER_NAMES
+from streamer.web.plot import BOTTOM, HEIGHT, TOP
 from tests.unit.evaluation.made_up import rows, write
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 4}
@@ -83,10 +87,23 @@ def test_the_folder_has_all_that_is_promised(done, clouds):
     assert len(pictures) == 12
     assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
     page = (out / "report.html").read_text()
-    assert page.count("data:image/png;base64,") == len(pictures)
-    assert not re.search(r'(?:src|href)="(?!data:image/png|#)', page), "the page refers to something outside"
-    assert "<script" not in page
-    for words in ("How it was measured", "Results", "What it does not mean", "G-Eval-CRC", "made-up"):
+    assert not re.search(r"<script|\bsrc=|url\(|@import", page), "the page loads something"
+    linked = set(re.findall(r'href="([^"#]+)"', page))
+    assert linked == {*listing} - {"report.html"}, (
+        "every file beside the page is named there, and nothing else"
+    )
+    drawn = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    assert len(drawn) == 3
+    for svg in drawn:
+        assert ElementTree.fromstring(svg).get("role") == "img"
+        assert "nan" not in svg.lower()
+    for words in (
+        "What would ship?",
+        "How it was measured",
+        "What this does not tell you",
+        "G-Eval-CRC",
+        "made-up",
+    ):
         assert words in page
     tables = (out / "tables.md").read_text()
     for table in all_tables(found):
@@ -115,6 +132,44 @@ def test_the_figure_of_shares_accounts_for_every_prompt(done):
     assert [label.get_text() for label in axis.get_yticklabels()] == ["no gate", "budget 30 %", "budget 10 %"]
 
 
+def test_the_pictures_data_are_those_of_all_questions(done, clouds):
+    (result,) = done[0].data_sets
+    for unit in ("best", "response"):
+        (drawn,) = [row.picture for row in result.ranking if row.unit == unit and row.picture is not None]
+        answers = 40 if unit == "best" else 160
+        assert sum(drawn.fine) + sum(drawn.wrong) == answers
+        assert drawn.thresholds[0] == 0
+        assert drawn.ship_rate[0] <= 1
+        assert drawn.ship_rate[-1] == 0 == drawn.exposure[-1]
+        assert drawn.selective[-1] is None
+        assert list(drawn.ship_rate) == sorted(drawn.ship_rate, reverse=True)
+        for ships, harm, wrong in zip(drawn.ship_rate, drawn.exposure, drawn.selective, strict=True):
+            assert harm == pytest.approx(0 if wrong is None else ships * wrong)
+
+
+def test_the_bars_of_the_page_account_for_every_prompt(done):
+    (result,) = done[0].data_sets
+    svg = ElementTree.fromstring(outcomes_chart(result, "best", done[0].options.alphas))
+    heights = {}
+    for bar in svg.iter("{http://www.w3.org/2000/svg}rect"):
+        heights.setdefault(bar.get("x"), {})[bar.get("class")] = float(bar.get("height"))
+    whole = HEIGHT - TOP - BOTTOM
+    no_gate, *gates = heights.values()
+    assert no_gate["wrong"] == pytest.approx(whole * result.mean_severity["best"], abs=0.1)
+    for bars, alpha in zip(gates, (0.3, 0.1), strict=True):
+        row = default_row(result, "best", alpha)
+        assert bars.get("wrong", 0) == pytest.approx(whole * row.exposure.mean, abs=0.1)
+        assert bars["held"] == pytest.approx(whole * (1 - row.ship_rate.mean), abs=0.1)
+        assert sum(bars.values()) == pytest.approx(whole, abs=0.3)
+
+
+def test_a_page_of_results_that_were_kept_without_pictures_has_those_there_are(done):
+    (result,) = done[0].data_sets
+    older = replace(result, ranking=tuple(replace(row, picture=None) for row in result.ranking))
+    page = render_page(replace(done[0], data_sets=(older,)), ["shares.png"])
+    assert page.count("<svg") == 1
+
+
 def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):
     (result,) = done[0].data_sets
     assert headline(done[0], result).sentence.startswith("At a budget of ")
@@ -127,10 +182,10 @@ def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):
 @pytest.mark.parametrize(
     ("low", "value", "high", "said"),
     [
-        (0.6, 0.7, 0.8, "Is the score any good? Yes: a fine answer scores above a bad one"),
+        (0.6, 0.7, 0.8, "Yes: A fine answer scores above a bad one"),
         (0.45, 0.51, 0.57, "No better than chance"),
         (0.2, 0.3, 0.4, "No, it points the wrong way"),
-        (None, None, None, "cannot be said"),
+        (None, None, None, "Cannot be said"),
     ],
 )
 def test_the_first_screen_says_whether_the_score_is_any_good(done, low, value, high, said):
@@ -141,7 +196,8 @@ def test_the_first_screen_says_whether_the_score_is_any_good(done, low, value, h
         else row
         for row in result.ranking
     ]
-    assert said in headline(done[0], replace(result, ranking=ranking)).score
+    found = headline(done[0], replace(result, ranking=ranking))
+    assert said in f"{found.good}: {found.score}"
 
 
 def test_the_papers_csv_files_have_their_columns(done, clouds):
