@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.services.requirements import missing
+
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "scorer-package"
 
@@ -81,9 +83,8 @@ class Place:
         wheels = self.folder / "wheels"
         shutil.rmtree(self.installed, ignore_errors=True)
         shutil.rmtree(wheels, ignore_errors=True)
-        uv = shutil.which("uv")
-        if uv is None:
-            pytest.skip("no uv on PATH: make installs one into .uv")
+        own = ROOT / ".uv" / "bin" / "uv"
+        uv = shutil.which("uv") or (str(own) if own.exists() else missing("no uv", "pip install uv"))
         self._ran(
             [
                 uv,
