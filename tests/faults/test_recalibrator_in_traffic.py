@@ -36,7 +36,7 @@ def test_labels_on_the_topic_become_a_proposal_a_policy_and_decisions(site: Site
         "--alpha",
         "0.2",
         "--recalibrate-after-groups",
-        "30",
+        "15",  # about half of the batches are drawn: of 80, fewer than 15 once in 10^8 times
         "--recalibrate-every",
         "none",
         "--on-alarm",
