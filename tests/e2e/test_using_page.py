@@ -24,6 +24,7 @@ from packaging.requirements import Requirement
 
 from streamer.clouds.simulation import simulate_clouds
 from streamer.scoring.registry import LEARNED, SCORER_NAMES
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,15 +98,12 @@ class Terminal:
 
     def run(self, words: Sequence[str], *, seconds: float = COMMAND_SECONDS) -> str:
         """Run to the end and return standard output; anything but success fails the test."""
-        process = self.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        try:
-            out, err = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            pytest.fail(f"{shlex.join(words)} did not end within {seconds} s:\n{out}{err}")
-        assert process.returncode == 0, f"{shlex.join(words)} ended with {process.returncode}:\n{out}{err}"
-        return out
+        assert words[0] == "streamer"
+        done = FORKS.run(words[1:], environment=self.environment, folder=self.folder, seconds=seconds)
+        assert done.returncode == 0, (
+            f"{shlex.join(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+        )
+        return done.stdout
 
     def shell(self, lines: str) -> str:
         """Paste lines into a shell; standard output. The last command must succeed."""

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from streamer.scoring.encoders.encoder import Encoder
 
 pytestmark = pytest.mark.encoder
@@ -68,8 +70,16 @@ def texts() -> list[str]:
     return list(dict.fromkeys([*made, "", " ", "\n\t", "a", "A", "é", "e\u0301", "x" * 5000, "ab " * 400]))
 
 
-def test_neighbours_order_and_size_of_a_call_do_not_matter(encoder: Encoder, texts: list[str]) -> None:
-    together = dict(zip(texts, encoder.encode(texts), strict=True))
+@pytest.fixture(scope="module")
+def vectors(encoder: Encoder, texts: list[str]) -> NDArray[np.float32]:
+    """Of the texts, in one call."""
+    return encoder.encode(texts)
+
+
+def test_neighbours_order_and_size_of_a_call_do_not_matter(
+    encoder: Encoder, texts: list[str], vectors: NDArray[np.float32]
+) -> None:
+    together = dict(zip(texts, vectors, strict=True))
     rng = np.random.default_rng(11)
     order = [texts[i] for i in rng.permutation(len(texts))]
     start = 0
@@ -86,10 +96,12 @@ def test_every_position_of_a_micro_batch_gives_the_same_bits(encoder: Encoder, t
     assert {row.tobytes() for row in encoder.encode([text] * 40)} == {alone}
 
 
-def test_the_number_of_threads_does_not_matter(name: str, encoder: Encoder, texts: list[str]) -> None:
+def test_the_number_of_threads_does_not_matter(
+    name: str, texts: list[str], vectors: NDArray[np.float32]
+) -> None:
     one, three = (load_encoder(name, device="cpu", threads=threads) for threads in (1, 3))
     try:
-        expected = encoder.encode(texts[::3]).tobytes()
+        expected = vectors[::3].tobytes()
         assert one.encode(texts[::3]).tobytes() == expected
         assert three.encode(texts[::3]).tobytes() == expected
     finally:
@@ -115,12 +127,11 @@ def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder
         torch.set_num_threads(present)
 
 
-def test_vectors_agree_with_sentence_transformers(encoder: Encoder, texts: list[str]) -> None:
+def test_vectors_agree_with_sentence_transformers(texts: list[str], vectors: NDArray[np.float32]) -> None:
     from sentence_transformers import SentenceTransformer
 
     reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
     assert reference.max_seq_length == 256
-    vectors = encoder.encode(texts)
     np.testing.assert_allclose(vectors, reference.encode(texts, show_progress_bar=False), rtol=0, atol=1e-5)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
@@ -161,7 +172,7 @@ def test_calls_from_several_threads_get_their_own_vectors(encoder: Encoder) -> N
 
 
 def test_another_process_writes_nothing_and_finds_the_same_bits(
-    name: str, encoder: Encoder, texts: list[str]
+    name: str, texts: list[str], vectors: NDArray[np.float32]
 ) -> None:
     code = (
         "import hashlib, json, sys\n"
@@ -180,7 +191,7 @@ def test_another_process_writes_nothing_and_finds_the_same_bits(
         timeout=120,
     )
     assert (run.returncode, run.stderr) == (0, "")
-    assert run.stdout.strip() == hashlib.sha256(encoder.encode(texts).tobytes()).hexdigest()
+    assert run.stdout.strip() == hashlib.sha256(vectors.tobytes()).hexdigest()
 
 
 @pytest.mark.shared_data
@@ -192,7 +203,7 @@ def test_real_answers_scored_with_others_or_alone(
             clouds: list[dict[str, Any]] = [json.loads(next(lines)) for _ in range(count)]
         return [[response["text"] for response in cloud["responses"]] for cloud in clouds]
 
-    answers = [*batches(triviaqa_path, 60), *batches(gsm8k_path, 20)]
+    answers = [*batches(triviaqa_path, 30), *batches(gsm8k_path, 10)]
     together = CachedEncoder(encoder).embed(answers)
     for batch, rows in zip(answers, together, strict=True):
         assert CachedEncoder(encoder, capacity_texts=0).embed([batch])[0].tobytes() == rows.tobytes()

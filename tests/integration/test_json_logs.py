@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.services.service_forks import FORKS
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -144,7 +146,10 @@ def test_a_service_logs_json_from_its_first_line_to_its_last(
         settings = {"STREAMER_LOGGING_FORMAT": "json"}
     else:
         for words in (["db", "upgrade"], ["topics", "create"]):
-            assert run(tmp_path, *words, **settings)[0] == 0
+            done = FORKS.run(
+                words, environment=environment(tmp_path, **settings), folder=tmp_path, seconds=240
+            )
+            assert done.returncode == 0, done.stderr
     with (tmp_path / "err").open("w") as err:
         process = subprocess.Popen(
             [sys.executable, "-X", "dev", "-m", "streamer", service],
