@@ -45,7 +45,7 @@ _SLOPES: Floats = np.array([-0.9, -0.5, -0.25, 0.25, 0.5, 0.9])
 _BENDS: Floats = np.array([-0.9, -0.45, 0.45, 0.9])
 _BETS = _SLOPES.size + _BENDS.size
 _PAGE = 4096
-_BLOCK = 128
+_BLOCK = 64
 """Numbers that are compared with one another at once; their counts fit a byte."""
 _EARLIER = np.triu(np.ones((_BLOCK, _BLOCK), dtype=np.bool_))
 
@@ -171,30 +171,31 @@ class DriftAlarm:
     def _after(self, numbers: Floats, draws: Floats) -> DriftAlarm:
         bins = np.searchsorted(self.edges, numbers, side="left")
         counts = np.array(self.counts)
-        p_values = np.empty(numbers.size)
-        for start in range(0, numbers.size, _BLOCK):
-            block = slice(start, start + _BLOCK)
-            p_values[block] = _p_values(counts, bins[block], draws[block])
-            counts += np.bincount(bins[block], minlength=counts.size)
-        bets = self.bets.after(_factors(p_values))
-        if bets.raised_at is not None:  # what came after it was not read
-            read = bins[: bets.seen - self.bets.seen]
-            counts = np.array(self.counts) + np.bincount(read, minlength=counts.size)
+        bets = self.bets.after(_factors(_p_values(counts, bins, draws)))
+        read = bins[: bets.seen - self.bets.seen]  # what comes after an alarm is not
+        counts += np.bincount(read, minlength=counts.size)
         return replace(self, counts=tuple(counts.tolist()), bets=bets)
 
 
 def _p_values(counts: NDArray[np.int64], bins: NDArray[np.int64], draws: Floats) -> Floats:
-    """Rank a block of numbers among those in `counts` and those before them in the block, themselves too."""
-    size = bins.size
-    narrow = bins.astype(np.int32)
-    earlier = _EARLIER[:size, :size]
+    """Rank numbers among those in `counts` and those before them, themselves too."""
+    order, blocks = np.arange(bins.size), -(-bins.size // _BLOCK)
+    block = order // _BLOCK
+    # Those before each block are counted by bin; within a block all are compared with all.
+    each = np.bincount(block * counts.size + bins, minlength=blocks * counts.size).reshape(blocks, -1)
+    before = counts + np.cumsum(each, axis=0) - each
+    narrow = np.zeros(blocks * _BLOCK, dtype=np.min_scalar_type(counts.size))
+    narrow[: bins.size] = bins
+    narrow = narrow.reshape(blocks, _BLOCK)
     below, equal = (
-        np.add.reduce(compare(narrow[:, None], narrow) & earlier, axis=0, dtype=np.uint8)
+        np.add.reduce(
+            compare(narrow[:, :, None], narrow[:, None, :]) & _EARLIER, axis=1, dtype=np.uint8
+        ).ravel()[: bins.size]
         for compare in (np.less, np.equal)
     )
-    equal = counts[bins] + equal
-    below = np.cumsum(counts)[bins] - counts[bins] + below
-    ranks: Floats = (below + draws * equal) / (counts.sum() + np.arange(1, size + 1))
+    equal = before[block, bins] + equal
+    below = (np.cumsum(before, axis=1) - before)[block, bins] + below
+    ranks: Floats = (below + draws * equal) / (counts.sum() + order + 1)
     return ranks
 
 
