@@ -281,6 +281,8 @@ class Calibrator(Parametrised, ABC):
 
     reads_history: ClassVar[bool] = False
     """Whether it cuts where unlabelled prompts say."""
+    by_order: ClassVar[bool] = False
+    """Whether it matters which prompts are older."""
     per_batch: ClassVar[bool] = False
     """Whether each batch gets a threshold of its own."""
     against_mean: ClassVar[str] = ""

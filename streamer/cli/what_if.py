@@ -10,6 +10,7 @@ import typer
 
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+from streamer.cli.gate_names import gate_names
 from streamer.cli.gate_options import with_settings
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif.answers import Change
@@ -24,12 +25,20 @@ if TYPE_CHECKING:
     from streamer.whatif import Changed, WhatIfAnswer
 
 _SHOWN_ANSWERS = 10
+_SINCE = "30d"
 _LONGEST = 36_500 * 86_400.0
 
 
-@partial(with_settings, only={*SETTINGS, *PARAMETERS})
+@partial(with_settings, only={"unit", *SETTINGS, *PARAMETERS})
 def what_if(
-    gate: opt.GateArgument,
+    gate: Annotated[
+        str,
+        typer.Argument(
+            metavar="GATE|FILE",
+            help="Name of a gate, or a file of your own answers with severities: CSV, JSON Lines or Parquet; - is standard input.",
+            autocompletion=gate_names,
+        ),
+    ],
     *,
     given: dict[str, Any],
     threshold: Annotated[
@@ -49,7 +58,7 @@ def what_if(
     since: Annotated[
         str,
         typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
-    ] = "30d",
+    ] = _SINCE,
     in_sample: Annotated[
         bool,
         typer.Option(
@@ -71,6 +80,14 @@ def what_if(
             metavar="N", min=0, help="Answers to list of those that would have been decided otherwise."
         ),
     ] = _SHOWN_ANSWERS,
+    column: opt.ColumnOption = None,
+    unlabelled: opt.UnlabelledOption = "worst",
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="S", min=0, max=2**62, help="Of the halves of a file, as in `streamer evaluate`."
+        ),
+    ] = 0,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -80,10 +97,13 @@ def what_if(
     which takes held answers too, each with a chance that is on record. A threshold that is calibrated is judged on later
     prompts than those it was calibrated on. Nothing is changed. Exit status 3 if a decision of the record does not come out
     again by its own policy.
+
+    With a file, no gate and no database are needed: half of its prompts calibrate, the other half is judged.
     """
     from streamer import wiring
     from streamer.cli.console import note, print_json, progress
     from streamer.cli.gate import chosen_settings
+    from streamer.cli.what_if_file import FileQuestion, ask_file, is_file
     from streamer.errors import UsageError
     from streamer.gates.settings import GateSettings, unread
     from streamer.settings.settings import load_settings
@@ -95,6 +115,29 @@ def what_if(
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
     cut = None if threshold is None else _cut(threshold)
     settings = load_settings()
+    if is_file(gate):
+        for option, was_given in (
+            ("--against", against is not None),
+            ("--proposal", proposal),
+            ("--since", since != _SINCE),
+        ):
+            if was_given:
+                raise UsageError(f"{option} is about what a gate has decided, and {gate} is a file")
+        asked = FileQuestion(
+            gate,
+            given,
+            cut=cut,
+            column=column,
+            unlabelled=unlabelled,
+            seed=seed,
+            in_sample=in_sample,
+            delta=monitor_delta,
+        )
+        said = ask_file(asked, settings)
+        print_json(said.to_json()) if json else said.show(explain=explain)
+        return
+    if column or unlabelled != "worst" or seed:
+        raise UsageError(f"--column, --unlabelled and --seed are for files, and there is no file {gate!r}")
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         named: dict[str, object] = {}

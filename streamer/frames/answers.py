@@ -62,10 +62,11 @@ class Read:
 
 def read(
     frame: Any,
-    given: Mapping[str, Any] | None,
+    given: Mapping[Any, Any] | None,
     extra_column: str | None = None,
     *,
     severities: bool = True,
+    advice: Callable[[str], str] | None = None,
 ) -> Read:
     """Read a table; see `streamer.clouds.tables` for what is recognised and refused.
 
@@ -74,6 +75,7 @@ def read(
     given : the columns of roles that are not recognised by name: a name, several, or None for none.
     extra_column : whose values are kept; it has no role.
     severities : whether these are looked at.
+    advice : turns what errors advise on the command line into what it is here; None: into Python.
     """
     mapping = _mapping(given)
     if not severities:
@@ -90,7 +92,7 @@ def read(
         clouds = tuple(read_clouds(frame, named))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
-        raise UsageError(in_python(str(error))) from None
+        raise UsageError((advice or in_python)(str(error))) from None
 
 
 def in_python(text: str) -> str:
@@ -136,7 +138,7 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
     )
 
 
-def _mapping(given: Mapping[str, Any] | None) -> dict[Role, tuple[str, ...]]:
+def _mapping(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
     found: dict[Role, tuple[str, ...]] = {}
     for role, names in (given or {}).items():
         known = next((one for one in ROLES if one == role), None)

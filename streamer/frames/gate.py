@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamer.calibration.arguments import check_delta
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.clouds.measurement import DecidedBatch, measure, units_of
@@ -22,7 +23,7 @@ from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import Read, read, scored
 from streamer.frames.results import Decisions, Report
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import Cut, Indicator, ships_nothing
+from streamer.gates.rule import INDICATOR, Cut, Indicator, ships_nothing
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.scoring.blank import is_blank
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from streamer.calibration.specification import Number
     from streamer.calibration.threshold import Threshold
     from streamer.clouds.offline import ScoredCloud
+    from streamer.clouds.unlabelled import Unlabelled
     from streamer.frames.answers import Encode
+    from streamer.frames.held_out import HeldOut
     from streamer.gates.rule import Rule
     from streamer.gates.settings import SegmentFallback, Unit
 
@@ -173,6 +176,9 @@ class Gate:
             warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
         if note := unlabelled_note(missing, answers, choice, option="unlabelled="):
             warnings.warn(note, UnlabelledWarning, stacklevel=2)
+        return self._learn(frame, table, settings, choice, note)
+
+    def _learn(self, frame: Any, table: Read, settings: GateSettings, choice: Unlabelled, note: str) -> Gate:
         drop = choice == "drop"
         found = self._scored(table)
         groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
@@ -261,6 +267,70 @@ class Gate:
             drop_unlabelled=drop,
             why_closed=self._why_closed,
             _frame=fitted_frame if frame is None else frame,
+        )
+
+    def held_out(
+        self,
+        frame: Any,
+        *,
+        delta: float = 0.1,
+        cut: Cut | None = None,
+        in_sample: bool = False,
+    ) -> HeldOut:
+        """Say what a gate with these parameters would have made of a labelled table; this one learns nothing by it.
+
+        Half of the prompts calibrate and the others are judged, so that no label that found the threshold judges it: the halves
+        of `streamer evaluate` under the same seed, or the older and the newer half with a method that looks at the order.
+
+        Parameters
+        ----------
+        frame : as for `fit`, or what `streamer.frames.answers.read` made of one.
+        delta : chance that an interval is wrong, in (0, 1).
+        cut : decides in place of a calibrated threshold, and is judged on all prompts.
+        in_sample : calibrate and judge on all prompts, which looks better than it is.
+
+        Raises
+        ------
+        UsageError
+            As `fit`.
+        ValueError
+            As `fit`, and for a `delta` out of its range.
+        """
+        from streamer.frames.held_out import HeldOut, decided_at, halves, outcome
+
+        delta = check_delta(delta)
+        settings, choice = self._settings(), check_unlabelled(self.unlabelled)
+        table = frame if isinstance(frame, Read) else read(frame, self.columns, self.segment_by)
+        missing, answers = counts(table.clouds)
+        if missing == answers:
+            raise UsageError(f"no answer has a severity, so there is nothing to judge by; {table.recognised}")
+        note, drop = unlabelled_note(missing, answers, choice, option="unlabelled="), choice == "drop"
+        in_order, unit = settings.calibrator.by_order, settings.unit
+        calibrating = judged = table
+        if cut is None and not in_sample:
+            calibrating, judged = halves(table, self.seed, in_order=in_order)
+        found = self._scored(judged)
+        opened = decided_at(found, unit, Cut("open", None))
+        gate = None
+        if cut is None:
+            gate = Gate(**self.get_params())._learn(None, calibrating, settings, choice, note)
+            decided = gate._decisions(None, judged, found).batches
+        else:
+            decided = decided_at(found, unit, cut)
+        return HeldOut(
+            unit=unit,
+            threshold=None if gate is None else gate.threshold_,
+            cut=Cut.at(gate.threshold_.value) if gate is not None else cut or Cut("open", None),
+            rule=INDICATOR if gate is None else gate.rule_,
+            calibrated=0 if gate is None else len(gate.groups_),
+            judged=len(judged.clouds),
+            in_sample=in_sample,
+            in_order=in_order,
+            asked=outcome(decided, unit, delta=delta, drop_unlabelled=drop),
+            everything=outcome(opened, unit, delta=delta, drop_unlabelled=drop),
+            delta=delta,
+            decided=decided,
+            why_closed="" if gate is None else gate._why_closed,
         )
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from streamer.errors import BadMessage
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies, requests
 from streamer.serving.chat.routes import chat_routes
-from streamer.serving.deadlines import deadline, wanted_seconds
+from streamer.serving.deadlines import deadline, desk_seconds, wanted_seconds
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document
 from streamer.serving.problems import Problem, refused
@@ -61,6 +61,7 @@ def serving_app(
 
     async def decide(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
+        at_most = desk_seconds(request.headers.getlist("prefer"))
         batch = bodies.batch(
             await requests.body(request, limits.max_value_bytes, longest),
             gate=gate,
@@ -71,9 +72,8 @@ def serving_app(
             batch, until, headers=requests.trace(request), timestamp_ms=int(now.timestamp() * 1000)
         )
         headers = {"idempotent-replayed": "true"} if answer.again else {}
-        return _json(
-            answer.action, headers | requests.receipt(answer.receipt) | requests.applied(request, until)
-        )
+        action = answer.action if at_most is None else await releases.with_desk(answer.action, at_most)
+        return _json(action, headers | requests.receipt(answer.receipt) | requests.applied(request, until))
 
     async def decision(request: Request, gate: str) -> Response:
         key = _key(request, gate)

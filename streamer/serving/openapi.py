@@ -180,7 +180,8 @@ def document() -> bytes:
     prefers = _parameter(
         "Prefer",
         "header",
-        "RFC 7240: `wait=SECONDS`, fractions too; `desk=SECONDS` waits for a person besides, where the batch is held for one.",
+        "RFC 7240: `wait=SECONDS`, fractions too; `desk=SECONDS` waits for a person besides, where the batch is held for one, and adds "
+        "the member `desk`: what became of it, without who decided.",
         {"type": "string"},
     )
     key = _parameter(
@@ -211,7 +212,7 @@ def document() -> bytes:
                     "post": _operation(
                         "decide",
                         "Decide a batch. The answer is on record; a repeat gets the same.",
-                        [gate, key, *waits],
+                        [gate, key, prefers, waits[1]],
                         _ref("ActionsV1"),
                         tuple(_REFUSALS),
                         body=_ref("ResponsesV1"),

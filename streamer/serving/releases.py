@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 import msgspec
 
 from streamer.errors import Unavailable
+from streamer.events.actions import decode_action
 from streamer.events.desk import encode_desk
+from streamer.gates.batch_key import BatchKey
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.events.desk import DeskV1
-    from streamer.gates.batch_key import BatchKey
 
 T = TypeVar("T")
 
@@ -88,6 +89,23 @@ class Releases:
             return found
         return await self._read(lambda: self._held.state(key))
 
+    async def with_desk(self, action: bytes, seconds: float) -> bytes:
+        """Add what became of its batch at the desk to an action that is a JSON object, after at most `seconds`.
+
+        The action stays as it is on record: what was held stays held, and a member `desk` says what a person has released. It is
+        there wherever a person is asked, also where nothing is known of it.
+        """
+        held = decode_action(action)
+        if held.desk_until is msgspec.UNSET:
+            return action
+        key = BatchKey(held.gate, held.batch_id, held.attempt)
+        try:
+            state = await self.state(key, seconds)
+        except Problem:
+            state = None  # the decision stands and is told, whatever else can be
+        said = b"null" if state is None else told(key, state, by=False)
+        return action.rstrip().removesuffix(b"}") + b',"desk":' + said + b"}"
+
     async def receipt(self, outcome: DeskV1) -> str | None:
         """The receipt of an outcome. Raises `Problem`."""
         return await self._read(lambda: self._held.receipt(outcome))
@@ -134,10 +152,15 @@ class Releases:
             raise unavailable("the database does not answer; hold, and ask again") from None
 
 
-def told(key: BatchKey, state: State) -> bytes:
-    """What a request gets: the outcome as it is on the topic, or that the batch still waits."""
+def told(key: BatchKey, state: State, *, by: bool = True) -> bytes:
+    """What a request gets: the outcome as it is on the topic, or that the batch still waits. `by`: and who decided."""
     if state.outcome is not None:
-        return encode_desk(state.outcome)
+        event = encode_desk(state.outcome)
+        if by:
+            return event
+        fields = msgspec.json.decode(event)
+        fields.pop("by", None)
+        return msgspec.json.encode(fields)
     return msgspec.json.encode(
         {
             "schema": "streamer.desk.v1",

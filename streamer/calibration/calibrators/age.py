@@ -143,6 +143,7 @@ class Age(Calibrator):
 
     name: ClassVar[str] = "age"
     place: ClassVar[int] = 30
+    by_order: ClassVar[bool] = True
     summary: ClassVar[str] = "older groups count less, for a world that moves"
     promise: ClassVar[str] = "E[exposure risk] <= alpha + a drift term that is not measured"
     against_mean: ClassVar[str] = (

@@ -75,6 +75,32 @@ def test_the_outcome_is_polled_and_waited_for(
     action(endpoint.ask(batch("another", score=0.1)))
     wait_until(lambda: endpoint.metrics().get(name) == 1.0, "what waits is counted")
 
+    # One request decides and waits for the desk. What is told as a hold stays one; a repeat learns the rest.
+    def wanting(name: str, seconds: str, *, score: float = 0.1) -> Any:
+        return endpoint.ask(batch(name, score=score), headers={"prefer": f"desk={seconds}"})
+
+    told = wanting("another", "0.3")
+    plain = action(endpoint.ask(batch("another", score=0.1)))
+    assert told.json()["desk"]["action"] == "waiting"
+    assert {one: value for one, value in told.json().items() if one != "desk"} == plain
+    asking = threading.Thread(
+        target=lambda: released.append(wanting("another", f"{PATIENCE:g}")), daemon=True
+    )
+    asking.start()
+    release(site, "another", "Better.")
+    asking.join(PATIENCE)
+    told = released[1].json()
+    assert (told["action"], told["desk"]["action"], told["desk"]["text"]) == (
+        "escalate",
+        "released",
+        "Better.",
+    )
+    assert "by" not in told["desk"], "a key that may decide need not know who"
+    assert decode_action(json.dumps(told).encode()).action == "escalate", "a client reads it as before"
+    assert "desk" not in wanting("fine", "60", score=0.9).json(), "what ships waits for nobody"
+    held(wanting("never", "never"), 400, "bad_request")
+    held(get(f"/v1/gates/{GATE}/decisions/never"), 404, "unknown_batch")
+
     # Nobody came for the other gate's: the service itself rejects it.
     wait_until(lambda: get("/v1/gates/hasty/desk/late").status_code == 200, "it is rejected")
     event = decode_desk(get("/v1/gates/hasty/desk/late").content)
