@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, MutableMapping, Sequence
+    from collections.abc import Callable, Mapping, MutableMapping, Sequence
     from contextlib import AbstractContextManager
 
     from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Record
@@ -51,6 +51,10 @@ class Tracing(Protocol):
         """A language model is asked inside, at that address and with these parameters."""
         ...
 
+    def calibration(self, gate: str, /) -> AbstractContextManager[Callable[[str], None]]:
+        """A gate is recalibrated inside; what is given takes how that ended, in a word."""
+        ...
+
     def outgoing(self) -> Mapping[str, str] | None:
         """The headers that carry the present trace to another service."""
         ...
@@ -60,7 +64,7 @@ class Tracing(Protocol):
         ...
 
     def scoring(self, records: Sequence[Record], /) -> AbstractContextManager[object]:
-        """Of those that were begun, these get their scores inside."""
+        """Of those that were begun, these get their scores inside, and calls inside are about them."""
         ...
 
     def context(self, record: Record, /) -> Headers:
@@ -95,6 +99,10 @@ class NoTracing:
         """Do nothing."""
         return _CALL
 
+    def calibration(self, gate: str, /) -> AbstractContextManager[Callable[[str], None]]:
+        """Do nothing."""
+        return _RUN
+
     def outgoing(self) -> None:
         """Nothing is carried."""
 
@@ -128,6 +136,7 @@ def _ignore(*_: object, **__: object) -> None:
 
 _ANSWERED: Final[nullcontext[Answered]] = nullcontext(_ignore)
 _CALL: Final[nullcontext[Call]] = nullcontext(_ignore)
+_RUN: Final[nullcontext[Callable[[str], None]]] = nullcontext(_ignore)
 _INSIDE: Final = nullcontext()
 
 NO_TRACING: Final[Tracing] = NoTracing()

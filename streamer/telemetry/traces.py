@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec
@@ -55,6 +56,9 @@ _METHODS: Final = frozenset(
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST: Final = 256
 """Characters of a text that came from outside."""
+
+_SCORED: Final[ContextVar[tuple[Link, ...]]] = ContextVar("scored", default=())
+"""The records that calls are about, where there are several."""
 
 _SENT: Final = {
     "n": "gen_ai.request.choice.count",
@@ -154,7 +158,7 @@ class Traces:
 
     @contextmanager
     def call(self, base_url: str, parameters: Mapping[str, object]) -> Iterator[Call]:
-        """Keep a span of the client inside the present one."""
+        """Keep a span of the client inside the present one, or of its own where several records are about to be scored."""
         where, model = urlsplit(base_url), _text(str(parameters.get("model", "")))
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
@@ -168,7 +172,9 @@ class Traces:
             for sent, name in _SENT.items()
             if isinstance(value := parameters.get(sent), int | float)
         }
-        span = self._tracer.start_span(f"chat {model}", kind=SpanKind.CLIENT, attributes=attributes)
+        span = self._tracer.start_span(
+            f"chat {model}", kind=SpanKind.CLIENT, attributes=attributes, links=_SCORED.get()
+        )
 
         def ended(
             *,
@@ -192,6 +198,20 @@ class Traces:
         token = attach(set_span_in_context(span))
         try:
             yield ended
+        except BaseException as error:
+            _failed(span, type(error).__qualname__)
+            raise
+        finally:
+            detach(token)
+            span.end()
+
+    @contextmanager
+    def calibration(self, gate: str) -> Iterator[Callable[[str], None]]:
+        """Keep a span for a run of the recalibrator."""
+        span = self._tracer.start_span("recalibrate", Context(), attributes={"streamer.gate": gate})
+        token = attach(set_span_in_context(span, Context()))
+        try:
+            yield lambda outcome: span.set_attribute("streamer.outcome", outcome)
         except BaseException as error:
             _failed(span, type(error).__qualname__)
             raise
@@ -225,11 +245,22 @@ class Traces:
 
     @contextmanager
     def scoring(self, records: Sequence[Record]) -> Iterator[None]:
-        """Keep a span ``score`` for each."""
+        """Keep a span ``score`` for each.
+
+        A call inside is a child of the only record's span; of several it links to all, for a judge is asked about them together.
+        Spans that are not kept do not count, unless none is.
+        """
         began = time.time_ns()
+        under_way = [journey for record in records if (journey := self._journey(record)) is not None]
+        about = [one for one in under_way if one.span.is_recording()] or under_way[:1]
+        several = len(about) > 1
+        links = _SCORED.set(tuple(Link(one.span.get_span_context()) for one in about) if several else ())
+        token = attach(Context() if several or not about else about[0].context)
         try:
             yield
         finally:
+            detach(token)
+            _SCORED.reset(links)
             now = time.time_ns()
             for record in records:
                 journey = self._journey(record)

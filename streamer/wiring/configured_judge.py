@@ -10,6 +10,7 @@ import structlog
 
 from streamer.errors import UsageError
 from streamer.telemetry.catalogue import JUDGE_RESULTS
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,17 +19,18 @@ if TYPE_CHECKING:
     from streamer.labels.judge.scores import JudgeScores
     from streamer.settings.settings import Settings
     from streamer.telemetry.metrics import Metrics
+    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def judge(settings: Settings) -> Iterator[Judge]:
+def judge(settings: Settings, tracing: Tracing = NO_TRACING) -> Iterator[Judge]:
     """Give the configured judge; what it is asked when the block ends is cancelled."""
     from streamer.labels.judge.client import Judge
     from streamer.labels.kinds.judge import judge_endpoint
 
-    with Judge(judge_endpoint(settings)) as asked:
+    with Judge(judge_endpoint(settings), tracing=tracing) as asked:
         yield asked
 
 
@@ -46,7 +48,7 @@ def judge_scoring_id(settings: Settings) -> str:
 
 
 @contextmanager
-def judge_scores(settings: Settings, metrics: Metrics) -> Iterator[JudgeScores | None]:
+def judge_scores(settings: Settings, metrics: Metrics, tracing: Tracing) -> Iterator[JudgeScores | None]:
     """Give who marks answers for gates of the scorer `judge`, with its figures among the metrics; None where no judge is configured."""
     if settings.judge.base_url is None or settings.judge.model is None:
         yield None
@@ -55,7 +57,7 @@ def judge_scores(settings: Settings, metrics: Metrics) -> Iterator[JudgeScores |
 
     with ExitStack() as stack:
         try:
-            asked = stack.enter_context(judge(settings))
+            asked = stack.enter_context(judge(settings, tracing))
         except UsageError as error:
             # It may be configured for labels alone; gates that need it hold, and `streamer doctor` says so.
             log.warning("judge.cannot_be_asked", reason=str(error))

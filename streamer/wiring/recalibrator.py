@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
+from streamer.wiring.process import tracing
 
 GATE_LOCK_SECONDS = 1.0
 """How long the service waits for a run that somebody started by hand; then the gate's turn comes again later."""
@@ -79,12 +80,17 @@ def run_recalibrator(
     deadline = StopDeadline()
     failpoint = from_environment()
     with ExitStack() as stack:
+        traces = stack.enter_context(tracing("recalibrator"))
         store = stack.enter_context(open_store(settings))
 
         def recalibrate(standing: GateStanding) -> str:
-            with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
+            gate = standing.gate.gate
+            with (
+                store.leases.of_gate(gate, wait_seconds=GATE_LOCK_SECONDS) as lease,
+                traces.calibration(gate) as ended,
+            ):
                 calibrating = leading.under(lease)
-                return recalibrate_by_rule(
+                outcome = recalibrate_by_rule(
                     calibrating.calibration,
                     calibrating.policies,
                     standing.gate,
@@ -92,6 +98,8 @@ def run_recalibrator(
                     failpoint=failpoint,
                     raise_alert=leading.alerts.raise_,
                 ).outcome
+                ended(outcome)
+                return outcome
 
         def look(standing: GateStanding) -> str | None:
             with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:

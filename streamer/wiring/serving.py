@@ -155,7 +155,7 @@ def run_serving(
                 max_bytes=bounds.max_output_bytes,
                 hooks=hooks,
             )
-        judge = stack.enter_context(judge_scores(settings, metrics))
+        judge = stack.enter_context(judge_scores(settings, metrics, traces))
         decider = partial(
             BatchDecider,
             book=book,

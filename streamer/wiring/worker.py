@@ -71,7 +71,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         cached = loaded_encoder(settings, metrics, health)
         loaded.set()
         stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=announcements.keep))
-        judge = stack.enter_context(judge_scores(settings, metrics))
+        judge = stack.enter_context(judge_scores(settings, metrics, traces))
         decider = BatchDecider(
             book=book,
             judge=judge,

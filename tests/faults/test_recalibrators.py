@@ -15,6 +15,7 @@ from tests.faults.recalibrators import Place, leaders, opened
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.store.labelled_gate import GATE
+from tests.services.collector import Collector
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
@@ -121,9 +122,17 @@ def test_a_broker_that_is_away_stops_no_run_and_nothing_is_lost(
         place = Place(migrated_sqlite_url, kafka_broker, topic_prefix, tmp_path, stack)
         opened(place)
         first = place.version
-        one = place.start(STREAMER_KAFKA_BOOTSTRAP_SERVERS=f"127.0.0.1:{free_port()}")
+        collector = stack.enter_context(Collector())
+        away = {"STREAMER_KAFKA_BOOTSTRAP_SERVERS": f"127.0.0.1:{free_port()}"}
+        one = place.start(**collector.environment, **away)
         place.label_more(0.8)
         wait_until(lambda: place.version == first + 1, "it runs all the same")
+        wait_until(lambda: bool(collector.spans), "its trace comes")
+        assert (collector.spans[0].name, collector.spans[0].service) == (
+            "recalibrate",
+            "streamer-recalibrator",
+        )
+        assert collector.spans[0].attributes == {"streamer.gate": GATE, "streamer.outcome": "applied"}
         place.label_more(0.9)
         wait_until(lambda: place.version == first + 2, "and again")
         wait_until(lambda: "the broker does not answer" in one.unready(), "and says what is away")

@@ -18,6 +18,7 @@ from streamer.labels.judge.rubric import SEED, judge_name, messages, reminder
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import cost_of
+from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.rubric import JudgeCase
     from streamer.labels.llm.record import Exchange, FailureCode
+    from streamer.tracing import Tracing
 
 
 class Judge:
@@ -38,6 +40,7 @@ class Judge:
     sleep : waits that many seconds; for tests.
     jitter : a number in [0, 1), new at each call; for tests.
     boundary : the random mark around a case, new at each call; for tests.
+    tracing : told of each request.
 
     Attributes
     ----------
@@ -60,12 +63,13 @@ class Judge:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         boundary: Callable[[], str] = lambda: secrets.token_hex(16),
+        tracing: Tracing = NO_TRACING,
     ) -> None:
         self._endpoint = endpoint
         self._seed = SEED if endpoint.seed is None else endpoint.seed
         self._boundary = boundary
         self.id = judge_name(endpoint.model, self._seed)
-        self._chat = Chat(endpoint, sleep=sleep, jitter=jitter, clock=time.monotonic)
+        self._chat = Chat(endpoint, sleep=sleep, jitter=jitter, clock=time.monotonic, tracing=tracing)
         self._pool = Pool("judge")
 
     def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:

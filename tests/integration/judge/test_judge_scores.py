@@ -17,15 +17,19 @@ from streamer.labels.judge import Judge, JudgeEndpoint
 from streamer.labels.judge.rubric import ASPECTS
 from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
+from streamer.tracing import NO_TRACING
 from tests.faults.endpoint import GATE, Site, action
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, export, verify
 from tests.integration.judge.test_judge import material
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
+from tests.unit.telemetry.test_traces import UNSAMPLED, Traced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from streamer.tracing import Tracing
 
 PATIENCE = 60.0
 
@@ -59,10 +63,9 @@ def scores_at(
     )
 
 
-def judge_at(model: Model, **settings: Any) -> Judge:
-    return Judge(
-        JudgeEndpoint(base_url=model.url, model="grader", **{"timeout": PATIENCE, "tries": 1} | settings)
-    )
+def judge_at(model: Model, *, tracing: Tracing = NO_TRACING, **settings: Any) -> Judge:
+    settings = {"timeout": PATIENCE, "tries": 1} | settings
+    return Judge(JudgeEndpoint(base_url=model.url, model="grader", **settings), tracing=tracing)
 
 
 def ask(*answers: str, prompt: str = "Where?") -> Answered:
@@ -109,6 +112,31 @@ def test_what_has_no_mark_at_the_deadline_has_none_and_what_was_asked_is_kept(mo
         assert "perhaps" in json.dumps(failed.exchanges)
         (again,) = scores.of([ask("surely where", "perhaps")])
     assert again.marks == (90.0, 20.0)
+
+
+def test_a_request_to_the_judge_is_traced_inside_its_record_and_links_to_several(model: Model) -> None:
+    world = Traced()
+    records = [world.record(b"", offset=offset) for offset in range(4)]
+    unkept = world.record(b"", trace=UNSAMPLED, offset=4)
+    world.traces.begin([*records, unkept])
+    with judge_at(model, tracing=world.traces) as judge:
+        scores = scores_at(model, judge)
+        for number, some in enumerate(([records[0]], [records[1], unkept], records[2:], [unkept])):
+            with world.traces.scoring(some):
+                scores.of([ask(f"{number}")])
+    world.traces.dropped([*records, unkept])
+    asked = [span for span in world.spans if span.name == "chat grader"]
+    processed = [
+        span.context.span_id for span in world.spans if span.name.startswith("process") and span.context
+    ]
+    parents = [span.parent and span.parent.span_id for span in asked]
+    assert parents == [processed[0], processed[1], None], "what is not kept is not told of"
+    assert [[link.context.span_id for link in span.links] for span in asked] == [[], [], processed[2:]]
+    sent = [request.headers.get("traceparent", "") for request in model.requests]
+    assert [one[36:52] for one in sent[:3]] == [
+        f"{span.context.span_id:016x}" for span in asked if span.context
+    ]
+    assert sent[3].endswith("-00")
 
 
 def test_a_judge_that_is_away_is_not_asked_for_a_while(model: Model) -> None:

@@ -283,10 +283,26 @@ def test_a_text_that_no_exporter_encodes_does_not_get_there() -> None:
     assert span.attributes["server.port"] == 443
 
 
+def test_a_run_of_the_recalibrator_is_a_trace_of_its_own() -> None:
+    world = Traced()
+    with world.traces.calibration("bot") as ended:
+        ended("applied")
+    with pytest.raises(OSError, match="gone"), world.traces.calibration("bot"):
+        raise OSError("gone")
+    told = [dict(span.attributes or {}) for span in world.spans]
+    assert told == [
+        {"streamer.gate": "bot", "streamer.outcome": "applied"},
+        {"streamer.gate": "bot", "error.type": "OSError"},
+    ]
+    assert [span.parent for span in world.spans] == [None, None]
+
+
 def test_no_tracing_leaves_everything_as_it_came() -> None:
     record = Traced().record(b"")
     scope = {"headers": [(b"traceparent", SAMPLED)]}
     with NO_TRACING.request(scope) as answered, NO_TRACING.call("", {}) as ended, NO_TRACING.scoring([]):
+        with NO_TRACING.calibration("bot") as ran:
+            ran("applied")
         answered("/", 200)
         ended(model=None, finish_reasons=(), tokens=None, problem=None)
     assert scope == {"headers": [(b"traceparent", SAMPLED)]}
