@@ -6,7 +6,8 @@ One service of the whole program in a process of its own, with `--no-kafka`, ove
 one). Each batch is new: ten short texts, or ten embeddings of 384 numbers in base64, which need no encoder. First one client asks
 one request after the other; then `--clients` ask as fast as they are answered, which gives the capacity; then requests come at
 half of that, at random moments, and wait for nobody. A latency counts from the moment at which a request was due. Beside it, in
-turns with the lone requests and in this process, the encoder's call for ten texts as new; ratios are over its median.
+this process and with nothing around it, the encoder: in turns with the lone requests its call for ten texts as new (ratios are
+over its median), and in turns with the half load, at the same moments, a thread that encodes whatever waits in one call.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import base64
 import http.client
 import json
 import os
+import queue
 import random
 import statistics
 import subprocess
@@ -25,6 +27,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -37,6 +40,8 @@ from streamer.settings.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from streamer.scoring.encoders.encoder import CachedEncoder
 
 WORDS = [
     "parcel",
@@ -56,6 +61,7 @@ WORDS = [
     "late",
 ]
 ANSWERS, DIMENSION = 10, 384
+TURNS = 5
 
 
 class Batches:
@@ -138,21 +144,57 @@ def service(url: str, folder: Path) -> Iterator[str]:
             process.wait()
 
 
-def at_half_load(ask: Callable[[], object], capacity: float, requests: int, clients: int) -> list[float]:
+def at_half_load(
+    ask: Callable[[], object], capacity: float, requests: int, clients: int, seed: int
+) -> list[float]:
     """Latencies of requests that come at random at half of what the service can do."""
-    gaps = random.Random(3)
-    due = time.perf_counter()
     took: list[float] = []
 
-    def late(moment: float) -> None:
+    def late(due: float) -> None:
         ask()
-        took.append(time.perf_counter() - moment)
+        took.append(time.perf_counter() - due)
 
     with ThreadPoolExecutor(4 * clients) as pool:
-        for _ in range(requests):
-            due += gaps.expovariate(capacity / 2)
-            time.sleep(max(0.0, due - time.perf_counter()))
+        for due in moments(capacity / 2, requests, seed):
             pool.submit(late, due)
+    return took
+
+
+def moments(rate: float, requests: int, seed: int) -> Iterator[float]:
+    """Random moments, each when it comes."""
+    gaps = random.Random(seed)
+    due = time.perf_counter()
+    for _ in range(requests):
+        due += gaps.expovariate(rate)
+        time.sleep(max(0.0, due - time.perf_counter()))
+        yield due
+
+
+def encoder_at_half_load(
+    encoder: CachedEncoder, texts: Callable[[], list[str]], capacity: float, requests: int, seed: int
+) -> list[float]:
+    """Latencies of the encoder by itself at the same moments: one thread that encodes whatever waits."""
+    waiting: queue.SimpleQueue[tuple[float, list[str]] | None] = queue.SimpleQueue()
+    took: list[float] = []
+
+    def encode() -> None:
+        going = True
+        while going:
+            some = [waiting.get()]
+            while not waiting.empty():
+                some.append(waiting.get())
+            going = some[-1] is not None
+            group = [one for one in some if one is not None]
+            if group:
+                encoder.embed([batch for _, batch in group])
+            took.extend(time.perf_counter() - due for due, _ in group)
+
+    thread = threading.Thread(target=encode)
+    thread.start()
+    for due in moments(capacity / 2, requests, seed):
+        waiting.put((due, texts()))
+    waiting.put(None)
+    thread.join()
     return took
 
 
@@ -186,18 +228,19 @@ def main() -> None:
         assert encoder is not None
         with wiring.open_store(settings) as store:
             store.encoders.register(encoder.identity)
-            for gate, own in (
+            for gate, chosen_settings in (
                 ("texts", {"encoder": encoder.identity.id}),
                 (
                     "embeddings",
                     {"encoder": "external:made-up", "embeddings": "accept", "dimension": DIMENSION},
                 ),
             ):
-                store.gates.create(gate, GateSettings(**own), by="benchmark", reason="benchmark")
+                store.gates.create(gate, GateSettings(**chosen_settings), by="benchmark", reason="benchmark")
         found: dict[str, Any] = {}
         with service(url, folder) as address:
             session = Session(address)
-            alone = []
+            alone: list[float] = []
+            anchor: list[float] = []
             for gate in ("texts", "embeddings"):
                 batches = Batches(gate, seed=len(gate))
 
@@ -211,34 +254,39 @@ def main() -> None:
                 lone = []
                 for _ in range(requests):
                     body = batches.body()
-                    lone.append(timed(lambda body=body, gate=gate: session.ask(gate, body)))
+                    lone.append(timed(partial(session.ask, gate, body)))
                     if gate == "texts":
                         texts = batches.texts()
-                        alone.append(timed(lambda texts=texts: encoder.embed([texts])))
+                        alone.append(timed(partial(encoder.embed, [texts])))
                 began = time.perf_counter()
                 with ThreadPoolExecutor(chosen.clients) as pool:
                     list(pool.map(lambda _: ask(), range(requests)))
                 capacity = requests / (time.perf_counter() - began)
                 own = statistics.median(alone)
+                half: list[float] = []
+                for turn in range(TURNS):
+                    half += at_half_load(ask, capacity, requests // TURNS, chosen.clients, turn)
+                    if gate == "texts":
+                        anchor += encoder_at_half_load(
+                            encoder, batches.texts, capacity, requests // TURNS, turn
+                        )
                 found[gate] = {
                     "alone": figures(lone, own),
-                    "half_load": figures(at_half_load(ask, capacity, requests, chosen.clients), own),
+                    "half_load": figures(half, own),
                     "capacity_per_second": round(capacity, 1),
                 }
-            found["encoder"] = figures(alone, statistics.median(alone))
+            found["encoder"] = {"alone": figures(alone, own), "half_load": figures(anchor, own)}
     if chosen.json:
         print(json.dumps(found))
         return
-    print(
-        f"the encoder for ten short texts: p50 {found['encoder']['p50_ms']} ms, p99 {found['encoder']['p99_ms']} ms"
-    )
     print(f"{'':24}{'p50 ms':>9}{'p99 ms':>9}{'p50 / encoder':>15}{'p99 / encoder':>15}")
-    for gate in ("texts", "embeddings"):
+    for gate in ("encoder", "texts", "embeddings"):
         for part in ("alone", "half_load"):
             row = found[gate][part]
             print(
                 f"{gate + ', ' + part.replace('_', ' '):24}{row['p50_ms']:9}{row['p99_ms']:9}{row['p50_ratio']:15}{row['p99_ratio']:15}"
             )
+    for gate in ("texts", "embeddings"):
         print(f"{gate}: {found[gate]['capacity_per_second']} requests a second by {chosen.clients} clients")
 
 

@@ -15,7 +15,7 @@ from streamer.scoring.encoders.plain_bert import load_model, load_tokenizer
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -77,6 +77,7 @@ class CTranslate2Encoder:
         self._model = load_model(model, self._tokenizer, threads=threads)
         self._unit = unit
         self._tokens = _TOKENS
+        self._threads = threads
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
         self._check()
@@ -106,14 +107,17 @@ class CTranslate2Encoder:
         with self._lock:
             self._pool.shutdown()
 
-    def _passes(self, tokens: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-        """Every index of `tokens` once, with others of its length; the longest texts first."""
+    def _passes(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Every index of `tokens` once, with others of its length; the largest passes first, none over a thread's share."""
         by_length: defaultdict[int, list[int]] = defaultdict(list)
         for index, of_text in enumerate(tokens):
             by_length[len(of_text)].append(index)
-        for length, members in sorted(by_length.items(), reverse=True):
-            rows = max(1, self._tokens // length)
-            yield from (members[start : start + rows] for start in range(0, len(members), rows))
+        most = min(self._tokens, sum(map(len, tokens)) // self._threads)
+        passes = []
+        for length, members in by_length.items():
+            rows = max(1, most // length)
+            passes += [members[start : start + rows] for start in range(0, len(members), rows)]
+        return sorted(passes, key=lambda members: len(members) * len(tokens[members[0]]), reverse=True)
 
     def _forward(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Rows of texts of one length."""
