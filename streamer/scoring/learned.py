@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.agreement import FEATURES, agreement
-from streamer.scoring.gram import DECIMALS
+from streamer.scoring.gram import DECIMALS, in_order_of
 from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ Order = Literal["gram", "own"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 """Which answer of a batch scores highest: the one that Gram energy puts first, or the one of which the model is surest."""
 
-_STEP = 10.0**-DECIMALS
 _LARGEST_ODDS = 700.0
 _KEYS = frozenset({"format", "features", "means", "scales", "coefficients", "intercept", "order", "prompts"})
 
@@ -201,19 +200,6 @@ def learned_scores(model: LearnedModel, features: Floats, blank: Sequence[bool])
 def chances(log_odds: Floats, blank: Sequence[bool]) -> Floats:
     """Return log odds as scores in [0, 1], rounded to 1e-6; 0 for blank answers."""
     return finished(1.0 / (1.0 + np.exp(-log_odds.clip(-_LARGEST_ODDS, _LARGEST_ODDS))), blank)
-
-
-def in_order_of(gram: Floats, scores: Floats, blank: Sequence[bool]) -> Floats:
-    """Return scores under which the answers come first that Gram energy, shape (n,), puts there; see `learned_scores`."""
-    scores = scores.copy()
-    written = ~np.asarray(blank, dtype=np.bool_)
-    if not written.any():
-        return scores
-    first = written & (gram == gram[written].max())
-    top = max(float(scores[first].max()), _STEP)
-    scores[first] = top
-    scores[~first] = np.minimum(scores[~first], top - _STEP)
-    return scores.round(DECIMALS)
 
 
 @lru_cache(maxsize=64)

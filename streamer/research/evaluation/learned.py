@@ -18,8 +18,8 @@ from streamer.research.experiments.halves import Halves, HalvesSplit
 from streamer.scoring.agreement import FEATURES
 from streamer.scoring.blank import is_blank
 from streamer.scoring.fitting import Example, NothingToLearn, fit_and_measure, left_out_log_odds
-from streamer.scoring.gram import DECIMALS
-from streamer.scoring.learned import chances, in_order_of, learned_scores
+from streamer.scoring.gram import DECIMALS, in_order_of
+from streamer.scoring.learned import chances, learned_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

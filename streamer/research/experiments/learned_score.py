@@ -101,12 +101,21 @@ class Figures:
     proposed: bool = False
 
 
+def parted(prompts: int, labels: int, seed: int) -> tuple[list[int], NDArray[np.intp]]:
+    """Draw which prompts are labelled; returns their places, and those of all others."""
+    drawn = np.random.default_rng([20261124, seed]).permutation(prompts)
+    return drawn[:labels].tolist(), drawn[labels:]
+
+
 def repetition(
-    prompts: Sequence[Prompt], labels: int, seed: int, alphas: Sequence[float]
+    prompts: Sequence[Prompt],
+    labels: int,
+    seed: int,
+    alphas: Sequence[float],
+    rows: Sequence[tuple[str, bool, Order]] | None = None,
 ) -> dict[str, list[Figures]]:
-    """Draw labels once; returns for each way to score what a gate of each budget does."""
-    drawn = np.random.default_rng([20261124, seed]).permutation(len(prompts))
-    labelled, others = drawn[:labels].tolist(), drawn[labels:]
+    """Draw labels once; returns for each way to score, or for some of `LEARNED_ROWS`, what a gate of each budget does."""
+    labelled, others = parted(len(prompts), labels, seed)
 
     def figures(chosen: _Chosen, calibrating: Sequence[int], alpha: float) -> tuple[float, float]:
         groups = [
@@ -121,7 +130,7 @@ def repetition(
     calibrate = [p for p in labelled if p not in set(fit)]
     by_gram = _Chosen.of(prompts, [one.features[:, _GRAM].round(DECIMALS) for one in prompts])
     found = {GRAM_ROW: [Figures(*figures(by_gram, labelled, alpha)) for alpha in alphas]}
-    for row, every, order in LEARNED_ROWS:
+    for row, every, order in LEARNED_ROWS if rows is None else rows:
         model, worths = _learned(
             [prompts[p].example(every=every) for p in fit], order, alphas, calibrate, labels
         )
@@ -241,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    prompts = _read(path, options.embeddings)
+    prompts = read_prompts(path, options.embeddings)
     for wanted in dict.fromkeys(min(one, len(prompts) * 4 // 5) for one in options.labels):
         found = [repetition(prompts, wanted, seed, options.alpha) for seed in range(options.repetitions)]
         yield (
@@ -251,7 +260,8 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
         )
 
 
-def _read(path: Path, folder: Path) -> list[Prompt]:
+def read_prompts(path: Path, folder: Path) -> list[Prompt]:
+    """Measure a file's clouds, those that have a written answer."""
     clouds = list(read_clouds(path))
     encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
     return [

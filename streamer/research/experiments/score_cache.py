@@ -34,7 +34,7 @@ SCORES_FOLDER = Path(".streamer/scores")
 OWN_EMBEDDINGS = "embeddings of the file"
 """The encoder of clouds that bring their embeddings along."""
 
-_VERSION = "2"
+_VERSION = "3"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64

@@ -1,8 +1,7 @@
 """How evenly a batch's answers spread over meanings: one minus the normalised entropy of its clusters. Pure.
 
 In the manner of semantic entropy (Farquhar et al. 2024), with clusters of embeddings in the place of entailment
-between answers, so that it needs no second model. It speaks of the prompt: all answers of a batch that are not blank
-score alike, and it cannot say which of them to show.
+between answers, so that it needs no second model. It speaks of the prompt, and Gram energy says which of its answers to show.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.answer_clusters import answer_clusters
+from streamer.scoring.gram import in_order_of, score_rows
 from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
@@ -50,13 +50,16 @@ def cluster_entropy(embeddings: ArrayLike, blank: Sequence[bool] | None = None) 
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntropy(Scorer):
-    """The answers to this prompt fall into few clusters; all of them score alike."""
+    """The answers to this prompt fall into few clusters; Gram energy says which of them comes first."""
 
     name: ClassVar[str] = "cluster-entropy"
     place: ClassVar[int] = 4
     title: ClassVar[str] = "cluster entropy (semantic-entropy-like)"
-    says: ClassVar[str] = "the answers to this prompt fall into few clusters; all of them score alike"
+    says: ClassVar[str] = (
+        "the answers to this prompt fall into few clusters; Gram energy says which of them comes first"
+    )
 
     def score(self, batch: AnswerBatch) -> Floats:
         """Score a batch."""
-        return cluster_entropy(batch.embeddings, batch.blank)
+        alike = cluster_entropy(batch.embeddings, batch.blank)
+        return in_order_of(score_rows(batch.unit_rows, batch.blank)[0], alike, batch.blank)

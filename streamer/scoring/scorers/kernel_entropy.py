@@ -2,7 +2,7 @@
 
 After Nikitin et al. 2024 ("Kernel language entropy"), with cosines of embeddings as the kernel in the place of a graph of
 entailments, so that it needs no second model. Unlike `cluster-entropy` it has no threshold at which two answers begin to mean
-the same. It speaks of the prompt: all answers of a batch that are not blank score alike.
+the same. It speaks of the prompt, and Gram energy says which of its answers to show.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.scoring.gram import in_order_of, score_rows
 from streamer.scoring.scorer import Scorer, finished
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class KernelEntropy(Scorer):
     place: ClassVar[int] = 8
     title: ClassVar[str] = "kernel language entropy"
     says: ClassVar[str] = (
-        "the embeddings of the answers to this prompt span few directions; all of them score alike"
+        "the embeddings of the answers to this prompt span few directions; Gram energy says which of them comes first"
     )
 
     def score(self, batch: AnswerBatch) -> Floats:
@@ -40,4 +41,5 @@ class KernelEntropy(Scorer):
         np.fill_diagonal(kernel, 1.0)
         found = [value for value in (np.linalg.eigvalsh(kernel) / n).tolist() if value > 0.0]
         entropy = -math.fsum(value * math.log(value) for value in found)
-        return finished(np.full(n, 1.0 - entropy / math.log(n)), batch.blank)
+        alike = finished(np.full(n, 1.0 - entropy / math.log(n)), batch.blank)
+        return in_order_of(score_rows(batch.unit_rows, batch.blank)[0], alike, batch.blank)

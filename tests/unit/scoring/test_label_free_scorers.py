@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.scoring.answer_clusters import COSINE, answer_clusters, cluster_share
+from streamer.scoring.gram import gram_energy
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.scorers.brevity import brevity
-from streamer.scoring.scorers.cluster_entropy import cluster_entropy
+from streamer.scoring.scorers.cluster_entropy import ClusterEntropy, cluster_entropy
 from streamer.scoring.scorers.exact_match import exact_match
 from streamer.scoring.scorers.fusion import Fusion
 from streamer.scoring.scorers.kernel_entropy import KernelEntropy
@@ -163,12 +164,20 @@ def test_kernel_entropy_counts_directions():
 
     assert of(unit(0, 180, 0, 180)) == [1.0] * 4, "opposite directions are one"
     assert of(unit(0, 90, 0, 90)) == [0.5] * 4, "two of four: ln 2 of ln 4"
-    assert of(np.eye(4)) == [0.0] * 4
-    assert of(unit(0, 0), [False, True]) == [0.0, 0.0], "a blank answer is a direction of its own"
+    assert of(np.eye(4)) == [1e-6] * 4, "what comes first scores above blank answers"
+    assert of(unit(0, 0), [False, True]) == [1e-6, 0.0], "a blank answer is a direction of its own"
     # The matrix of two unit vectors has the eigenvalues (1 +- cosine) / 2.
     more, less = (1 + math.cos(math.radians(60))) / 2, (1 - math.cos(math.radians(60))) / 2
     entropy = -(more * math.log(more) + less * math.log(less))
     assert of(unit(0, 60))[0] == pytest.approx(1 - entropy / math.log(2), abs=5e-7)
+
+
+@pytest.mark.parametrize("scorer", [KernelEntropy(), ClusterEntropy()])
+def test_a_score_of_the_prompt_puts_first_what_gram_energy_does(scorer):
+    rows = unit(180, 0, 10, 5)
+    scores = scorer.score(AnswerBatch(["a"] * 4, ["a"] * 4, rows, [False] * 4))
+    assert scores.argmax() == gram_energy(rows).argmax() == 3
+    assert (scores.max() - scores).round(6).tolist() == [1e-6, 1e-6, 1e-6, 0.0]
 
 
 def test_fusion_is_the_mean_of_four_agreements():
