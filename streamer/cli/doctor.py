@@ -260,6 +260,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
         proposals = {
             name: found for name in policies if (found := store.calibration.proposal(name)) is not None
         }
+        scores = {name: fit for name in policies if (fit := store.score_fits.proposal(name)) is not None}
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
@@ -315,6 +316,44 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 + (f", which waits for a person: {found.why}" if found.why else ""),
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
+        if name in scores:
+            yield Finding(
+                "ok",
+                f"gate {name}",
+                f"a learned score waits for a person: {scores[name].reason}",
+                f"streamer score show {name}, then: streamer score adopt {name}",
+            )
+        yield from _learning(policy)
+
+
+def _learning(policy: "Policy") -> Iterator[Finding]:
+    """Say what stands against the learned score that a gate is to have."""
+    from importlib.util import find_spec
+
+    settings, name = policy.settings, f"gate {policy.gate}"
+    if settings.learn_score == "off" or settings.scorer != "gram":
+        return
+    if settings.recalibrate == "manual":
+        yield Finding(
+            "warn",
+            name,
+            "no learned score is fitted by itself: it has no runs of the recalibrator (--recalibrate manual)",
+            f"streamer gate set {policy.gate} --recalibrate propose",
+        )
+    elif not settings.keep_texts:
+        yield Finding(
+            "warn",
+            name,
+            "no learned score can be fitted: the gate keeps no texts",
+            f"streamer gate set {policy.gate} --keep-texts",
+        )
+    elif find_spec("sklearn") is None:
+        yield Finding(
+            "warn",
+            name,
+            "no learned score can be fitted here: scikit-learn is not installed",
+            "install the extra [learned] where the recalibrator runs",
+        )
 
 
 def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Finding]:

@@ -10,19 +10,18 @@ from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import gate_json, styled_threshold
+from streamer.gates.setting_changes import calibrated_for_another, unread
+from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.settings import (
-    EXTERNAL_PREFIX,
     FIRST_PARAMETERS,
     FLAT_NAMES,
     NO_ENCODER,
     PARAMETERS,
     GateSettings,
-    calibrated_for_another,
     is_in_place,
     stands_for,
-    unread,
 )
-from streamer.scoring.registry import EVERY, GRAM
+from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 
@@ -109,6 +108,11 @@ def create(
         note(
             f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
             f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: what they are made of is the publisher's word."
+        )
+    if chosen.learn_score == "propose":
+        note(
+            "It begins with Gram energy. Once 250 prompts are labelled, `streamer recalibrator` fits a learned score on half of "
+            f"them, and proposes it where it would serve more: `streamer score show {gate}`."
         )
     if chosen.audit_probability == 0:
         note(
@@ -430,9 +434,10 @@ def chosen_settings(
             for name, value in chosen.items()
             if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
         }
+    given = _with_learning(given, present)
     chosen |= given
     if "scorer" in given and given["scorer"] != present.get("scorer"):
-        chosen["model"] = None  # only `streamer score adopt` brings one
+        chosen["model"] = None  # only a proposal that is adopted brings one
     if "scorer" in given and given["scorer"] not in EVERY:
         chosen |= _of_another_package(str(given["scorer"]))
     named = EVERY.get(str(chosen.get("scorer", GRAM)))
@@ -452,6 +457,23 @@ def chosen_settings(
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:
+    """Replace the scorer ``learned`` by what it means: Gram energy, or the learned score that there is, and the wish for one.
+
+    Raises `UsageError` where another option says the contrary.
+    """
+    from streamer.errors import UsageError
+
+    if given.get("scorer") != LEARNED:
+        return dict(given)
+    if given.get("learn_score") == "off":
+        raise UsageError(
+            "--scorer learned asks for a learned score, and --learn-score off for none: leave one out"
+        )
+    scorer = str(present.get("scorer", GRAM))
+    return {**given, "scorer": scorer if is_learned(scorer) else GRAM, "learn_score": "propose"}
 
 
 def _of_another_package(name: str) -> "dict[str, str]":

@@ -15,6 +15,7 @@ from streamer.gates import shapes
 from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
+    LEARN_SCORE,
     METHODS,
     MODES,
     ON_ALARM,
@@ -170,7 +171,7 @@ SETTINGS: tuple[SettingOption, ...] = (
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
-        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares. With gate create, best-of:FILE takes the one that ships most on a file of "
+        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares; learned begins with gram and has a learned score proposed. With gate create, best-of:FILE takes the one that ships most on a file of "
         "labelled answers, if that is clear.",
         _POLICY,
     ),
@@ -365,6 +366,13 @@ SETTINGS: tuple[SettingOption, ...] = (
         _BY_ITSELF,
         none=True,
         read=opt.whole_number,
+    ),
+    _of(
+        "learn_score",
+        "|".join(LEARN_SCORE),
+        "Whether `streamer recalibrator` fits a learned score once there are labels for one, and proposes it (`streamer score "
+        "show`). --scorer learned is --scorer gram with propose.",
+        _BY_ITSELF,
     ),
     _of(
         "max_lambda_step",

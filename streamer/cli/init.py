@@ -41,7 +41,8 @@ def init(
     from streamer.cli.console import note, print_json, say
     from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.errors import UsageError
-    from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA, GateSettings
+    from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA
+    from streamer.gates.settings import GateSettings
     from streamer.security.redaction import redact_text
     from streamer.settings.settings import load_settings
     from streamer.settings.sources import DEFAULT_CONFIG_FILE

@@ -81,8 +81,12 @@ def fit(
 def adopt(
     gate: opt.GateArgument,
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The proposal that `streamer score fit` wrote.")
-    ],
+        Path | None,
+        typer.Argument(
+            metavar="FILE",
+            help="The proposal that `streamer score fit` wrote; default: what the recalibrator has proposed.",
+        ),
+    ] = None,
     reason: opt.ReasonOption = "learned score",
     by: opt.ByOption = None,
     explain: opt.ExplainOption = False,
@@ -101,13 +105,105 @@ def adopt(
 
     actor = opt.who(by)
     settings = load_settings()
-    model = _read(gate, file)
-    done = wiring.adopt_score(settings, gate, model, by=actor, reason=reason)
+    if file is None:
+        model, done = wiring.adopt_proposed(settings, gate, by=actor, reason=reason)
+    else:
+        model = _read(gate, file)
+        done = wiring.adopt_score(settings, gate, model, by=actor, reason=reason)
     if json:
         print_json({"scorer": model.name, **report_json(done)})
     else:
         print_report(done, None, explain=explain)
     announce_now(settings)
+
+
+@app.command()
+def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
+    """Show a gate's score, what is proposed in its place, and when the recalibrator fits one next."""
+    from streamer import wiring
+    from streamer.cli.console import note, print_fields, print_json, say
+    from streamer.labels.learning import wanted_labels
+    from streamer.settings.settings import load_settings
+    from streamer.wording.numbers import when
+
+    with wiring.open_store(load_settings()) as store:
+        settings = store.gates.get(gate).settings
+        newest = store.score_fits.newest(gate)
+        labelled = store.learned_scores.labelled(gate, settings=settings, before=wiring.now())
+    wanted = wanted_labels(settings, newest)
+    waits = newest is not None and newest.waits(settings)
+    if json:
+        print_json(
+            {
+                "gate": gate,
+                "scorer": settings.scorer,
+                "learn_score": settings.learn_score,
+                "labelled": labelled,
+                "fits_at": wanted,
+                "proposed": newest.model.name if newest is not None and newest.model and waits else None,
+                "newest": None
+                if newest is None
+                else {
+                    "outcome": newest.outcome,
+                    "scorer": None if newest.model is None else newest.model.name,
+                    "labelled": newest.labelled,
+                    "before": newest.before,
+                    "after": newest.after,
+                    "error": newest.error,
+                    "reason": newest.reason,
+                    "by": newest.by,
+                    "at": newest.at.isoformat(),
+                },
+            }
+        )
+        return
+    print_fields(
+        {
+            "score": settings.scorer,
+            "learned scores": settings.learn_score,
+            "labelled prompts": f"{labelled}, with their texts",
+            "fits next": "never by itself"
+            if wanted is None
+            else f"after a run that finds {wanted} labelled prompts",
+        }
+    )
+    if newest is not None:
+        say(
+            f"{newest.outcome.capitalize()} by {newest.by}, {when(newest.at)}, at {newest.labelled} labelled prompts: {newest.reason}."
+        )
+    if waits:
+        note(f"streamer score adopt {gate}, or: streamer score reject {gate} --reason ...")
+    elif (
+        newest is not None
+        and newest.outcome == "proposed"
+        and (newest.model is None or newest.model.name != settings.scorer)
+    ):
+        note("The gate has other settings now than this score was fitted for: it is proposed no more.")
+
+
+@app.command()
+def reject(
+    gate: opt.GateArgument,
+    reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="Why not, for the record.")],
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Reject the score that the recalibrator proposes: it is proposed no more, and the gate keeps the one that it has.
+
+    The next one is fitted when there are half as many labelled prompts again.
+    """
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        rejected = store.score_fits.reject(gate, by=actor, reason=reason)
+    name = "" if rejected.model is None else rejected.model.name
+    if json:
+        print_json({"gate": gate, "rejected": name})
+    else:
+        say(f"The score {name} is proposed no more; gate {gate} keeps the one that it has.")
 
 
 def _json(gate: str, lesson: "Lesson") -> dict[str, Any]:

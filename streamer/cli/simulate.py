@@ -64,7 +64,7 @@ def simulate(
     from streamer.clouds.traffic import endless_clouds, occurrences
     from streamer.errors import UsageError
     from streamer.events.labels import encode_label
-    from streamer.gates.settings import GATE_NAME, GATE_NAME_RULE
+    from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
     from streamer.settings.settings import load_settings
 
     if GATE_NAME.fullmatch(gate) is None:

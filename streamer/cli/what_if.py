@@ -105,7 +105,8 @@ def what_if(
     from streamer.cli.gate import chosen_settings
     from streamer.cli.what_if_file import FileQuestion, ask_file, is_file
     from streamer.errors import UsageError
-    from streamer.gates.settings import GateSettings, unread
+    from streamer.gates.setting_changes import unread
+    from streamer.gates.settings import GateSettings
     from streamer.settings.settings import load_settings
 
     seconds = opt.seconds(since, "--since")

@@ -20,13 +20,13 @@ from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.gates.policy import Policy
 from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
+from streamer.gates.setting_ranges import DIMENSIONS, MOST_BOOST
 from streamer.gates.settings import (
-    DIMENSIONS,
     FLAT_NAMES,
-    MOST_BOOST,
     Embeddings,
     GateSettings,
     HoldAction,
+    LearnScore,
     Mode,
     OnAlarm,
     Pending,
@@ -171,6 +171,9 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     recalibrate: Recalibrate = "propose"
     recalibrate_every_seconds: Annotated[float, Meta(gt=0)] | None = 86_400.0
     recalibrate_after_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = 100
+    learn_score: Annotated[
+        LearnScore, Meta(description="Whether the service fits a learned score and proposes it.")
+    ] = "off"
     max_lambda_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
     max_ship_rate_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
     least_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 100

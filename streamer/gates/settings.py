@@ -6,7 +6,6 @@ mean: a calibrator and a shape, each with its own parameters.
 
 from __future__ import annotations
 
-import re
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -15,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.specification import Calibrator
-from streamer.gates import labeller_names, shapes
+from streamer.gates import labeller_names, setting_ranges, shapes
+from streamer.gates.folds import cannot_learn
+from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.learned import NAME as LEARNED_NAME
 from streamer.scoring.learned import learned_scorer
@@ -34,6 +35,7 @@ HoldAction = Literal["abstain", "regenerate", "escalate"]
 SegmentFallback = Literal["closed", "pooled"]
 Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
+LearnScore = Literal["off", "propose"]
 OnAlarm = Literal["report", "close"]
 Pending = Literal["age", "worst", "labelled-only"]
 
@@ -45,19 +47,12 @@ HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
+LEARN_SCORE: tuple[LearnScore, ...] = get_args(LearnScore)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
 PENDING: tuple[Pending, ...] = get_args(Pending)
 METHODS: tuple[str, ...] = registry.offered()
 """The calibrators that a gate may name."""
 
-LEAST_ALPHA = 1e-9
-"""The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
-
-MOST_BOOST = 1000.0
-"""The largest factor by which a gate's audit probability may be raised."""
-
-_MOST_GROUPS = 1_000_000_000
-MOST_DESK_SECONDS = 30 * 86_400.0
 _MOST_LABELLERS = 200
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -78,18 +73,6 @@ def is_in_place(encoder: str) -> bool:
     """Whether this stands in the place of an encoder, for a scorer that reads no embeddings."""
     return any(stands_for(wanted, encoder) for wanted in _IN_PLACE)
 
-
-EXTERNAL_PREFIX = "external:"
-"""Begins the encoder of a gate whose embeddings no worker makes: ``external:text-embedding-3-small``."""
-
-DIMENSIONS = (2, 4096)
-"""The least and the largest dimension of embeddings that a gate may accept: the default limits of an event."""
-
-_EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
-
-GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
-"""`GATE_NAME` in words, for error messages."""
 
 PARAMETERS: Mapping[str, tuple[Range, Number, tuple[str, ...]]] = MappingProxyType(
     registry.ranges() | shapes.ranges()
@@ -154,6 +137,8 @@ class GateSettings:
         policies within the limits below (`auto`).
     recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
     recalibrate_after_groups : newly labelled groups that bring a run about, >= 1; None: not by labels.
+    learn_score : whether the service fits a learned score once there are labels for one, and proposes it (`propose`); it
+        changes no score by itself.
     max_lambda_step : `auto`: how far one run may move lambda, in (0, 1].
     max_ship_rate_step : `auto`: how far one run may move the share of the calibration groups that ships, in (0, 1].
     least_groups : `auto`: groups that a looser threshold must be calibrated on at least, >= 1.
@@ -205,6 +190,7 @@ class GateSettings:
     recalibrate: Recalibrate = "propose"
     recalibrate_every_seconds: float | None = 86_400.0
     recalibrate_after_groups: int | None = 100
+    learn_score: LearnScore = "off"
     max_lambda_step: float = 0.1
     max_ship_rate_step: float = 0.1
     least_groups: int = 100
@@ -346,6 +332,7 @@ class GateSettings:
             ("hold_action", HOLD_ACTIONS),
             ("mode", MODES),
             ("recalibrate", RECALIBRATE),
+            ("learn_score", LEARN_SCORE),
             ("on_alarm", ON_ALARM),
             ("pending", PENDING),
             ("on_selective_alarm", ON_ALARM),
@@ -362,7 +349,7 @@ class GateSettings:
                 "learned score, and `streamer scorer list` shows installed ones"
             )
         self._check_model()
-        for name, ok, want in (*self._ranges(), *self._names()):
+        for name, ok, want in (*setting_ranges.numbers(self), *setting_ranges.names(self)):
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         self._check_encoder()
@@ -408,124 +395,6 @@ class GateSettings:
             raise ValueError(
                 "unit must be response or batch with this model, whose own first answer is another's"
             )
-
-    def _ranges(self) -> tuple[tuple[str, object, str], ...]:
-        """Name, whether it is in its range, and the range in words."""
-        return (
-            ("alpha", LEAST_ALPHA <= self.alpha < 1, f"at least {LEAST_ALPHA:g} and less than 1"),
-            ("audit_probability", 0 <= self.audit_probability <= 1, "in [0, 1]"),
-            (
-                "segment_by",
-                self.segment_by is None or 0 < len(self.segment_by) <= 200,
-                "a metadata key of 1 to 200 characters, or absent",
-            ),
-            ("label_floor", self.label_floor is None or 0 <= self.label_floor <= 1, "in [0, 1], or absent"),
-            ("max_attempts", 1 <= self.max_attempts <= 1000, "in 1..1000"),
-            ("audit_draws", 1 <= self.audit_draws <= 256, "in 1..256"),
-            (
-                "audit_boost",
-                self.audit_boost is None or 1 < self.audit_boost <= MOST_BOOST,
-                f"above 1 and at most {MOST_BOOST:g}, or absent",
-            ),
-            (
-                "audit_boost_most",
-                1 <= self.audit_boost_most <= _MOST_GROUPS,
-                f"in 1..{_MOST_GROUPS}",
-            ),
-            ("label_deadline_seconds", 0 <= self.label_deadline_seconds < float("inf"), "0 or more"),
-            (
-                "window",
-                self.window is None or 1 <= self.window <= _MOST_GROUPS,
-                f"in 1..{_MOST_GROUPS}, or absent",
-            ),
-            (
-                "decision_deadline_seconds",
-                self.decision_deadline_seconds is None or 0 < self.decision_deadline_seconds < float("inf"),
-                "positive, or absent",
-            ),
-            (
-                "desk_deadline_seconds",
-                self.desk_deadline_seconds is None or 1 <= self.desk_deadline_seconds <= MOST_DESK_SECONDS,
-                "from 1 second to 30 days, or absent",
-            ),
-            (
-                "desk_deadline_seconds",
-                self.desk_deadline_seconds is None or self.hold_action == "escalate",
-                f"absent with the hold action {self.hold_action}: only what is held by escalate waits for a person",
-            ),
-            (
-                "desk_deadline_seconds",
-                self.desk_deadline_seconds is None or self.keep_texts,
-                "absent with a gate that keeps no texts: nobody could read what waits",
-            ),
-            (
-                "recalibrate_every_seconds",
-                self.recalibrate_every_seconds is None or 0 < self.recalibrate_every_seconds < float("inf"),
-                "positive, or absent",
-            ),
-            (
-                "recalibrate_after_groups",
-                self.recalibrate_after_groups is None or 1 <= self.recalibrate_after_groups <= _MOST_GROUPS,
-                f"in 1..{_MOST_GROUPS}, or absent",
-            ),
-            ("max_lambda_step", 0 < self.max_lambda_step <= 1, "above 0 and at most 1"),
-            ("max_ship_rate_step", 0 < self.max_ship_rate_step <= 1, "above 0 and at most 1"),
-            ("least_groups", 1 <= self.least_groups <= _MOST_GROUPS, f"in 1..{_MOST_GROUPS}"),
-            *(
-                (name, 0 < getattr(self, name) < 1, "between 0 and 1, both excluded")
-                for name in ("monitor_delta", "alarm_delta", "drift_delta")
-            ),
-            (
-                "alarm_false_every",
-                self.alarm_false_every is None or 1 <= self.alarm_false_every <= _MOST_GROUPS,
-                f"in 1..{_MOST_GROUPS}, or absent",
-            ),
-            ("alarm_tolerance", 0 <= self.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
-            ("monitor_deadline_seconds", 0 <= self.monitor_deadline_seconds < float("inf"), "0 or more"),
-            ("budget_period_days", 0 < self.budget_period_days <= 3660, "above 0 and at most 3660"),
-        )
-
-    def _names(self) -> tuple[tuple[str, object, str], ...]:
-        """The same of names, and of what goes with the encoder's."""
-        return (
-            (
-                "judge_kind",
-                self.judge_kind is None or GATE_NAME.fullmatch(self.judge_kind),
-                "like 'judge', or absent",
-            ),
-            (
-                "judge_kind",
-                self.judge_kind != self.severity_kind,
-                f"another kind of label than the gate's own, {self.severity_kind}: it predicts that one",
-            ),
-            ("severity_kind", GATE_NAME.fullmatch(self.severity_kind), "like 'human'"),
-            ("encoder", 0 < len(self.encoder) <= 200, "1 to 200 characters"),
-            (
-                "encoder",
-                not self.external_encoder or _EXTERNAL_ENCODER.fullmatch(self.encoder),
-                "external: and a name of 1 to 190 visible ASCII characters",
-            ),
-            (
-                "embeddings",
-                self.embeddings == "accept" or not self.external_encoder,
-                f"accept with the encoder {self.encoder}: no worker makes embeddings of it",
-            ),
-            (
-                "embeddings",
-                self.embeddings == "refuse" or self.embeds,
-                f"refuse with the scorer {self.scorer}, which reads none",
-            ),
-            (
-                "dimension",
-                self.dimension is None or DIMENSIONS[0] <= self.dimension <= DIMENSIONS[1],
-                f"in {DIMENSIONS[0]}..{DIMENSIONS[1]}, or absent",
-            ),
-            (
-                "dimension",
-                self.embeddings == "refuse" or self.dimension is not None,
-                f"that of the embeddings of {self.encoder}, for a gate that accepts them",
-            ),
-        )
 
     def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
         """Until when a batch with this outcome waits for a person; None where nobody is waited for.
@@ -625,6 +494,8 @@ def unsupported(settings: GateSettings) -> str | None:
 
     The table of what works with what is in docs/guarantees.md.
     """
+    if settings.learn_score != "off" and (why := cannot_learn(settings)) is not None:
+        return f"learn_score must be off: {why}"
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
     if (refusal := shape.refusal(type(method), unit)) is not None:
         return refusal
@@ -641,44 +512,3 @@ def unsupported(settings: GateSettings) -> str | None:
     if not method.attempts and settings.max_attempts > 1:
         return f"max_attempts must be 1 with method {method.name}: its risk is of what ships, which attempts change"
     return None
-
-
-_CALIBRATED_FOR = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "segment_fallback",
-    "label_floor", "max_attempts",
-)  # fmt: skip
-"""With the parameters of method and shape: what a threshold is calibrated for."""
-
-
-def unread(settings: GateSettings) -> frozenset[str]:
-    """Return the settings that have no effect on this gate: `delta` under the method `mean`, for example."""
-    other = set(PARAMETERS) - set(settings.calibrator.ranges()) - set(settings.shape.ranges())
-    if settings.segment_by is None:
-        other.add("segment_fallback")
-    if settings.embeddings != "accept":
-        other.add("dimension")
-    return frozenset(other)
-
-
-def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[str]:
-    """Return, sorted, the settings that a threshold depends on and that differ between `before` and `after`.
-
-    A change of any of these makes the threshold meaningless: the gate closes until it is recalibrated. So does one by
-    which labels that it may rest on are not read any more; that more labels are read concerns only later runs.
-    """
-    unread_by_both = unread(before) & unread(after)
-    was, will_be = before.flat(), after.flat()
-    changed = {
-        name for name in _CALIBRATED_FOR if name not in unread_by_both and was[name] != will_be[name]
-    } | {
-        name
-        for name in PARAMETERS
-        if name not in unread_by_both and before.parameter(name) != after.parameter(name)
-    }
-    if after.labellers is not None and (
-        before.labellers is None or not set(before.labellers) <= set(after.labellers)
-    ):
-        changed.add("labellers")
-    if after.signed_labels and not before.signed_labels:
-        changed.add("signed_labels")
-    return sorted(changed)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import UsageError
-from streamer.gates.folds import fold_of
+from streamer.gates.folds import cannot_learn, fold_of
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.agreement import FEATURES, agreement
 from streamer.scoring.blank import is_blank
-from streamer.scoring.fitting import Example, Worth, fit_and_measure, missing_prompts
+from streamer.scoring.fitting import LEAST_PROMPTS, Example, Worth, fit_and_measure, missing_prompts
 from streamer.scoring.gram import DECIMALS
 from streamer.scoring.learned import learned_scores
-from streamer.scoring.registry import GRAM, is_learned
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,6 +95,10 @@ class LearningStore(Protocol):
         """Read those of `drawn` that have no scores of a learned scorer."""
         ...
 
+    def labelled(self, gate: str, *, settings: GateSettings, before: datetime) -> int:
+        """Count those of `drawn` that have a label and their texts."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
@@ -109,20 +115,61 @@ class Lesson:
     calibrate: int
 
 
-def refusal(settings: GateSettings) -> str | None:
-    """Say why a gate of these settings cannot have a learned score; None when it can."""
-    if settings.unit == "batch":
-        return "a learned score goes with the units best and response: a batch is shipped by its mean"
-    if settings.scorer != GRAM and not is_learned(settings.scorer):
-        return f"a gate begins with the scorer {GRAM} and changes to a learned score from there; this one has {settings.scorer}"
-    if settings.label_floor is not None:
-        return (
-            f"its label floor {settings.label_floor:g} is of the scores that it has, and a learned score has others: remove it with "
-            "`streamer gate set GATE --label-floor none`, label what was below it, and fit then"
-        )
-    if settings.external_encoder:
-        return f"the embeddings of {settings.encoder} come with events and are not kept: nothing can be learned from them"
-    return None
+Outcome = Literal["proposed", "refused", "rejected"]
+
+GROWTH = 1.5
+"""The labelled prompts must have grown by this factor before the service fits again. Each fit is another chance for a useless
+score to look useful; so there are few of them, and when they come does not depend on what labels say."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreFit:
+    """A fit by the service that is on record, or that somebody does not want what it proposed.
+
+    Attributes
+    ----------
+    settings : of the gate, as the fit saw them.
+    model : None where none could be fitted.
+    labelled : labelled prompts that there were, in both folds.
+    before, after, error : shares of all prompts that Gram energy and the score would serve, and the standard error of the
+        difference; None without a model.
+    reason : of a refusal or rejection; the figures in words of a proposal.
+    """
+
+    gate: str
+    outcome: Outcome
+    settings: GateSettings
+    model: LearnedModel | None
+    labelled: int
+    before: float | None
+    after: float | None
+    error: float | None
+    reason: str
+    by: str
+    at: datetime
+    id: int
+
+    def about(self, settings: GateSettings) -> bool:
+        """Whether a gate of these settings has what the fit was for: the score that it would replace, and the same labels."""
+        return not calibrated_for_another(self.settings, settings)
+
+    def waits(self, settings: GateSettings) -> bool:
+        """Whether it is proposed to a gate of these settings."""
+        return self.outcome == "proposed" and self.model is not None and self.about(settings)
+
+
+def wanted_labels(settings: GateSettings, last: ScoreFit | None) -> int | None:
+    """How many labelled prompts there must be before the service fits; None: it does not fit for these settings.
+
+    Parameters
+    ----------
+    last : the newest fit of the gate on record.
+    """
+    if settings.learn_score == "off" or settings.scorer != GRAM or settings.recalibrate == "manual":
+        return None
+    if last is None or not last.about(settings):
+        return LEAST_PROMPTS
+    return max(LEAST_PROMPTS, math.ceil(GROWTH * last.labelled))
 
 
 def learn(gate: GateRevision, batches: Sequence[DrawnBatch], embed: Embed) -> Lesson:
@@ -141,7 +188,7 @@ def learn(gate: GateRevision, batches: Sequence[DrawnBatch], embed: Embed) -> Le
         When the gate cannot have a learned score, or there are too few labels; the message says how many are missing.
     """
     settings = gate.settings
-    if (why := refusal(settings)) is not None:
+    if (why := cannot_learn(settings)) is not None:
         raise UsageError(f"gate {gate.gate}: {why}")
     known = [one for one in batches if one.labelled and one.readable]
     lost = sum(one.labelled and not one.readable for one in batches)

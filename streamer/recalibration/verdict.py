@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from streamer.gates.policy import MONITOR
-from streamer.gates.settings import calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.comparison import Reading
 
 if TYPE_CHECKING:

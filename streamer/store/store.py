@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from streamer.store.calibration.calibration_runs import Calibrations
     from streamer.store.calibration.learned_scores import LearnedScores
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
+    from streamer.store.calibration.score_fits import ScoreFits
     from streamer.store.db.leases import ProcessLease
     from streamer.store.decision_search import DecisionSearch
     from streamer.store.desk import DeskMessage, ReleaseDesk
@@ -187,6 +188,13 @@ class Store:
         return LearnedScores(self._database, read=self._read, clock=self._clock)
 
     @cached_property
+    def score_fits(self) -> ScoreFits:
+        """What became of the fits of learned scores by the service."""
+        from streamer.store.calibration.score_fits import ScoreFits
+
+        return ScoreFits(self._database, gates=self.gates, clock=self._clock)
+
+    @cached_property
     def calibration(self) -> Calibrations:
         """Runs and candidates."""
         from streamer.store.calibration.calibration_runs import Calibrations
@@ -228,6 +236,7 @@ class Store:
             labels=self.labels,
             writer=self._writer,
             read=self._read,
+            score_fits=self.score_fits,
         )
 
     @cached_property

@@ -334,7 +334,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         services="recalibrator",
     ),
     _metric(
-        "gauge", "proposal_pending", "gate", "1 while a run's threshold waits for a person to put it in force.",
+        "gauge", "proposal_pending", "gate", "1 while a run's threshold or a learned score waits for a person to put it in force.",
         services="recalibrator",
     ),
     _metric(

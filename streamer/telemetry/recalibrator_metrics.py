@@ -82,7 +82,9 @@ class RecalibratorMetrics:
         self._set("calibration_new_groups", gate, standing.news)
         self._set("calibration_wanted_groups", gate, settings.recalibrate_after_groups)
         held = standing.held_until
-        self._set("proposal_pending", gate, int(standing.proposed and held is None))
+        self._set(
+            "proposal_pending", gate, int((standing.proposed and held is None) or standing.score_proposed)
+        )
         self._set("proposal_held_until_timestamp_seconds", gate, None if held is None else held.timestamp())
         last = standing.last
         self._set("calibration_groups", gate, None if last is None else last.groups)

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError
-from streamer.labels.learning import Lesson, learn, refusal, score_again
+import structlog
+
+from streamer.errors import TryLater, UsageError
+from streamer.gates.folds import cannot_learn
+from streamer.gates.policy import RECALIBRATOR
+from streamer.labels.learning import Lesson, learn, score_again, wanted_labels
+from streamer.scoring.fitting import NothingToLearn
 from streamer.wiring.encoders import encoder
 from streamer.wiring.parts import now, open_store, recalibrate
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
     from streamer.gates.policy import GateRevision
     from streamer.labels.learning import Embed
     from streamer.recalibration.run import Recalibration
@@ -17,15 +28,84 @@ if TYPE_CHECKING:
     from streamer.settings.settings import Settings
     from streamer.store import Store
 
+log = structlog.get_logger(__name__)
+
 
 def fit_score(settings: Settings, gate: str) -> Lesson:
     """Fit a learned score on a gate's labels; writes nothing. Raises `UsageError` as `streamer.labels.learning.learn`."""
     with open_store(settings) as store:
         revision = store.gates.get(gate)
-        if (why := refusal(revision.settings)) is not None:
+        if (why := cannot_learn(revision.settings)) is not None:
             raise UsageError(f"gate {gate}: {why}")
         batches = store.learned_scores.drawn(gate, settings=revision.settings, before=now())
         return learn(revision, batches, _embed(settings, revision))
+
+
+class ScoreLearner:
+    """Fits learned scores for the recalibrator, after a gate's run: on record is a proposal or why there is none.
+
+    Nothing changes a gate here: a person adopts what is proposed. What this installation lacks (the extra, the gate's encoder) is
+    logged and not recorded, and tried again after the next run.
+    """
+
+    def __init__(self, settings: Settings, *, stopping: Callable[[], bool]) -> None:
+        self._settings = settings
+        self._stopping = stopping
+
+    def after_run(self, store: Store, gate: str) -> str | None:
+        """Fit a score if it is due; returns what became of it, None where it is not due or could not be tried."""
+        revision = store.gates.get(gate)
+        wanted = wanted_labels(revision.settings, store.score_fits.newest(gate))
+        if wanted is None:
+            return None
+        labelled = store.learned_scores.labelled(gate, settings=revision.settings, before=now())
+        if labelled < wanted:
+            return None
+        log.info("recalibrator.score_fit", gate=gate, labelled=labelled)
+        try:
+            embed = _embed(self._settings, revision)
+            batches = store.learned_scores.drawn(gate, settings=revision.settings, before=now())
+            lesson: Lesson | None = learn(revision, batches, partial(self._embed_unless_stopped, embed))
+            why = lesson.worth.said if lesson is not None else ""
+        except NothingToLearn as error:
+            lesson, why = None, str(error)
+        except TryLater as error:
+            log.info("recalibrator.score_put_off", gate=gate, reason=str(error))
+            return None
+        except UsageError as error:
+            log.warning("recalibrator.score_not_fitted", gate=gate, reason=str(error))
+            return None
+        outcome = store.score_fits.record(revision, lesson, labelled=labelled, why=why, by=RECALIBRATOR)
+        log.info("recalibrator.score_fitted", gate=gate, outcome=outcome, why=why)
+        return outcome
+
+    def _embed_unless_stopped(
+        self, embed: Embed, texts: Sequence[Sequence[str]]
+    ) -> Sequence[NDArray[np.float32]]:
+        if self._stopping():
+            raise TryLater("the recalibrator is stopping")
+        return embed(texts)
+
+
+def adopt_proposed(
+    settings: Settings, gate: str, *, by: str, reason: str
+) -> tuple[LearnedModel, Recalibration]:
+    """Adopt, as `adopt_score` does, what the recalibrator has proposed. Raises `UsageError` where nothing is proposed."""
+    with open_store(settings) as store:
+        newest = store.score_fits.newest(gate)
+        present = store.gates.get(gate).settings
+        if newest is None or newest.model is None or newest.outcome != "proposed":
+            raise UsageError(
+                f"no score is proposed for gate {gate!r}: `streamer score show {gate}` says what was tried"
+            )
+        # Where an earlier call was ended after the change it is continued.
+        if present.scorer != newest.model.name and not newest.waits(present):
+            raise UsageError(
+                f"the score that was proposed for gate {gate!r} was fitted for other settings than it has now; it will be "
+                "fitted again after the next run"
+            )
+        model = newest.model
+    return model, adopt_score(settings, gate, model, by=by, reason=reason)
 
 
 def adopt_score(settings: Settings, gate: str, model: LearnedModel, *, by: str, reason: str) -> Recalibration:
@@ -41,7 +121,7 @@ def adopt_score(settings: Settings, gate: str, model: LearnedModel, *, by: str, 
     """
     with open_store(settings) as store:
         revision = store.gates.get(gate)
-        if (why := refusal(revision.settings)) is not None:
+        if (why := cannot_learn(revision.settings)) is not None:
             raise UsageError(f"gate {gate}: {why}")
         embed = _embed(settings, revision)
         _score_again(store, revision, model, embed)

@@ -9,6 +9,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+import structlog
+
+from streamer.errors import LeaseLost, Unavailable
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -20,6 +24,8 @@ if TYPE_CHECKING:
 
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
 from streamer.wiring.process import tracing
+
+log = structlog.get_logger(__name__)
 
 GATE_LOCK_SECONDS = 1.0
 """How long the service waits for a run that somebody started by hand; then the gate's turn comes again later."""
@@ -73,6 +79,7 @@ def run_recalibrator(
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+    from streamer.wiring.learning import ScoreLearner
 
     metrics = RecalibratorMetrics()
     stop = threading.Event()
@@ -99,7 +106,13 @@ def run_recalibrator(
                     raise_alert=leading.alerts.raise_,
                 ).outcome
                 ended(outcome)
-                return outcome
+            try:
+                learner.after_run(leading, gate)
+            except (LeaseLost, Unavailable) as error:  # the run is recorded; the next one tries again
+                log.info("recalibrator.score_put_off", gate=gate, reason=str(error)[:300])
+            except Exception:
+                log.exception("recalibrator.score_failed", gate=gate)
+            return outcome
 
         def look(standing: GateStanding) -> str | None:
             with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
@@ -109,6 +122,7 @@ def run_recalibrator(
                 )
                 return None if done is None else done.outcome
 
+        learner = ScoreLearner(settings, stopping=stop.is_set)
         leadership = store.leases.leadership()
         stack.callback(leadership.release)
         leading = store.under(leadership)

@@ -26,7 +26,8 @@ from streamer.audit.standalone.verify_bundle import (
 from streamer.errors import UsageError
 from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.settings import FLAT_NAMES, METHODS, GateSettings, calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.gates.settings import FLAT_NAMES, METHODS, GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import is_sampled
 from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions

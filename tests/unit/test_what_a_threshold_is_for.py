@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from streamer.gates.settings import FLAT_NAMES, LEAST_ALPHA, GateSettings, calibrated_for_another, unread
+from streamer.gates.setting_changes import calibrated_for_another, unread
+from streamer.gates.setting_ranges import LEAST_ALPHA
+from streamer.gates.settings import FLAT_NAMES, GateSettings
 
 PLAIN = GateSettings(encoder="e@1", unit="response", dimension=8)
 OTHER: dict[str, Any] = {
@@ -21,14 +23,14 @@ OTHER: dict[str, Any] = {
     "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
     "drift_delta": 0.2, "judge_kind": "lexical", "embeddings": "accept", "dimension": 9,
     "labellers": ("ann",), "signed_labels": True, "pending": "worst", "window": 300,
-    "audit_boost": None, "audit_boost_most": 7, "two_people": True,
+    "audit_boost": None, "audit_boost_most": 7, "two_people": True, "learn_score": "propose",
 }  # fmt: skip
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
     "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
     "max_ship_rate_step", "least_groups", "on_alarm", "on_selective_alarm", "alarm_false_every", "monitor_delta", "alarm_delta", "alarm_tolerance",
     "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind", "embeddings", "dimension",
-    "pending", "window", "audit_boost", "audit_boost_most", "two_people",
+    "pending", "window", "audit_boost", "audit_boost_most", "two_people", "learn_score",
 }  # fmt: skip
 ONE_WAY = {"labellers", "signed_labels"}
 """Labels that are not read any more may be what the threshold rests on; that more are read concerns later runs."""

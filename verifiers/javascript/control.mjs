@@ -168,7 +168,7 @@ const FIRST_SETTINGS = [
 const LATER_SETTINGS = {
   embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
   window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null, desk_deadline_seconds: null,
+  two_people: false, model: null, desk_deadline_seconds: null, learn_score: "off",
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",

@@ -99,6 +99,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
+    "learn_score": "off",
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((

@@ -14,7 +14,7 @@ from streamer.errors import BadMessage
 from streamer.events import codes, responses
 from streamer.events.responses import ResponsesV1, ResponseV1
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.settings import EXTERNAL_PREFIX
+from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.journal import RecordedBatch
 from streamer.scoring.scorers.logprob import Logprob
 from streamer.serving.bodies import Batch

@@ -3,7 +3,7 @@
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a
 file and their signatures, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
-what became of batches at the desk, and what a learned score made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
+what became of batches at the desk, what a learned score made of earlier batches, and what became of each fit of one are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
 """
@@ -48,6 +48,7 @@ from streamer.store.db.schema import (
     policies,
     policy_events,
     proposal_rejections,
+    score_fits,
 )
 from streamer.store.db.schema.types import HASH_BYTES
 
@@ -77,6 +78,7 @@ SEALED_TABLES = (
     desk_outcomes,
     dead_letter_replays,
     learned_scores,
+    score_fits,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 

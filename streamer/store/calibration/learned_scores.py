@@ -47,6 +47,31 @@ class LearnedScores:
         )
         return self._batches(gate, settings, before, (decisions.c.scorer != scorer) & ~known)
 
+    def labelled(self, gate: str, *, settings: GateSettings, before: datetime) -> int:
+        """Count those of `drawn` that have a label and their texts."""
+        query = (
+            sa.select(batches.c.batch_id, responses.c.response_id)
+            .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+            .join(responses, responses.c.batch == decisions.c.batch)
+            .where(
+                *_of_sample(gate, settings, before),
+                responses.c.drawn,
+                responses.c.text.is_not(None),
+                decisions.c.embedding_source == "encoder",
+            )
+        )
+        with self._database.reading(snapshot=True) as connection:
+            severities = Severities.read(
+                connection, self._read.table(connection, gate), gate, settings.severity_kind
+            )
+            return len(
+                {
+                    batch
+                    for batch, response in connection.execute(query)
+                    if severities.get(BatchKey(gate, batch, 1), response) is not None
+                }
+            )
+
     def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
         """Keep scores by batch and response; a batch that has some of this scorer keeps those."""
 
@@ -85,18 +110,7 @@ class LearnedScores:
             )
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)
-            .where(
-                decisions.c.gate == gate,
-                decisions.c.sampled,
-                ~decisions.c.extra_draw,
-                decisions.c.decided_at < before,
-                decisions.c.unit == settings.unit,
-                decisions.c.encoder == settings.encoder,
-                (decisions.c.scorer == GRAM) | decisions.c.scorer.startswith(PREFIX, autoescape=True),
-                batches.c.attempt == 1,
-                responses.c.score.is_not(None),
-                condition,
-            )
+            .where(*_of_sample(gate, settings, before), condition)
             .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
         )
         with self._database.reading(snapshot=True) as connection:
@@ -125,3 +139,17 @@ class LearnedScores:
                     (number, list(group)) for number, group in groupby(found, key=itemgetter("id"))
                 )
             ]
+
+
+def _of_sample(gate: str, settings: GateSettings, before: datetime) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        decisions.c.gate == gate,
+        decisions.c.sampled,
+        ~decisions.c.extra_draw,
+        decisions.c.decided_at < before,
+        decisions.c.unit == settings.unit,
+        decisions.c.encoder == settings.encoder,
+        (decisions.c.scorer == GRAM) | decisions.c.scorer.startswith(PREFIX, autoescape=True),
+        batches.c.attempt == 1,
+        responses.c.score.is_not(None),
+    )

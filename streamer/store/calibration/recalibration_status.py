@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.gates.settings import calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.standing import GateStanding, LastRun
 from streamer.store.calibration.group_counts import Asked, GroupCounts
 from streamer.store.calibration.newest_runs import NewestRuns
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.policy import GateRevision, Policy
+    from streamer.labels.learning import ScoreFit
     from streamer.store.calibration.group_counts import GroupCount
     from streamer.store.calibration.newest_runs import NewestRun
+    from streamer.store.calibration.score_fits import ScoreFits
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.labels.revisions import Labels
@@ -55,12 +57,14 @@ class RecalibrationStatus:
         labels: Labels,
         writer: PolicyWriter,
         read: ReadLabels,
+        score_fits: ScoreFits,
     ) -> None:
         self._database = database
         self._policies = policies
         self._gates = gates
         self._labels = labels
         self._writer = writer
+        self._score_fits = score_fits
         self._versions: dict[str, int] = {}
         self._in_force: dict[str, _InForce] = {}
         self._runs = NewestRuns()
@@ -80,8 +84,9 @@ class RecalibrationStatus:
                 for name, one in self._in_force.items()
             }
             counts = self._counts.count(connection, asked, now, recount=recount)
+            fits = self._score_fits.read(connection)
             return [
-                self._standing(one, runs.get(name), asked[name], counts[name])
+                self._standing(one, runs.get(name), asked[name], counts[name], fits.get(name))
                 for name, one in sorted(self._in_force.items())
             ]
 
@@ -95,7 +100,7 @@ class RecalibrationStatus:
         return {gate: unread[gate].total if gate in unread else 0 for gate in self._in_force}
 
     def _standing(
-        self, one: _InForce, run: NewestRun | None, asked: Asked, count: GroupCount
+        self, one: _InForce, run: NewestRun | None, asked: Asked, count: GroupCount, fit: ScoreFit | None
     ) -> GateStanding:
         last = None
         if run is not None:
@@ -120,6 +125,7 @@ class RecalibrationStatus:
             new_groups=count.new,
             raised_groups=count.raised,
             proposed=proposed,
+            score_proposed=fit is not None and fit.waits(one.gate.settings),
             held_until=run.held_until if run is not None and proposed else None,
             labels=self._counts.labels_seen(one.gate.gate),
             missing_key=self._writer.missing_key(one.gate.gate, signed=one.signed),

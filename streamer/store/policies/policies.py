@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.rule import INDICATOR
-from streamer.gates.settings import calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.db.schema import policy_events
 from streamer.store.log.outbox import enqueue, is_waiting
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions

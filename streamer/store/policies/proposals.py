@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
-from streamer.gates.settings import calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     calibration_candidates,

@@ -20,6 +20,8 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.folds import fold_of
 from streamer.journal import LabelRevision
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.settings.settings import load_settings
+from streamer.wiring.learning import ScoreLearner
 from tests.integration.audit.alone import in_javascript, need_node, what_is_missing
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_for, verify
@@ -126,6 +128,9 @@ def test_a_gate_changes_to_a_learned_score(
     settings, encoder = gate
     assert main(["score", "fit", "towns"]) == 2
     assert "label 30 more" in capsys.readouterr().err
+    assert main(["gate", "set", "towns", "--scorer", "learned"]) == 0
+    stopping = [False]
+    learner = ScoreLearner(load_settings(), stopping=lambda: stopping[0])
     with wiring.open_store(settings) as store:
         store.labels.add(labels(range(LABELLED - 40, LABELLED)))
         scribe = Scribe(store, settings, encoder)
@@ -133,13 +138,26 @@ def test_a_gate_changes_to_a_learned_score(
         by_gram = store.policies.newest("towns")
         scribe.deliver(map(batch, range(1000, 1060)))
         assert _shipped(settings, 1000) <= 6  # what agrees best is worthless
-        store.labels.add(labels(range(1000, 1060)))
+        store.labels.add(labels(range(1000, 1030)))
+        stopping[0] = True
+        assert learner.after_run(store, "towns") is None
+        stopping[0] = False
+        assert learner.after_run(store, "towns") == "proposed"
+        assert learner.after_run(store, "towns") is None  # before there are half as many labels again
+        fitted = store.score_fits.proposal("towns")
+        assert fitted is not None
+        assert fitted.labelled == LABELLED + 30
+        assert fitted.model is not None
+        assert store.policies.newest("towns").version == by_gram.version  # nothing changes by itself
 
     assert main(["score", "fit", "towns", "--out", "proposal.json"]) == 0
     assert "adopt towns proposal.json" in capsys.readouterr().out
     proposal = json.loads((tmp_path / "proposal.json").read_text())
     assert proposal["after"] > proposal["before"] + 0.2
-    assert main(["score", "adopt", "towns", "proposal.json", "--json", "--by", "ana"]) == 0
+    assert (proposal["scorer"], proposal["after"]) == (fitted.model.name, fitted.after)
+    with wiring.open_store(settings) as store:
+        store.labels.add(labels(range(1030, 1060)))
+    assert main(["score", "adopt", "towns", "--json", "--by", "ana"]) == 0
     adopted = json.loads(capsys.readouterr().out)
     assert adopted["scorer"] == proposal["scorer"]
 
@@ -173,6 +191,7 @@ def test_a_gate_changes_to_a_learned_score(
     # Every decision, and once more each that was decided by Gram energy.
     assert report.counts["batches scored again"] == 2 * (LABELLED + 60) + 60
     for command in (
+        ["score", "show", "towns"],
         ["risk", "towns"],
         ["gate", "show", "towns"],
         ["threshold", "show", "towns"],
@@ -198,6 +217,7 @@ def test_a_gate_changes_to_a_learned_score(
     fit = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "fit")
     calibrate = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "calibrate")
     for change, said in (
+        ("UPDATE score_fits SET after = 1", "it is not what was recorded"),
         ("UPDATE learned_scores SET score = 0 WHERE batch = {calibrate}", "its decision has another score"),
         ("UPDATE learned_scores SET score = 0 WHERE batch = {calibrate}", "differs by"),
         (
@@ -205,7 +225,7 @@ def test_a_gate_changes_to_a_learned_score(
             "whose labels may fit a learned score and never calibrate it",
         ),
         (
-            "UPDATE gate_revisions SET model = replace(model, '0.', '0.1') WHERE revision = 2",
+            "UPDATE gate_revisions SET model = replace(model, '0.', '0.1') WHERE revision = 3",
             "model must be that of learned@",
         ),
     ):

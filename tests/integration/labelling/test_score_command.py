@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -16,7 +16,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
 from streamer.journal import LabelRevision
-from streamer.labels.learning import DrawnAnswer, DrawnBatch, learn, score_again
+from streamer.labels.learning import DrawnAnswer, DrawnBatch, Lesson, learn, score_again
+from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.scoring.fitting import Worth
 from streamer.scoring.learned import LearnedModel
 from tests.integration.audit.history import Scribe, settings_for
 
@@ -27,10 +29,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.scoring.encoders.encoder import Encoder
+    from streamer.store import Store
 
 MODEL = LearnedModel(
     features=("gram",), means=(0.5,), scales=(0.1,), coefficients=(1.0,), intercept=0.0, order="gram", prompts=130
 )  # fmt: skip
+
+IDENTITY = EncoderIdentity(name="made-up", revision="local", weight_hash="ab" * 32, dimension=8)
 
 
 def embed(batches: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
@@ -149,10 +154,90 @@ def test_a_proposal_that_is_not_for_this_gate_is_refused(
         assert main(["score", "adopt", "g", "p.json"]) == 2
         assert said in capsys.readouterr().err
     assert main(["score", "adopt", "g", "nowhere.json"]) == 2
-    assert main(["gate", "set", "g", "--scorer", "learned"]) == 2
-    assert "streamer score adopt" in capsys.readouterr().err
+    assert main(["gate", "set", "g", "--scorer", "learned@0123456789abcdef"]) == 2
+    assert "streamer score fit" in capsys.readouterr().err
     with wiring.open_store(settings) as store:
         assert store.policies.newest("g").version == 1
+
+
+def test_a_fit_is_on_record_and_the_next_one_waits_for_half_as_many_labels_again(
+    migrated_sqlite_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", migrated_sqlite_url)
+    settings = settings_for(migrated_sqlite_url, tmp_path)
+    with wiring.open_store(settings) as store:
+        store.encoders.register(IDENTITY)
+        Scribe(store, settings).gate("g", encoder=IDENTITY.id, embeddings="refuse", dimension=None)
+    assert main(["score", "show", "g"]) == 0
+    assert "never by itself" in capsys.readouterr().out
+    assert main(["gate", "set", "g", "--scorer", "learned", "--learn-score", "off"]) == 2
+    assert main(["gate", "set", "g", "--scorer", "learned"]) == 0
+    assert main(["gate", "set", "g", "--label-floor", "0.5"]) == 2
+    assert "learn-score must be off: its label floor" in capsys.readouterr().err
+
+    def shown() -> dict[str, object]:
+        assert main(["score", "show", "g", "--json"]) == 0
+        found: dict[str, object] = json.loads(capsys.readouterr().out)
+        return found
+
+    assert shown() == {
+        "gate": "g", "scorer": "gram", "learn_score": "propose", "labelled": 0, "fits_at": 250, "proposed": None, "newest": None,
+    }  # fmt: skip
+    with wiring.open_store(settings) as store:
+        gate = store.gates.get("g")
+        useless, useful = lesson(gain=0.0), lesson(gain=0.1)
+        assert (
+            store.score_fits.record(gate, None, labelled=251, why="all labels say the same", by="r")
+            == "refused"
+        )
+        assert (
+            store.score_fits.record(gate, useless, labelled=300, why=useless.worth.said, by="r") == "refused"
+        )
+    found = shown()
+    assert (found["fits_at"], found["proposed"]) == (450, None)
+    assert main(["score", "adopt", "g"]) == 2
+    assert "no score is proposed" in capsys.readouterr().err
+    with wiring.open_store(settings) as store:
+        assert (
+            store.score_fits.record(gate, useful, labelled=450, why=useful.worth.said, by="r") == "proposed"
+        )
+        (standing,) = store.recalibration_status.standings(now=wiring.now())
+        assert standing.score_proposed
+    assert shown()["proposed"] == MODEL.name
+    for command in (["score", "show", "g"], ["threshold", "show", "g"]):
+        assert main(command) == 0
+        said = capsys.readouterr()
+        assert "streamer score adopt g" in " ".join((said.out + said.err).split()), command
+    assert main(["score", "reject", "g", "--reason", "too little", "--by", "ana"]) == 0
+    assert main(["score", "reject", "g", "--reason", "too little", "--by", "ana"]) == 2
+    capsys.readouterr()
+    found = shown()
+    assert (found["fits_at"], found["proposed"]) == (675, None)
+    assert isinstance(newest := found["newest"], dict)
+    assert (newest["outcome"], newest["reason"], newest["by"]) == ("rejected", "too little", "ana")
+    # Labels of another kind: what was fitted says nothing of them.
+    with wiring.open_store(settings) as store:
+        store.score_fits.record(gate, useful, labelled=700, why=useful.worth.said, by="r")
+        store.gates.revise("g", {"severity_kind": "lexical"}, by="ana", reason="test")
+        assert store.score_fits.proposal("g") is None
+        sealed = [line["row"]["outcome"] for line in lines(store) if line["kind"] == "score_fits"]
+    assert sealed == ["refused", "refused", "proposed", "rejected", "proposed"]
+    assert shown()["fits_at"] == 250
+    assert main(["score", "adopt", "g"]) == 2
+    assert "other settings" in capsys.readouterr().err
+
+
+def lesson(*, gain: float) -> Lesson:
+    return Lesson(model=MODEL, worth=Worth(gram=0.4, learned=0.4 + gain, error=0.01), fit=130, calibrate=130)
+
+
+def lines(store: Store) -> list[dict[str, Any]]:
+    with store.evidence.snapshot() as snapshot:
+        return list(snapshot.control())
 
 
 @pytest.mark.parametrize("misleads", [True, False])

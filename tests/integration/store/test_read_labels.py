@@ -15,7 +15,7 @@ import streamer.store
 from streamer.audit import signing
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.settings import calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
 from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
 from streamer.labels.label_files import LabelTask

@@ -17,7 +17,8 @@ from streamer.events.thresholds import decode_threshold, encode_threshold, polic
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR, rule_text
-from streamer.gates.settings import FLAT_NAMES, GateSettings, calibrated_for_another
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.recalibration.run import SampledGroup, SampledItem, derive
 from streamer.signing.policies import statement
 

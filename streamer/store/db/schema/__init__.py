@@ -11,6 +11,7 @@ from streamer.store.db.schema.calibration import (
     calibration_inputs,
     calibration_runs,
     proposal_rejections,
+    score_fits,
 )
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
 from streamer.store.db.schema.decisions import batches, decisions, learned_scores, responses
@@ -78,4 +79,5 @@ __all__ = [
     "responses",
     "review_claims",
     "review_offers",
+    "score_fits",
 ]

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
+    LEARN_SCORE,
     MODES,
     ON_ALARM,
     PENDING,
@@ -125,6 +126,13 @@ gate_revisions = sa.Table(
     sa.Column(
         "recalibrate_after_groups", sa.Integer, server_default=sa.text("100"), comment="NULL: not by labels"
     ),
+    sa.Column(
+        "learn_score",
+        sa.Text,
+        nullable=False,
+        server_default=sa.text("'off'"),
+        comment="whether the service fits a learned score and proposes it",
+    ),
     sa.Column("max_lambda_step", REAL, nullable=False, server_default=sa.text("0.1")),
     sa.Column("max_ship_rate_step", REAL, nullable=False, server_default=sa.text("0.1")),
     sa.Column("least_groups", sa.Integer, nullable=False, server_default=sa.text("100")),
@@ -184,6 +192,7 @@ gate_revisions = sa.Table(
     check("desk_deadline", "desk_deadline_seconds BETWEEN 1 AND 2592000"),
     check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
     one_of("recalibrate", RECALIBRATE),
+    one_of("learn_score", LEARN_SCORE),
     check("recalibrate_every", "recalibrate_every_seconds > 0 AND recalibrate_every_seconds <= 1e300"),
     check("recalibrate_after", "recalibrate_after_groups BETWEEN 1 AND 1000000000"),
     check("max_lambda_step", "max_lambda_step > 0 AND max_lambda_step <= 1"),

@@ -1,0 +1,158 @@
+"""The range of each setting of a gate, and of what goes with it. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from streamer.gates.settings import GateSettings
+
+LEAST_ALPHA = 1e-9
+"""The smallest budget that a gate may have; a billion labelled prompts are needed for it."""
+
+MOST_BOOST = 1000.0
+"""The largest factor by which a gate's audit probability may be raised."""
+
+_MOST_GROUPS = 1_000_000_000
+MOST_DESK_SECONDS = 30 * 86_400.0
+
+EXTERNAL_PREFIX = "external:"
+"""Begins the encoder of a gate whose embeddings no worker makes: ``external:text-embedding-3-small``."""
+
+DIMENSIONS = (2, 4096)
+"""The least and the largest dimension of embeddings that a gate may accept: the default limits of an event."""
+
+_EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
+
+GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
+"""`GATE_NAME` in words, for error messages."""
+
+
+def numbers(settings: GateSettings) -> tuple[tuple[str, object, str], ...]:
+    """Name, whether it is in its range, and the range in words."""
+    return (
+        ("alpha", LEAST_ALPHA <= settings.alpha < 1, f"at least {LEAST_ALPHA:g} and less than 1"),
+        ("audit_probability", 0 <= settings.audit_probability <= 1, "in [0, 1]"),
+        (
+            "segment_by",
+            settings.segment_by is None or 0 < len(settings.segment_by) <= 200,
+            "a metadata key of 1 to 200 characters, or absent",
+        ),
+        (
+            "label_floor",
+            settings.label_floor is None or 0 <= settings.label_floor <= 1,
+            "in [0, 1], or absent",
+        ),
+        ("max_attempts", 1 <= settings.max_attempts <= 1000, "in 1..1000"),
+        ("audit_draws", 1 <= settings.audit_draws <= 256, "in 1..256"),
+        (
+            "audit_boost",
+            settings.audit_boost is None or 1 < settings.audit_boost <= MOST_BOOST,
+            f"above 1 and at most {MOST_BOOST:g}, or absent",
+        ),
+        (
+            "audit_boost_most",
+            1 <= settings.audit_boost_most <= _MOST_GROUPS,
+            f"in 1..{_MOST_GROUPS}",
+        ),
+        ("label_deadline_seconds", 0 <= settings.label_deadline_seconds < float("inf"), "0 or more"),
+        (
+            "window",
+            settings.window is None or 1 <= settings.window <= _MOST_GROUPS,
+            f"in 1..{_MOST_GROUPS}, or absent",
+        ),
+        (
+            "decision_deadline_seconds",
+            settings.decision_deadline_seconds is None
+            or 0 < settings.decision_deadline_seconds < float("inf"),
+            "positive, or absent",
+        ),
+        (
+            "desk_deadline_seconds",
+            settings.desk_deadline_seconds is None
+            or 1 <= settings.desk_deadline_seconds <= MOST_DESK_SECONDS,
+            "from 1 second to 30 days, or absent",
+        ),
+        (
+            "desk_deadline_seconds",
+            settings.desk_deadline_seconds is None or settings.hold_action == "escalate",
+            f"absent with the hold action {settings.hold_action}: only what is held by escalate waits for a person",
+        ),
+        (
+            "desk_deadline_seconds",
+            settings.desk_deadline_seconds is None or settings.keep_texts,
+            "absent with a gate that keeps no texts: nobody could read what waits",
+        ),
+        (
+            "recalibrate_every_seconds",
+            settings.recalibrate_every_seconds is None
+            or 0 < settings.recalibrate_every_seconds < float("inf"),
+            "positive, or absent",
+        ),
+        (
+            "recalibrate_after_groups",
+            settings.recalibrate_after_groups is None
+            or 1 <= settings.recalibrate_after_groups <= _MOST_GROUPS,
+            f"in 1..{_MOST_GROUPS}, or absent",
+        ),
+        ("max_lambda_step", 0 < settings.max_lambda_step <= 1, "above 0 and at most 1"),
+        ("max_ship_rate_step", 0 < settings.max_ship_rate_step <= 1, "above 0 and at most 1"),
+        ("least_groups", 1 <= settings.least_groups <= _MOST_GROUPS, f"in 1..{_MOST_GROUPS}"),
+        *(
+            (name, 0 < getattr(settings, name) < 1, "between 0 and 1, both excluded")
+            for name in ("monitor_delta", "alarm_delta", "drift_delta")
+        ),
+        (
+            "alarm_false_every",
+            settings.alarm_false_every is None or 1 <= settings.alarm_false_every <= _MOST_GROUPS,
+            f"in 1..{_MOST_GROUPS}, or absent",
+        ),
+        ("alarm_tolerance", 0 <= settings.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
+        ("monitor_deadline_seconds", 0 <= settings.monitor_deadline_seconds < float("inf"), "0 or more"),
+        ("budget_period_days", 0 < settings.budget_period_days <= 3660, "above 0 and at most 3660"),
+    )
+
+
+def names(settings: GateSettings) -> tuple[tuple[str, object, str], ...]:
+    """The same of names, and of what goes with the encoder's."""
+    return (
+        (
+            "judge_kind",
+            settings.judge_kind is None or GATE_NAME.fullmatch(settings.judge_kind),
+            "like 'judge', or absent",
+        ),
+        (
+            "judge_kind",
+            settings.judge_kind != settings.severity_kind,
+            f"another kind of label than the gate's own, {settings.severity_kind}: it predicts that one",
+        ),
+        ("severity_kind", GATE_NAME.fullmatch(settings.severity_kind), "like 'human'"),
+        ("encoder", 0 < len(settings.encoder) <= 200, "1 to 200 characters"),
+        (
+            "encoder",
+            not settings.external_encoder or _EXTERNAL_ENCODER.fullmatch(settings.encoder),
+            "external: and a name of 1 to 190 visible ASCII characters",
+        ),
+        (
+            "embeddings",
+            settings.embeddings == "accept" or not settings.external_encoder,
+            f"accept with the encoder {settings.encoder}: no worker makes embeddings of it",
+        ),
+        (
+            "embeddings",
+            settings.embeddings == "refuse" or settings.embeds,
+            f"refuse with the scorer {settings.scorer}, which reads none",
+        ),
+        (
+            "dimension",
+            settings.dimension is None or DIMENSIONS[0] <= settings.dimension <= DIMENSIONS[1],
+            f"in {DIMENSIONS[0]}..{DIMENSIONS[1]}, or absent",
+        ),
+        (
+            "dimension",
+            settings.embeddings == "refuse" or settings.dimension is not None,
+            f"that of the embeddings of {settings.encoder}, for a gate that accepts them",
+        ),
+    )
