@@ -30,7 +30,7 @@ FEATURES = (
     "log_length", "relative_length", "length_rank", "behind_best", "margin", "batch_gram", "batch_spread",
     "log_answers", "blank_share",
 )  # fmt: skip
-"""The names, in the order of `agreement`'s columns; docs/guarantees.md#learned-score says what each is."""
+"""The names, in the order of `agreement`'s columns; docs/proofs.md#learned-score says what each is."""
 
 _WORD = re.compile(r"\w+")
 

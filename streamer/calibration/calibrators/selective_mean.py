@@ -14,7 +14,7 @@ the fresh m is, so that l* <= lambda. If m = 1 and Q > lambda, then S(t) > 0 at 
 l* = lambda and N(l*) = n + 1. In every other case m 1{Q > lambda} = 0. Neither proof nor rule needs that risk falls in t.
 
 E[m 1{Q > lambda}] <= alpha P(Q > lambda) is *not* claimed, and no rule that ever ships can have it: see
-docs/guarantees.md#what-no-rule-can-promise.
+docs/proofs.md#what-no-rule-can-promise.
 """
 
 from __future__ import annotations
