@@ -26,6 +26,9 @@ mkdir -p .secrets
 for name in postgres-password migrator-password service-password grafana-password; do
     random | keep "$name"
 done
+# Empty: put the console's client secret here where the issuer gave one.
+printf '' | keep oidc-client-secret
+chmod 0644 .secrets/oidc-client-secret
 url postgres postgres-password | keep admin-database-url
 url migrator migrator-password | keep migrator-database-url
 url service service-password | keep service-database-url

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
-from streamer.wording.numbers import counted
+from streamer.wording.numbers import HELD_WORDS, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +154,7 @@ def _action(event: dict[str, Any]) -> list[str]:
         *(["to label"] if event["audit"]["sampled"] else []),
     ]
     return [
-        event["gate"], _batch(event), event["action"] + chosen, event["reason"], best, f"({_bound(policy)})",
+        event["gate"], _batch(event), HELD_WORDS.get(event["action"], event["action"]) + chosen, event["reason"], best, f"({_bound(policy)})",
         f"v{policy['version']}", ", ".join(marks),
     ]  # fmt: skip
 

@@ -22,7 +22,7 @@ from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
 from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.store.decision_search import Wanted
-from streamer.wording.numbers import SERVED, counted, percent, when
+from streamer.wording.numbers import HELD_WORDS, SERVED, counted, percent, when
 from streamer.wording.policies import (
     cut_text,
     guarantee_text,
@@ -68,11 +68,6 @@ _POINTS: Final = 240
 _VERSIONS: Final = 50
 _ALERTS: Final = 200
 _MOST_SAMPLES: Final = 500
-_HELD_WORDS: Final = {
-    "abstain": "held",
-    "escalate": "held, for a person",
-    "regenerate": "held, to be answered anew",
-}
 
 
 class Pages:
@@ -266,7 +261,7 @@ class Pages:
             "wrong": wrong,
             "asked": bool(kept),
             "found": found,
-            "outcomes": _HELD_WORDS | {"ship": "shipped", "mixed": "shipped in part"},
+            "outcomes": HELD_WORDS | {"ship": "shipped", "mixed": "shipped in part"},
             "older": None
             if found is None or found.more is None
             else urlencode(kept | {"before": found.more}),

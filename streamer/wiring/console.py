@@ -130,7 +130,7 @@ def _issuer(settings: Settings, url: str) -> Issuer | None:
         Registration(
             issuer=said.issuer,
             client_id=said.client_id or "",
-            client_secret=said.client_secret,
+            client_secret=said.client_secret or None,  # an empty file, as in compose: a public client
             name_claim=said.name_claim,
             roles_claim=said.roles_claim,
             roles=said.roles,

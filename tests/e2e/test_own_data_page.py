@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PAGE = (ROOT / "docs" / "own-data.md").read_text("utf-8")
+WHAT_IF = (ROOT / "docs" / "what-if.md").read_text("utf-8")
 
 
 def blocks(language: str) -> list[str]:
@@ -38,11 +39,16 @@ def test_the_commands(checkout: Path, capsys: pytest.CaptureFixture[str]) -> Non
     said = []
     for line in block.splitlines():
         command = shlex.split(line, comments=True)[1:]
-        short = {"evaluate": ["--splits", "4"], "plan": ["--repetitions", "100"]}[command[0]]
+        short = {"evaluate": ["--splits", "4"], "plan": ["--repetitions", "100"]}.get(command[0], [])
         assert main([*command, *short]) == 0
         said.append(capsys.readouterr())
     assert shown in said[1].err
     assert "80 of 400 answers have no severity and are left out" in said[1].err
+    shown = re.search(r"^```\n(examples/labelled.csv with .*?)\n```$", WHAT_IF, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[1].split() == said[2].out.split()[: len(shown[1].split())], "what docs/what-if.md shows"
+    for line in re.findall(r"^streamer (what-if examples/.*)$", WHAT_IF, re.MULTILINE):
+        assert main(shlex.split(line, comments=True)) == 0
     assert (checkout / "evaluation" / "report.html").is_file()
 
 

@@ -225,7 +225,7 @@ def test_from_a_closed_gate_to_a_decision_by_the_calibrated_policy(terminal: Ter
     with terminal.running(dev):
         for words in at_first:
             out = reader.follow(words)
-        assert all(re.search(r"abstain .* v1 .*shadow.* to label", line) for line in out.splitlines()), out
+        assert all(re.search(r"held .* v1 .*shadow.* to label", line) for line in out.splitlines()), out
         for words in then:
             out = reader.follow(words)
         assert re.search(r"threshold +Q > 0\.\d+", out), out

@@ -84,9 +84,21 @@ def test_without_preparation_it_says_what_to_do(checkout: Path) -> None:
 
 def test_prepared_it_is_valid_and_holds_no_secret(checkout: Path) -> None:
     assert "made .env" in prepare(checkout)
+    assert (checkout / ".secrets" / "oidc-client-secret").read_text() == "", (
+        "a public client, until there is one"
+    )
+    (checkout / ".secrets" / "oidc-client-secret").write_text("secret-of-the-console")
+    asked = {"OIDC_ISSUER": "https://login.example", "CONSOLE_URL": "https://streamer.example"}
+    asked["OIDC_ROLES"] = '{"risk-team": "approver"}'
+    with (checkout / ".env").open("a") as env:
+        env.writelines(f"{name}={value}\n" for name, value in asked.items())
     done = compose(checkout, "--profile", "demo", "--profile", "cli", "config")
     assert done.returncode == 0, done.stderr
     assert yaml.safe_load(done.stdout)["services"].keys() == SERVICES.keys()
+    console = yaml.safe_load(done.stdout)["services"]["console"]
+    assert console["environment"]["STREAMER_OIDC_ISSUER"] == "https://login.example"
+    assert console["environment"]["STREAMER_OIDC_ROLES"] == asked["OIDC_ROLES"]
+    assert "--public-url=https://streamer.example" in console["command"]
     for secret in (checkout / ".secrets").iterdir():
         assert secret.read_text() not in done.stdout
     assert {name: each["profiles"] for name, each in SERVICES.items() if "profiles" in each} == {

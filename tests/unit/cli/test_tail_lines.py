@@ -29,7 +29,7 @@ def test_an_action() -> None:
         "responses": [{"id": "a", "score": None}], "policy": {"version": 1, "state": "closed", "lambda": None},
     }  # fmt: skip
     text = line(Stream.ACTIONS, record(json.dumps(held).encode()))
-    for part in ("b1#2", "abstain", "no_threshold", "no score", "closed", "shadow"):
+    for part in ("b1#2", "held", "no_threshold", "no score", "closed", "shadow"):
         assert part in text
 
 
