@@ -77,7 +77,6 @@ class CTranslate2Encoder:
         self._model = load_model(model, self._tokenizer, threads=threads)
         self._unit = unit
         self._tokens = _TOKENS
-        self._threads = threads
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
         self._check()
@@ -108,14 +107,13 @@ class CTranslate2Encoder:
             self._pool.shutdown()
 
     def _passes(self, tokens: Sequence[Sequence[int]]) -> list[list[int]]:
-        """Every index of `tokens` once, with others of its length; the largest passes first, none over a thread's share."""
+        """Every index of `tokens` once, with others of its length; the largest passes first, so that threads end together."""
         by_length: defaultdict[int, list[int]] = defaultdict(list)
         for index, of_text in enumerate(tokens):
             by_length[len(of_text)].append(index)
-        most = min(self._tokens, sum(map(len, tokens)) // self._threads)
         passes = []
         for length, members in by_length.items():
-            rows = max(1, most // length)
+            rows = max(1, self._tokens // length)
             passes += [members[start : start + rows] for start in range(0, len(members), rows)]
         return sorted(passes, key=lambda members: len(members) * len(tokens[members[0]]), reverse=True)
 
