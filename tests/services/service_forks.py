@@ -208,6 +208,8 @@ def _become(request: Mapping[str, Any]) -> None:
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
     sys.path[0] = request["folder"]
+    own = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [path for path in own if path and path not in sys.path]
     sys.argv = ["streamer", *request["arguments"]]
     runpy.run_module("streamer", run_name="__main__", alter_sys=True)
 

@@ -1,0 +1,148 @@
+"""Gates that score by what labels taught and by another package, on Kafka and PostgreSQL: publish, label, fit, adopt, ship, verify."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer.gates.folds import fold_of
+from tests.faults.site import empty_site, wait_until
+from tests.faults.test_recalibration_killed import label
+from tests.integration.audit.test_learned_score import batch, is_bad
+from tests.packaging.test_scorer_package import EXAMPLE, Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from streamer.scoring.encoders.encoder import Encoder
+    from tests.faults.site import Site
+    from tests.faults.worker_process import WorkerProcess
+    from tests.services.kafka import KafkaBroker
+
+BATCHES = 260
+
+
+@pytest.fixture
+def site(
+    kafka_broker: KafkaBroker,
+    migrated_postgres_url: str,
+    topic_prefix: str,
+    tmp_path: Path,
+    real_encoder: Encoder,
+) -> Iterator[Site]:
+    """A site whose services run the packaged encoder."""
+    with (
+        ExitStack() as stack,
+        empty_site(kafka_broker, migrated_postgres_url, topic_prefix, tmp_path, stack) as one,
+    ):
+        one.environment["STREAMER_ENCODER_NAME"] = real_encoder.identity.id.partition("@")[0]
+        yield one
+
+
+def publish(one: Site, gate: str, event: Callable[[int], bytes], numbers: range) -> None:
+    with wiring.publisher(one.settings) as publisher:
+        for number in numbers:
+            publisher.send(wiring.topics(one.settings).responses, event(number), key=str(number).encode())
+    wait_until(lambda: one.store.reports.decided_and_shipped(gate)[0] == numbers.stop, "all is decided")
+
+
+def publish_labels(one: Site, gate: str, bad: Callable[[int], bool], numbers: range, answers: int) -> None:
+    before = one.recorded()
+    with wiring.publisher(one.settings) as publisher:
+        for number in numbers:
+            for response in range(answers):
+                key, value = label(number, response, float(bad(number)), gate=gate)
+                publisher.send(wiring.topics(one.settings).labels, value, key=key)
+    wait_until(lambda: one.recorded() == before + answers * len(numbers), "every label has an outcome")
+
+
+def taken_up(one: Site, worker: WorkerProcess, gate: str) -> None:
+    shown = f'streamer_policy_version{{gate="{gate}"}}'
+    version = one.store.policies.newest(gate).version
+    wait_until(lambda: worker.metrics().get(shown) == version, "the worker takes the threshold up")
+
+
+def verified(one: Site) -> None:
+    """The record and its bundle hold, with every score made again where there is its encoder."""
+    assert "not scored again" not in one.command("audit", "verify", "--rescore").stdout
+    bundle = one.directory / "bundle"
+    one.command("audit", "export", "--out", str(bundle))
+    assert verify_bundle(Bundle(bundle), [], None).faults == []
+    one.check()
+
+
+@pytest.mark.slow
+def test_the_recalibrator_proposes_a_score_and_a_person_adopts_it(site: Site) -> None:
+    gate = "towns"
+    site.command(
+        *("gate", "create", gate, "--scorer", "learned", "--alpha", "0.1", "--unit", "best", "--mode", "enforce"),
+        *("--audit-probability", "1", "--pending", "worst", "--recalibrate-after-groups", str(BATCHES)),
+    )  # fmt: skip
+    worker = site.start_worker()
+    publish(site, gate, batch, range(BATCHES))
+    publish_labels(site, gate, is_bad, range(BATCHES), 3)
+    recalibrator = site.start_recalibrator()
+    wait_until(lambda: site.store.score_fits.newest(gate) is not None, "a score was fitted")
+    fitted = site.store.score_fits.proposal(gate)
+    assert fitted is not None, site.command("score", "show", gate).stdout
+    assert fitted.labelled == BATCHES
+    pending = f'streamer_proposal_pending{{gate="{gate}"}}'
+    wait_until(lambda: recalibrator.metrics().get(pending) == 1, "the proposal is shown")
+    assert site.store.policies.newest(gate).version == 1, "nothing changes by itself"
+
+    site.command("score", "adopt", gate, "--by", "ana")
+    revision, policy = site.store.gates.get(gate), site.store.policies.newest(gate)
+    assert fitted.model is not None
+    assert revision.settings.scorer == fitted.model.name
+    assert policy.state == "cut"
+    assert policy.calibration_run is not None
+    read = site.store.calibration.inputs(policy.calibration_run)
+    assert {fold_of(revision.audit_salt, gate, one.key.batch_id) for one in read} == {"calibrate"}
+    taken_up(site, worker, gate)
+    publish(site, gate, batch, range(BATCHES, BATCHES + 30))
+    shipped = site.store.reports.decided_and_shipped(gate)[1]
+    fine = sum(not is_bad(number) for number in range(BATCHES, BATCHES + 30))
+    assert shipped >= fine - 3
+    verified(site)
+
+
+def worded(number: int) -> bytes:
+    """The answers of a fine batch have words in common."""
+    texts = ("here", "no idea") if number % 3 == 0 else ("surely here", "here")
+    return json.dumps(
+        {
+            "schema": "streamer.responses.v1",
+            "gate": "words",
+            "batch_id": f"batch-{number}",
+            "prompt": "Where?",
+            "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+        }
+    ).encode()
+
+
+@pytest.mark.slow
+def test_a_scorer_of_another_package_scores_in_service(site: Site, tmp_path: Path) -> None:
+    gate = "words"
+    place = Place(tmp_path)
+    place.install(shutil.copytree(EXAMPLE, tmp_path / "source"))
+    site.environment["PYTHONPATH"] = str(place.installed)
+    site.command(
+        *("gate", "create", gate, "--scorer", "common-words", "--promise", "among-shipped-on-average", "--alpha", "0.2"),
+        *("--unit", "best", "--mode", "enforce", "--audit-probability", "1"),
+    )  # fmt: skip
+    assert site.store.gates.get(gate).settings.scorer.startswith("common-words@")
+    worker = site.start_worker()
+    publish(site, gate, worded, range(60))
+    publish_labels(site, gate, lambda number: number % 3 == 0, range(60), 2)
+    site.command("recalibrate", gate, "--by", "ana")
+    taken_up(site, worker, gate)
+    publish(site, gate, worded, range(60, 72))
+    assert site.store.reports.decided_and_shipped(gate)[1] == 8, "what has words in common ships"
+    verified(site)
