@@ -302,6 +302,20 @@ def _plan_among_shipped(
     )
 
 
+def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
+    """Return the past answers, which a plan of this option needs, for the unit `best` and without these other options."""
+    from streamer.errors import UsageError
+
+    if data is None:
+        whose = "the cheap gate's" if option == "--rungs" else "their"
+        raise UsageError(f"{option} are planned on past answers: name {whose} file with --data")
+    if unit != "best":
+        raise UsageError(f"{option} go with the unit best, not {unit}: they look at the best score")
+    if others:
+        raise UsageError(f"{option} do not go with {', '.join(others)}")
+    return data
+
+
 def _plan_until_sure(
     data: "_Past | None",
     steps: str,
@@ -316,12 +330,7 @@ def _plan_until_sure(
     from streamer.errors import UsageError
     from streamer.planning.until_sure import HALVINGS, ORDERS, plan_until_sure
 
-    if data is None:
-        raise UsageError("--steps are found on past answers: name their file with --data")
-    if unit != "best":
-        raise UsageError(f"--steps go with the unit best, not {unit}: they look at the best score")
-    if others:
-        raise UsageError(f"--steps do not go with {', '.join(others)}")
+    data = _of_best_answers("--steps", data, others, unit)
     try:
         sizes = tuple(int(one) for one in steps.split(","))
     except ValueError:
@@ -388,12 +397,7 @@ def _plan_rungs(
     from streamer.errors import UsageError
     from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
 
-    if data is None:
-        raise UsageError("--rungs are planned on past answers: name the cheap gate's file with --data")
-    if unit != "best":
-        raise UsageError(f"--rungs go with the unit best, not {unit}: what is handed on has one best score")
-    if others:
-        raise UsageError(f"--rungs do not go with {', '.join(others)}")
+    data = _of_best_answers("--rungs", data, others, unit)
     clouds, encoder = _labelled(data)
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)

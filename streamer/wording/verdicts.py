@@ -95,9 +95,10 @@ def figures(report: RiskReport) -> Figures | None:
 
 
 def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
-    """The promised risk with its budget, and the other one."""
+    """The promised risk with its budget, and after it the other one."""
     rows: list[tuple[str, ...]] = []
-    for risk, name in (("selective", "error rate of shipped"), ("exposure", "exposure")):
+    names = (("selective", "error rate of shipped"), ("exposure", "exposure"))
+    for risk, name in sorted(names, key=lambda one: one[0] != shown[0].promised):
         promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
         rows.append((f"{name}{promised}", *(interval_text(getattr(one, risk)) for one in shown)))
     return rows

@@ -19,6 +19,7 @@ from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
 from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
+from streamer.wording.verdicts import figures as figures_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -109,6 +110,13 @@ def figures(report: RiskReport) -> tuple[OpenFigures, OpenFigures]:
     return report.service.present, report.service.period
 
 
+def risks(report: RiskReport) -> list[str]:
+    """The names of the two risks, as the figures have them."""
+    shown = figures_of(report)
+    assert shown is not None
+    return [row[0] for row in shown.rows if row[0].startswith(("exposure", "error rate"))]
+
+
 def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
     """One in four ships and a fifth of that is wrong: .05 of prompts, and .2 of what ships, of a budget of .1."""
     decisions = []
@@ -123,6 +131,7 @@ def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
     per_prompt = judged(read(decisions, now=now), policy(2), now=now)
     assert per_prompt.verdict == "kept"
     assert sentence(per_prompt).startswith("bot: the budget was kept under policy 2: exposure 5")
+    assert risks(per_prompt) == ["exposure, budget 10 %", "error rate of shipped"]
     for method in ("selective", "selective-mean"):
         chosen = replace(policy(2), settings=replace(SETTINGS, method=method))
         among = judged(read(decisions, now=now), chosen, now=now)
@@ -132,6 +141,8 @@ def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
             "bot: the budget was BROKEN under policy 2: error rate among shipped answers 20"
         )
         assert ", budget 10 %; 25 % of prompts served, exposure 5" in said
+        # What `streamer risk` and the console show below it.
+        assert risks(among) == ["error rate of shipped, budget 10 %", "exposure"]
 
 
 @pytest.mark.parametrize("closed", [0, 1, 201, 3_000])
