@@ -1,6 +1,6 @@
 """Sending checkpoints to witnesses: files, HTTP endpoints and time stamp authorities that others run.
 
-What a witness has kept is out of reach for whoever can change the database and sign checkpoints. A witness that is away
+What a witness has kept is out of reach for whoever can change the database and sign checkpoints. A witness that is unavailable
 holds nothing up: it gets what it lacks later.
 """
 
@@ -266,7 +266,7 @@ class Witnesses:
                 sent = self.send()
             except (
                 Exception
-            ):  # the database is away, which its readers say, or a bug: checkpoints are never lost
+            ):  # the database is unavailable, which its readers say, or a bug: checkpoints are never lost
                 log.warning("audit.witnesses_wait", exc_info=True)
                 sent = []
             present = self._clock()

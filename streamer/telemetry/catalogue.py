@@ -231,7 +231,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _metric(
         "counter", "judge_answers_total", "result",
         "Answers of gates with the scorer judge: marked, remembered (judged before by this process), failed, or not_asked "
-        "(no time, no budget, or the judge is away).",
+        "(no time, no budget, or the judge is unavailable).",
     ),
     _metric("counter", "judge_tokens_total", "", "Tokens that the judge of gates' scores has counted."),
     _metric(

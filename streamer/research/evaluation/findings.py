@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow, Spread
 
+_WRONG_WAY = "No, it points the wrong way"
+
 
 @dataclass(frozen=True, slots=True)
 class Headline:
@@ -59,6 +61,8 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
                 f"{percent(shipped)} against {without}. {said}"
             )
     good, score = _worth(evaluation, result, unit)
+    if good == _WRONG_WAY and not said.startswith("The score"):
+        said = f"The score works the wrong way for {many}: bad answers score above fine ones. {said}"
     held = percent(1 - (row.ship_rate.mean or 0.0))
     through = (
         f"Nothing ships: {_why_closed(result, alpha)} Without a gate severity is {without} on average."
@@ -93,7 +97,7 @@ def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> tuple[s
         worth, said = "Cannot be said", "It takes fine answers and bad ones."
     else:
         if auroc.high < 0.5:
-            worth = "No, it points the wrong way"
+            worth = _WRONG_WAY
         elif auroc.low <= 0.5:
             worth = "No better than chance"
         else:

@@ -198,6 +198,8 @@ def test_the_first_screen_says_whether_the_score_is_any_good(done, low, value, h
     ]
     found = headline(done[0], replace(result, ranking=ranking))
     assert said in f"{found.good}: {found.score}"
+    wrong_way = said.startswith("No, it")
+    assert found.sentence.startswith("The score works the wrong way for prompts") == wrong_way
 
 
 def test_the_papers_csv_files_have_their_columns(done, clouds):
