@@ -15,7 +15,7 @@ app = typer.Typer(no_args_is_help=True, help="Alerts: list and acknowledge them.
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
+    gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Only alerts that nobody has acknowledged.")] = False,
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 20,
     json: opt.JsonOption = False,

@@ -52,7 +52,7 @@ def list_(
 @app.command()
 def replay(
     identities: Annotated[
-        list[int] | None, typer.Argument(metavar="[ID]...", help="Ids, as `dead-letters list` shows them.")
+        list[int] | None, typer.Argument(metavar="ID", help="Ids, as `dead-letters list` shows them.")
     ] = None,
     code: Annotated[
         str | None,

@@ -47,6 +47,21 @@ def _flowing(command: Any) -> Any:
     """Join the lines of each paragraph of the help: Rich would break them again where the source does."""
     if command.help:
         command.help = "\n\n".join(" ".join(part.split()) for part in cleandoc(command.help).split("\n\n"))
+    help_option = command.get_help_option
+
+    def untyped(context: Any) -> Any:
+        return _untyped(help_option(context))
+
+    command.get_help_option = untyped
+    for option in command.params:
+        _untyped(option)
     for child in getattr(command, "commands", {}).values():
         _flowing(child)
     return command
+
+
+def _untyped(option: Any) -> Any:
+    """Let the help of a switch show no type: it takes no value, and Typer would show `<bool>`."""
+    if getattr(option, "is_flag", False):
+        option.metavar = ""
+    return option

@@ -20,7 +20,7 @@ def gpso(
     files: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Response clouds with severities, .jsonl or .jsonl.gz, or - for standard input.",
         ),
     ],

@@ -89,7 +89,7 @@ def create(
 def list_(
     gate: Annotated[
         str | None,
-        typer.Argument(metavar="[GATE]", help="Only keys for this gate.", autocompletion=gate_names),
+        typer.Argument(metavar="GATE", help="Only keys for this gate.", autocompletion=gate_names),
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def recalibrate(
     gate: Annotated[
-        str | None, typer.Argument(metavar="[GATE]", help="Name of the gate; every gate when left out.")
+        str | None, typer.Argument(metavar="GATE", help="Name of the gate; every gate when left out.")
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the result; nothing is recorded.")

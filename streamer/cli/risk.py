@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def risk(
-    gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
+    gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Show whether gates keep their budgets, how certain that is, and which alarms are raised.

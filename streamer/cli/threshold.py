@@ -30,7 +30,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_(
-    gate: Annotated[str | None, typer.Argument(metavar="[GATE]", help="Only this gate.")] = None,
+    gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""

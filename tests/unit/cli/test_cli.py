@@ -100,6 +100,18 @@ def test_paragraphs_of_a_help_are_broken_only_at_the_edge_of_the_terminal(
         assert " ".join(paragraph.split()) in shown
 
 
+def test_a_switch_shows_no_type_and_what_may_repeat_shows_it_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    for words in (["evaluate"], ["gate", "set"], ["publish"], ["key", "list"], ["console", "user", "add"]):
+        assert main([*words, "--help"]) == 0
+        out = capsys.readouterr().out
+        assert "--help" in out
+        assert "<bool>" not in out
+        assert not re.search(r"\[\[|\.\.\.[\]}]", out), words
+
+
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
     script = (
         "import sys\nfrom streamer.cli import main\n"
