@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.deadlines import Deadline
-    from streamer.serving.desk import Desk
     from streamer.serving.releases import Releases
+    from streamer.serving.request_log import RequestLog
 
 _MOST_ATTEMPT_DIGITS: Final = 10
 
 
 def serving_app(
-    desk: Desk,
+    request_log: RequestLog,
     *,
     limits: Limits,
     longest: float,
@@ -68,7 +68,7 @@ def serving_app(
             idempotency_key=requests.idempotency_key(request),
             limits=limits,
         )
-        answer = await desk.decide(
+        answer = await request_log.decide(
             batch, until, headers=requests.trace(request), timestamp_ms=int(now.timestamp() * 1000)
         )
         headers = {"idempotent-replayed": "true"} if answer.again else {}
@@ -77,17 +77,17 @@ def serving_app(
 
     async def decision(request: Request, gate: str) -> Response:
         key = _key(request, gate)
-        await desk.policy(gate)
-        found = await desk.find(key)
+        await request_log.policy(gate)
+        found = await request_log.find(key)
         return _json(found.action, requests.receipt(found.receipt))
 
     async def at_desk(request: Request, gate: str) -> Response:
         key, prefer = _key(request, gate), request.headers.getlist("prefer")
         wanted = wanted_seconds(prefer, request.query_params.get("wait_ms"))
-        await desk.policy(gate)
+        await request_log.policy(gate)
         state = await releases.state(key, wanted or 0.0)
         if state is None:
-            await desk.find(key)  # there is none: said so
+            await request_log.find(key)  # there is none: said so
             raise not_at_desk(key)
         if state.outcome is None:
             return Response(told(key, state), 202, headers=RETRY_AFTER, media_type="application/json")
@@ -103,12 +103,12 @@ def serving_app(
         until, now = _deadline(request)
         raw = await requests.body(request, limits.max_value_bytes, longest)
         severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
-        await desk.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
+        await request_log.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
         return _json(msgspec.json.encode({"recorded": len(severities)}))
 
     async def show(_request: Request, gate: str) -> Response:
-        policy = await desk.policy(gate, fresh=True)
-        return _json(msgspec.json.encode(gate_view(policy, *await desk.judge(gate))))
+        policy = await request_log.policy(gate, fresh=True)
+        return _json(msgspec.json.encode(gate_view(policy, *await request_log.judge(gate))))
 
     async def describe(_request: Request) -> Response:
         return _json(document())
@@ -138,7 +138,7 @@ def serving_app(
             Route(of, of_gate("read", show), methods=["GET"]),
             *chat_routes(
                 chat,
-                desk,
+                request_log,
                 releases,
                 authorize,
                 deadline=_deadline,

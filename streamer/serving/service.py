@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from streamer.serving.desk import GRACE_SECONDS
+from streamer.serving.request_log import GRACE_SECONDS
 from streamer.stream.backoff import until_available
 from streamer.stream.ending import signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from streamer.journal import Journal
-    from streamer.serving.desk import Desk
     from streamer.serving.lane import Answers, ServiceHealth
+    from streamer.serving.request_log import RequestLog
     from streamer.stream.ending import Ending
     from streamer.stream.hooks import Hooks
     from streamer.stream.relay import Relay
@@ -45,12 +45,12 @@ class Service:
     Attributes
     ----------
     server : not running yet.
-    relay : publishes what the desk's partitions leave in the queue; None where nothing goes to Kafka.
+    relay : publishes what the requests' partitions leave in the queue; None where nothing goes to Kafka.
     executor : one thread, for leases.
     cut_off : called some time after the end began, when there is still time to tell those who wait that they get no answer.
     """
 
-    desk: Desk
+    request_log: RequestLog
     journal: Journal
     answers: Answers
     server: Server
@@ -76,7 +76,7 @@ class Service:
     async def _serve(self, sockets: list[Any]) -> None:
         recording = [
             asyncio.create_task(lane.run(), name=f"serving-{name}")
-            for name, lane in (("main", self.desk.main), ("side", self.desk.side))
+            for name, lane in (("main", self.request_log.main), ("side", self.request_log.side))
         ]
         if self.relay is not None:
             recording.append(asyncio.create_task(self.relay.run(), name="serving-relay"))
@@ -107,7 +107,7 @@ class Service:
             await asyncio.gather(*recording, serving, stop, return_exceptions=True)
 
     async def _lease(self) -> bool:
-        partitions = self.desk.partitions()
+        partitions = self.request_log.partitions()
         leases = await until_available(
             self.executor,
             lambda: self.journal.lease(partitions),
@@ -117,19 +117,23 @@ class Service:
         assert leases is not None  # it is wanted until then
         self.hooks.failpoint("after_lease")
         batches, late, labels = partitions
-        self.desk.main.install([leases[batches]])
-        self.desk.side.install([leases[late], leases[labels]])
+        self.request_log.main.install([leases[batches]])
+        self.request_log.side.install([leases[late], leases[labels]])
         self.health.joined = lambda: True
         for partition in partitions:
             self.health.lag(partition.topic, partition.number, 0)
-        log.info("serving.started", instance=self.desk.instance, next_offset=leases[batches].next_offset)
+        log.info(
+            "serving.started", instance=self.request_log.instance, next_offset=leases[batches].next_offset
+        )
         return True
 
     async def _let_others_finish(self, recording: list[asyncio.Task[None]]) -> None:
         """A lane that goes on may be committing what would otherwise be told to hold."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GRACE_SECONDS):
-                for lane, task in zip((self.desk.main, self.desk.side), recording, strict=False):
+                for lane, task in zip(
+                    (self.request_log.main, self.request_log.side), recording, strict=False
+                ):
                     if not task.done():
                         await lane.intake.drained()
 
@@ -137,7 +141,7 @@ class Service:
         """Record what nobody waits for any more, and publish."""
         try:
             async with asyncio.timeout(_DRAIN_SECONDS):
-                for lane in (self.desk.main, self.desk.side):
+                for lane in (self.request_log.main, self.request_log.side):
                     await lane.intake.drained()
         except TimeoutError:
             log.warning("serving.drain_incomplete", detail="nobody waits for it, and it is not recorded")

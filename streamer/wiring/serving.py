@@ -79,10 +79,10 @@ def run_serving(
     from streamer.serving.authorize import ByKey
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.chat.sampler import Sampler
-    from streamer.serving.desk import Desk
     from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
     from streamer.serving.measured import measured
     from streamer.serving.releases import Releases
+    from streamer.serving.request_log import RequestLog
     from streamer.serving.service import STOP_SECONDS, Service
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
@@ -151,7 +151,7 @@ def run_serving(
                 broker,
                 store,
                 executor=threads["relay"],
-                sources=lambda: {**desk.main.intake.leases, **desk.side.intake.leases},
+                sources=lambda: {**request_log.main.intake.leases, **request_log.side.intake.leases},
                 max_bytes=bounds.max_output_bytes,
                 hooks=hooks,
             )
@@ -179,7 +179,7 @@ def run_serving(
             health=health,
             on_commit=_nothing if relay is None else relay.wake,
         )
-        desk = Desk(
+        request_log = RequestLog(
             main=lane(
                 decider(encoder=cached, judge=judge),
                 score_executor=threads["score"],
@@ -197,7 +197,7 @@ def run_serving(
         )
         authorize = ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
         chat = ChatCounter(
-            desk,
+            request_log,
             samplers,
             best_score=partial(_best_score, threads["score"], cached),
             limits=bounds,
@@ -206,10 +206,16 @@ def run_serving(
         )
         releases = Releases(store.desk, executor=threads["read"], most=settings.endpoint.max_waiting)
         app = serving_app(
-            desk, limits=bounds, longest=wait, clock=now, authorize=authorize, chat=chat, releases=releases
+            request_log,
+            limits=bounds,
+            longest=wait,
+            clock=now,
+            authorize=authorize,
+            chat=chat,
+            releases=releases,
         )
         service = Service(
-            desk=desk,
+            request_log=request_log,
             journal=store,
             answers=answers,
             server=server(

@@ -1,4 +1,4 @@
-"""What is done with a chat request: sampled once, decided at the desk, and answered from the record."""
+"""What is done with a chat request: sampled once, decided by the gate, and answered from the record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.chat.upstream import Upstream
     from streamer.serving.deadlines import Deadline
-    from streamer.serving.desk import Desk
+    from streamer.serving.request_log import RequestLog
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
 _LOGPROB = Logprob.of_event
@@ -58,7 +58,7 @@ class ChatCounter:
 
     Parameters
     ----------
-    desk : decides and records, as it does for every other request.
+    request_log : decides and records, as it does for every other request.
     samplers : by gate; a gate that is `then` of another one is asked only about what that one hands on.
     best_score : what a gate scores the best of some answers.
     limits : bounds for events.
@@ -67,7 +67,7 @@ class ChatCounter:
 
     def __init__(
         self,
-        desk: Desk,
+        request_log: RequestLog,
         samplers: Mapping[str, Sampler],
         *,
         best_score: Callable[[GateSettings, Sequence[Choice]], Awaitable[float]],
@@ -79,7 +79,7 @@ class ChatCounter:
         self._before: Final = {
             one.upstream.then: gate for gate, one in samplers.items() if one.upstream.then is not None
         }
-        self._desk = desk
+        self._log = request_log
         self._best_score = best_score
         self._limits = limits
         self._most = most
@@ -163,7 +163,7 @@ class ChatCounter:
                 f"gate {gate!r} has no upstream here; give it one in [upstreams.{gate}] of the settings",
                 param="model",
             )
-        return sampler, (await self._desk.policy(gate)).settings
+        return sampler, (await self._log.policy(gate)).settings
 
     async def _decided(
         self,
@@ -189,10 +189,10 @@ class ChatCounter:
         except BadMessage as bad:
             raise refused(bad.code, bad.detail) from None
         if known:
-            found = await self._desk.recorded(key)
+            found = await self._log.recorded(key)
             if found is not None:
                 return _same(found, request), True
-        self._desk.admit()
+        self._log.admit()
         taken = before.answers if before is not None and upstream.with_earlier else ()
         async with self._unless_it_ends():
             sampled = await sampler.sample(
@@ -204,14 +204,14 @@ class ChatCounter:
             )
         batch = _fitting(make, sampled)
         try:
-            answer = await self._desk.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
+            answer = await self._log.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
         except Problem as problem:
             if problem.code != codes.CONFLICTING_CONTENT:
                 raise
             answer = None
         if answer is None or answer.again:
             # Another instance, or another way in, was first; what it recorded stands.
-            found = await self._desk.recorded(key)
+            found = await self._log.recorded(key)
             if found is None:
                 raise unavailable("the database does not answer; hold, and ask again")
             return _same(found, request), True

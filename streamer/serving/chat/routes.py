@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.deadlines import Deadline
-    from streamer.serving.desk import Desk
     from streamer.serving.releases import Releases, State
+    from streamer.serving.request_log import RequestLog
 
 
 def chat_routes(
     counter: ChatCounter,
-    desk: Desk,
+    request_log: RequestLog,
     releases: Releases,
     authorize: Authorize,
     *,
@@ -85,7 +85,7 @@ def chat_routes(
             if counter.is_later(gate) or not authorize.sees(request, gate):
                 continue
             try:
-                policy = await desk.policy(gate)
+                policy = await request_log.policy(gate)
             except Problem as problem:
                 if problem.code != codes.UNKNOWN_GATE:
                     raise

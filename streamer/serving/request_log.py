@@ -76,7 +76,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class RequestLog:
     """The partitions of one instance, and what becomes of requests there.
 
     Attributes
