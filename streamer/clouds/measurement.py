@@ -110,6 +110,8 @@ class OfflineRisk:
     severity_reduction : 1 - mean severity of the shipped / mean severity of the held.
     mean_severity : mean of m over all units: the exposure of a gate that ships all.
     unlabelled : units with a missing severity, counted as 1.
+    upside_down : among units that can ship the higher half of the scores is worse than the lower one, by more than two
+        standard errors.
     """
 
     unit: Unit
@@ -124,6 +126,7 @@ class OfflineRisk:
     severity_reduction: float | None
     mean_severity: float | None
     unlabelled: int
+    upside_down: bool
 
 
 def units_of(batches: Sequence[DecidedBatch], unit: Unit) -> Units:
@@ -186,6 +189,7 @@ def measure(batches: Sequence[DecidedBatch], unit: Unit, *, drop_unlabelled: boo
         severity_reduction=_reduction(units),
         mean_severity=_mean(units.severities),
         unlabelled=int(units.unlabelled.sum()),
+        upside_down=_upside_down(units),
     )
 
 
@@ -210,6 +214,26 @@ def clustered_standard_error(values: Floats, cluster: NDArray[np.intp]) -> float
 
 def _mean(values: Floats) -> float | None:
     return float(values.mean()) if len(values) else None
+
+
+def _upside_down(units: Units) -> bool:
+    """Report whether the higher half of the scores is clearly worse; equal scores go to the same half."""
+    scores, severities = units.scores[units.shippable], units.severities[units.shippable]
+    if not len(scores):
+        return False
+    higher = scores > np.median(scores)
+    share = higher.mean()
+    if not 0 < share < 1:
+        return False
+    excess = severities[higher].mean() - severities[~higher].mean()
+    # What each unit moves the difference by: its mean over all units is 0, its error the difference's.
+    moves = np.where(
+        higher,
+        (severities - severities[higher].mean()) / share,
+        (severities[~higher].mean() - severities) / (1 - share),
+    )
+    error = clustered_standard_error(moves, units.batch[units.shippable])
+    return error is not None and bool(excess > 2 * error)
 
 
 def _reduction(units: Units) -> float | None:

@@ -44,7 +44,8 @@ def sentence(report: OfflineRisk, alpha: float) -> str:
     if report.ship_rate is None:
         return f"nothing was decided, so there is nothing to measure against the budget of {budget(alpha)}"
     if report.shipped == 0:
-        return f"served none of the {many}, so exposure is 0 % per {one} against a budget of {budget(alpha)}"
+        wrong_way = f"the score works the wrong way for {many}: " if report.upside_down else ""
+        return f"{wrong_way}served none of the {many}, so exposure is 0 % per {one} against a budget of {budget(alpha)}"
     shipped, every = report.selective_risk, report.mean_severity
     wrong_way = ""
     if shipped is not None and every is not None and shipped > every and percent(shipped) != percent(every):

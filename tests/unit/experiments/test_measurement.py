@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from streamer.clouds.measurement import DecidedBatch, clustered_standard_error, measure, units_of
+from streamer.clouds.sentence import sentence
 from streamer.dev.report.charts import tradeoff
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS, Unit
@@ -49,6 +51,39 @@ def test_unit_best_counts_prompts_and_looks_at_the_best_response() -> None:
     assert report.selective_risk == 0.5
     assert report.mean_severity == pytest.approx((0 + 1 + 0.5 + 1) / 4)
     assert report.severity_reduction == pytest.approx(1 - 0.5 / 0.75)
+
+
+@pytest.mark.parametrize(("turned", "upside_down"), [(False, False), (True, True)])
+def test_a_closed_gate_whose_higher_scores_are_worse_says_so_first(turned: bool, upside_down: bool) -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.random(200)
+    wrong = rng.random(200) < (scores if turned else 1 - scores)
+    batches = [
+        batch(f"{n}", (float(score),), (False,), (float(bad),))
+        for n, (score, bad) in enumerate(zip(scores, wrong, strict=True))
+    ]
+    report = measure(batches, "best")
+    assert report.upside_down is upside_down
+    assert sentence(report, 0.05).startswith("the score works the wrong way for prompts: ") is upside_down
+
+
+def test_scores_that_say_nothing_are_upside_down_no_more_often_than_chance_has_it() -> None:
+    rng = np.random.default_rng(6)
+    found = 0
+    for _ in range(400):
+        severities = rng.random((40, 5)) < rng.random((40, 1))  # answers of a prompt go wrong together
+        found += measure(
+            [
+                batch(f"{n}", tuple(rng.random(5)), (False,) * 5, tuple(map(float, row)))
+                for n, row in enumerate(severities)
+            ],
+            "response",
+        ).upside_down
+    assert found <= stats.binom.isf(1e-4, 400, 0.035)  # beyond two standard errors on one side, of a t of 39
+
+
+def test_equal_scores_are_not_upside_down() -> None:
+    assert not measure([batch("a", (0.5, 0.5), (False, False), (1.0, 0.0))], "response").upside_down
 
 
 def test_unit_response_counts_responses_and_clusters_the_error_by_batch() -> None:
