@@ -82,7 +82,7 @@ def evaluate(
         typer.Option(
             metavar="NAME,...|all",
             rich_help_panel=_SCORES,
-            help=f"Label-free scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}.",
+            help=f"Label-free scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, or one of an installed package.",
         ),
     ] = "gram",
     score_field: Annotated[
@@ -259,6 +259,7 @@ def _with_scores(
     from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import judged_data_sets, scored_data_sets
     from streamer.research.evaluation.data_sets import keeps_texts
+    from streamer.research.evaluation.run import packages_of
     from streamer.scoring.registry import GRAM
 
     others = [name for name in options.scorers if name != GRAM]
@@ -284,6 +285,7 @@ def _with_scores(
                     cache=cache,
                     watch=watch,
                     learned=LEARNED in options.scorers,
+                    packages=packages_of(options),
                 )
         made.append(data if kept is None else data.with_scores(GRAM, kept))
     return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)

@@ -107,12 +107,43 @@ class Place:
         assert done.returncode == 0, done.stderr
 
 
+def ranked_beside_gram_energy(place: Place) -> None:
+    """`evaluate --scorers` has the package's scorer: here words in common say all, and embeddings nothing."""
+    with (place.folder / "labelled.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(60):
+            texts = (f"one{number}", f"two{number}") if number % 3 == 0 else ("in the depot", "in the shop")
+            responses = [
+                {"text": text, "label": float(number % 3 == 0), "embedding": [1.0, float(number % 7)]}
+                for text in texts
+            ]
+            line = {"question_id": f"q{number}", "question": "?", "references": [], "responses": responses}
+            file.write(json.dumps(line) + "\n")
+    evaluate = [
+        "-m",
+        "streamer",
+        "evaluate",
+        "labelled.jsonl",
+        "--splits",
+        "4",
+        "--alpha",
+        "0.2",
+        "--unit",
+        "best",
+    ]
+    said = json.loads(
+        place.run(*evaluate, "--scorers", "common-words", "--out", "report", "--json").splitlines()[0]
+    )
+    rows = {row["scorer"]: row for one in said["data_sets"] for row in one["compared"]}
+    assert rows["common-words"]["ship_rate"]["mean"] > rows["gram"]["ship_rate"]["mean"] + 0.2
+
+
 @pytest.mark.slow
 def test_an_installed_scorer_is_a_gates_until_its_files_change(tmp_path: Path) -> None:
     source = shutil.copytree(EXAMPLE, tmp_path / "source")
     place = Place(tmp_path)
     place.install(source)
     assert "broken" not in place.run("-m", "streamer", "scorer", "check", "common-words")
+    ranked_beside_gram_energy(place)
     create = ["gate", "create", "bot", "--encoder", "hashing@abababab", "--audit-probability", "1"]
     of_package = ["--embeddings", "refuse", "--scorer", "common-words"]
     status, decided, faults, counts, _ = place.use(

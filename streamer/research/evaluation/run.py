@@ -38,6 +38,7 @@ from streamer.research.evaluation.results import (
 from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.score_cache import compiled_pattern
 from streamer.research.experiments.side_processes import side_processes
+from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
 from streamer.scoring.scorers.logprob import Logprob
 
@@ -115,10 +116,13 @@ def check_options(options: Options) -> Options:
     for unit in options.units:
         if unit not in UNITS:
             raise UsageError(f"a unit is one of {', '.join(UNITS)}, not {unit!r}")
-    names = (*SCORER_NAMES, LEARNED)
-    wanted = set(names if "all" in options.scorers else options.scorers) | {GRAM}
+    names = (*SCORER_NAMES, LEARNED, *packages_of(options))
+    wanted = (set(names) if "all" in options.scorers else set()) | (set(options.scorers) - {"all"}) | {GRAM}
     if unknown := sorted(wanted - set(names)):
-        raise UsageError(f"there is no scorer {', '.join(unknown)}: name some of {', '.join(names)}, or all")
+        raise UsageError(
+            f"there is no scorer {', '.join(unknown)}: name some of {', '.join((*SCORER_NAMES, LEARNED))}, one of an installed "
+            "package (`streamer scorer list`), or all"
+        )
     check_unlabelled(options.unlabelled)
     if options.answer_pattern is not None:
         compiled_pattern(options.answer_pattern)
@@ -132,6 +136,14 @@ def check_options(options: Options) -> Options:
         scorers=tuple(name for name in names if name in wanted),
         external=tuple(dict.fromkeys(options.external)),
     )
+
+
+def packages_of(options: Options) -> tuple[str, ...]:
+    """Return the scorers of installed packages that are named, in order; ``all`` stands for none of them."""
+    own = {*SCORER_NAMES, LEARNED, "all"}
+    named = [name for name in options.scorers if name not in own]
+    there = entry_points() if named else {}
+    return tuple(name for name in sorted(set(named)) if name in there)
 
 
 def evaluate_data_sets(

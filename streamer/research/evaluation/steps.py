@@ -12,13 +12,20 @@ from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.results import JUDGE_FIELD, Options
-from streamer.research.evaluation.run import NoWatch, check_options, check_severities, evaluate_data_sets
+from streamer.research.evaluation.run import (
+    NoWatch,
+    check_options,
+    check_severities,
+    evaluate_data_sets,
+    packages_of,
+)
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
     agreement_of,
     compiled_pattern,
     every_score,
     final_answer,
+    package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.fitting import NothingToLearn
@@ -136,6 +143,7 @@ def evaluate(
         cache=cache,
         watch=watch,
         learned=LEARNED in options.scorers,
+        packages=packages_of(options),
     )
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
@@ -186,10 +194,11 @@ def scored_data_sets(
     cache: Path | str | None = CACHE,
     watch: ProgressWatch | None = None,
     learned: bool = False,
+    packages: Sequence[str] = (),
 ) -> list[DataSet]:
     """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept.
 
-    `learned` : a learned score too, which their labels fit: every answer by a model that its own prompt did not fit.
+    `packages` : scorers of installed packages too, by the names of their entry points. `learned` : a learned score too, which their labels fit: every answer by a model that its own prompt did not fit.
     """
     import tempfile
 
@@ -199,7 +208,17 @@ def scored_data_sets(
         return [
             data
             if GRAM in data.scores and not keeps_texts(data)
-            else _scored(data, encoder, device, threads, answer_pattern, kept, watch, learned=learned)
+            else _scored(
+                data,
+                encoder,
+                device,
+                threads,
+                answer_pattern,
+                kept,
+                watch,
+                learned=learned,
+                packages=packages,
+            )
             for data in data_sets
         ]
 
@@ -214,6 +233,7 @@ def _scored(
     watch: ProgressWatch,
     *,
     learned: bool,
+    packages: Sequence[str],
 ) -> DataSet:
     from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.scoring.encoders.registry import encoder_identity
@@ -252,6 +272,10 @@ def _scored(
     scored = replace(data, encoder=identity)
     for name in SCORER_NAMES:
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
+    for name in packages:
+        scored = scored.with_scores(
+            name, package_scores(name, data.clouds, None if own else load(), answer_pattern)
+        )
     if learned:
         scored = _with_learned(scored, None if own else load(), answer_pattern)
     return scored if answer_pattern is None else _noting_no_answer(scored, answer_pattern)

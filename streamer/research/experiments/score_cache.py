@@ -18,6 +18,7 @@ from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import normal_form
 from streamer.scoring.agreement import agreement
 from streamer.scoring.blank import is_blank
+from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
 
@@ -217,8 +218,31 @@ def agreement_of(
     encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
     answer_pattern : as in `every_score`.
     """
+    return tuple(_of_answers(clouds, encoder, agreement, answer_pattern))
+
+
+def package_scores(
+    name: str, clouds: Sequence[Cloud], encoder: Embeds | None, answer_pattern: str | None = None
+) -> list[tuple[float, ...] | None]:
+    """Score each cloud by an installed package's scorer, as a gate's worker does; None for one whose answers are all blank.
+
+    Parameters are those of `agreement_of`. Raises `UsageError` where the scorer is not installed, or fails.
+    """
+    try:
+        scorer = loaded(frozen(name))
+        scores = _of_answers(clouds, encoder, lambda batch: checked_scores(scorer, batch), answer_pattern)
+        return [None if one is None else tuple(one.tolist()) for one in scores]
+    except ValueError as error:
+        raise UsageError(f"--scorers {name}: {error}") from None
+
+
+def _of_answers(
+    clouds: Sequence[Cloud],
+    encoder: Embeds | None,
+    measure: Callable[[AnswerBatch], Floats],
+    answer_pattern: str | None,
+) -> Iterator[Floats | None]:
     pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
-    found: list[Floats | None] = []
     for first in range(0, len(clouds), _CLOUDS_A_CALL):
         some = clouds[first : first + _CLOUDS_A_CALL]
         vectors: Sequence[ArrayLike] = (
@@ -228,8 +252,7 @@ def agreement_of(
         )
         for cloud, rows in zip(some, vectors, strict=True):
             batch = _answers(cloud, rows, pattern)
-            found.append(None if batch is None else agreement(batch))
-    return tuple(found)
+            yield None if batch is None else measure(batch)
 
 
 def own_embeddings(clouds: Sequence[Cloud]) -> bool:
