@@ -91,7 +91,7 @@ class Site:
 
     def with_kafka(self, broker: KafkaBroker, prefix: str) -> None:
         """Make the topics; instances that serve with Kafka from now on use them."""
-        for name in ("responses", "labels", "actions", "thresholds", "dead-letters", "alerts"):
+        for name in ("responses", "labels", "actions", "thresholds", "dead-letters", "alerts", "desk"):
             broker.create_topic(f"{prefix}{name}")
         self.settings |= {
             "STREAMER_KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap,

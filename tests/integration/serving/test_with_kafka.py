@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
+from streamer import wiring
+from streamer.events.desk import decode_desk
+from streamer.gates.batch_key import BatchKey
+from streamer.settings.settings import load_settings
+from streamer.store.desk import Release
 from tests.faults.endpoint import GATE, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
@@ -15,8 +20,19 @@ from tests.faults.worker_process import WorkerProcess
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafka.consumer.fetcher import ConsumerRecord
+
     from tests.faults.endpoint import Site
     from tests.services.kafka import KafkaBroker
+
+
+def published_on(broker: KafkaBroker, topic: str) -> list[ConsumerRecord]:
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000
+    )
+    records = list(consumer)
+    consumer.close()
+    return records
 
 
 @pytest.mark.postgres
@@ -48,14 +64,48 @@ def test_a_gate_is_fed_both_ways_at_once(
     assert site.recorded() == told
     waiting = "SELECT count(*) FROM pending_messages WHERE source_log_id = 'http'"
     wait_until(lambda: site.rows(waiting) == [(0,)], "the relay has published")
-    consumer = KafkaConsumer(
-        actions,
-        bootstrap_servers=kafka_broker.bootstrap,
-        auto_offset_reset="earliest",
-        consumer_timeout_ms=3000,
-    )
-    published = [record.value for record in consumer]
-    consumer.close()
+    published = [record.value for record in published_on(kafka_broker, actions)]
     assert told["b-http"] in published
     assert set(published) <= set(told.values())
     site.check()
+
+
+def test_what_becomes_of_held_batches_is_published_whichever_way_they_came(
+    kafka_broker: KafkaBroker, topic_prefix: str, migrated_sqlite_url: str, new_site: Callable[..., Site]
+) -> None:
+    site = new_site(migrated_sqlite_url, hold_action="escalate", desk_deadline_seconds=600.0)
+    site.gate("hasty", hold_action="escalate", desk_deadline_seconds=1.0)
+    site.with_kafka(kafka_broker, topic_prefix)
+    endpoint = site.serve(kafka=True)
+    assert endpoint.ask(batch("b-http", score=0.1)).json()["action"] == "escalate"
+    own = {"STREAMER_DATABASE_URL": site.url, "STREAMER_ENCODER_NAME": "none"}
+    worker = WorkerProcess(site.settings | own, site.folder / "worker.log")
+    settings = load_settings(
+        kafka={"bootstrap_servers": kafka_broker.bootstrap, "topic_prefix": topic_prefix},
+        database={"url": site.url},
+    )
+    try:
+        worker.wait_until_ready()
+        producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap, acks="all")
+        event = {"schema": "streamer.responses.v1", "gate": "hasty"} | batch("b-kafka", score=0.1)
+        responses = f"{topic_prefix}responses"
+        producer.send(responses, json.dumps(event).encode(), key=b"customer-7").get(timeout=240)
+        producer.close()
+        with wiring.open_store(settings) as store:
+            key = BatchKey(GATE, "b-http", 1)
+            store.desk.decide(key, Release(response_id="a", text="Better."), by="account:ana", remark="")
+        waiting = "SELECT count(*) FROM outbox WHERE published_at IS NULL AND topic LIKE '%.desk'"
+        outcomes = "SELECT count(*) FROM desk_outcomes"
+        wait_until(
+            lambda: site.rows(outcomes) == [(2,)] and site.rows(waiting) == [(0,)], "both are published"
+        )
+    finally:
+        worker.close()
+    found = {}
+    for record in published_on(kafka_broker, f"{topic_prefix}desk"):
+        one = decode_desk(record.value)
+        found[one.batch_id] = (one.action, one.reason, one.text, record.key)
+    assert found == {
+        "b-http": ("released", "person", "Better.", b"b-http"),
+        "b-kafka": ("rejected", "deadline_passed", None, b"customer-7"),
+    }
