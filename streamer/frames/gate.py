@@ -331,6 +331,7 @@ class Gate:
             delta=delta,
             decided=decided,
             why_closed="" if gate is None else gate._why_closed,
+            _frame=None if table is frame else frame,
         )
 
     def __repr__(self) -> str:

@@ -6,8 +6,9 @@ Hoeffding and Bentkus, at a stated level: they hold for the mean of other prompt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,7 @@ from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import measure, units_of
 from streamer.clouds.offline import decided_batch
 from streamer.errors import UsageError
+from streamer.frames.tables import like, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,8 +89,35 @@ class HeldOut:
     asked: Outcome
     everything: Outcome
     delta: float
-    decided: Sequence[DecidedBatch]
+    decided: Sequence[DecidedBatch] = field(repr=False)
     why_closed: str = ""
+    _frame: Any = field(repr=False, default=None)
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return the figures as columns: name, estimate, and the bounds where there are any; NaN where nothing is known."""
+        asked, everything = self.asked, self.everything
+        bounded = {
+            "exposure": asked.exposure,
+            "wrong_among_shipped": asked.selective,
+            "exposure_without_a_gate": everything.exposure,
+        }
+        rows = [("ship_rate", asked.figures.ship_rate, math.nan, math.nan)]
+        rows += [(name, one.estimate, one.lower, one.upper) for name, one in bounded.items()]
+        names, estimates, lower, upper = zip(*rows, strict=True)
+        return {
+            "figure": list(names),
+            "estimate": [math.nan if one is None else one for one in estimates],
+            "lower": list(lower),
+            "upper": list(upper),
+        }
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the figures as a list of dicts."""
+        return rows_of(self.columns())
+
+    def to_frame(self) -> Any:
+        """Return the figures as a table of the library that the answers came in; a list of dicts where that is none."""
+        return like(self._frame, self.columns(), None)
 
 
 def halves(table: Read, seed: int, *, in_order: bool) -> tuple[Read, Read]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, budget, percent, sentence
-from streamer.frames.tables import like
+from streamer.frames.tables import like, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -90,8 +90,7 @@ class Decisions:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the decisions as a list of dicts."""
-        columns = self.columns()
-        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+        return rows_of(self.columns())
 
     def to_frame(self) -> Any:
         """Return the decisions as a table of the library that the answers came in; a list of dicts where that is none."""
@@ -187,8 +186,7 @@ class Report:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the figures as a list of dicts; NaN where one is not defined."""
-        columns = self.columns()
-        return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
+        return rows_of(self.columns())
 
     def to_frame(self) -> Any:
         """Return the figures as a table of the library that the answers came in; a list of dicts where that is none."""

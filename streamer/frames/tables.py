@@ -74,6 +74,11 @@ def like(frame: Any, columns: Mapping[str, Sequence[Any]], rows: Sequence[int] |
         return module.DataFrame(dict(columns), strict=False)
     if library == "pyarrow":
         return module.table(dict(columns))
+    return rows_of(columns)
+
+
+def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """Return columns of equal length as a list of dicts."""
     return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 

@@ -193,3 +193,20 @@ def test_what_cannot_be_asked_is_said(
     given, said = words
     assert main(["what-if", *given]) == WRONG_USAGE
     assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_figures_are_a_table_of_the_same_library() -> None:
+    frame = pd.DataFrame(answers(240)).drop(columns=["answer"])
+    found = streamer.Gate(alpha=0.2).held_out(frame)
+    shown = found.to_frame().set_index("figure")
+    assert isinstance(shown, pd.DataFrame)
+    assert shown.loc["ship_rate", "estimate"] == found.asked.figures.ship_rate
+    assert tuple(shown.loc["exposure"]) == (
+        found.asked.exposure.estimate,
+        found.asked.exposure.lower,
+        found.asked.exposure.upper,
+    )
+    assert shown.loc["exposure_without_a_gate", "estimate"] == found.everything.exposure.estimate
+    rows = streamer.Gate(alpha=0.2).held_out(frame.to_dict("records")).to_frame()
+    assert [row["figure"] for row in rows] == list(shown.index)
+    assert "DecidedBatch" not in repr(found)
