@@ -97,22 +97,23 @@ def run_recalibrator(
                 traces.calibration(gate) as ended,
             ):
                 calibrating = leading.under(lease)
-                outcome = recalibrate_by_rule(
+                done = recalibrate_by_rule(
                     calibrating.calibration,
                     calibrating.policies,
                     standing.gate,
                     clock=now,
                     failpoint=failpoint,
                     raise_alert=leading.alerts.raise_,
-                ).outcome
-                ended(outcome)
+                )
+                ended(done.outcome)
+            log.info("recalibrator.decided", gate=gate, outcome=done.outcome, why=done.why)
             try:
                 learner.after_run(leading, gate)
             except (LeaseLost, Unavailable) as error:  # the run is recorded; the next one tries again
                 log.info("recalibrator.score_put_off", gate=gate, reason=str(error)[:300])
             except Exception:
                 log.exception("recalibrator.score_failed", gate=gate)
-            return outcome
+            return done.outcome
 
         def look(standing: GateStanding) -> str | None:
             with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
