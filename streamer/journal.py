@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
@@ -308,6 +308,10 @@ class DataGap:
     to_offset: int
 
 
+Queued: TypeAlias = "Callable[[Sequence[OutboxMessage]], object]"
+"""Gets the messages that a commit has put into the queue, in the order of their ids, or none where they have to be read."""
+
+
 class Linked(Protocol):
     """Gets to know which link an outcome becomes, if the transaction that writes it is committed."""
 
@@ -344,6 +348,17 @@ class Committing(Protocol):
 
 class Journal(Committing, Protocol):
     """The store as the stream needs it. Calls block; each raises `Unavailable` when the database is unavailable."""
+
+    def commit(
+        self,
+        slices: Sequence[Slice],
+        *,
+        now: datetime,
+        firm: bool = False,
+        queued: Queued | None = None,
+    ) -> list[list[OutcomeKind]]:
+        """Do as any `Committing`, and tell `queued`, once all is written, what waits to be published."""
+        ...
 
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS

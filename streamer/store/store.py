@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from types import TracebackType
 
+    import sqlalchemy as sa
+
     from streamer.failpoints import Failpoint
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import (
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
         OutboxMessage,
         OutcomeKind,
         Partition,
+        Queued,
         RecordedBatch,
         Slice,
     )
@@ -284,30 +287,45 @@ class Store:
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 
     def commit(
-        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False, linked: Linked | None = None
+        self,
+        slices: Sequence[Slice],
+        *,
+        now: datetime,
+        firm: bool = False,
+        linked: Linked | None = None,
+        queued: Queued | None = None,
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy in while it is written; `linked` is told of each outcome's link. Safe to repeat after a lost answer. Raises `Fenced` when a lease
+        `firm` lets no newer policy in while it is written; `linked` is told of each outcome's link, and `queued`, once all is
+        written, of the messages that wait now. Safe to repeat after a lost answer. Raises `Fenced` when a lease
         is no longer held, `Outdated` when the records must be decided again, `Unavailable` when the database is unavailable,
         `BadData` when it refuses a value, and `ValueError` for slices that contradict themselves.
         """
         commit.check_slices(slices)
-        try:
-            return self._database.writing(
-                lambda connection: commit.commit_slices(
-                    connection,
-                    slices,
-                    now=now,
-                    firm=firm,
-                    clock=self._clock,
-                    dead_letter_message=self._dead_letter_message,
-                    publish=self._publish,
-                    linked=linked,
-                )
+        queue: list[OutboxMessage] = []
+
+        def write(connection: sa.Connection) -> list[list[OutcomeKind]]:
+            queue.clear()
+            return commit.commit_slices(
+                connection,
+                slices,
+                now=now,
+                firm=firm,
+                clock=self._clock,
+                dead_letter_message=self._dead_letter_message,
+                publish=self._publish,
+                linked=linked,
+                queue=None if queued is None else queue,
             )
+
+        try:
+            kinds = self._database.writing(write)
         except IntegrityError as error:
             raise bad_data(error) from None
+        if queued is not None:
+            queued(queue)
+        return kinds
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
         """Content hashes of those keys that are decided already; empty bytes where the content was erased."""

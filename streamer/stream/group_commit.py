@@ -1,8 +1,9 @@
-"""One scoring call and one transaction for everything that waits; no timer. The next group is decided while one commits.
+"""One scoring call and one transaction for everything that waits. The next group is decided while one commits.
 
 Two groups are under way at most: one is being committed in one thread, and meanwhile the next one is gathered and decided, its
 texts encoded, in another. Only then does a third one gather, so groups grow with the load and latency stays low without it;
-a lone event waits for nothing. What holds:
+a lone event waits for nothing. A group that is decided sooner than the one before it is committed is gathered later, to be decided
+just when its turn comes: what arrives until then comes with it and need not wait for one more commit. What holds:
 
 - Groups are committed one after the other, in the order in which they were gathered, so each partition moves on offset by
   offset. A group that is refused record by record is done before the next one begins.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -46,6 +48,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
+_LATELY = 8
+"""Groups from which `_Pace` knows how long the next ones take."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Group:
@@ -54,6 +59,19 @@ class _Group:
     runs: list[Run]
     outcomes: list[Outcome] | ContentError | None
     seconds: float
+
+
+class _Pace:
+    """How long deciding and committing took lately; a group gathered too late costs throughput, so the doubt goes to early."""
+
+    def __init__(self) -> None:
+        self.deciding: deque[float] = deque(maxlen=_LATELY)
+        self.committing: deque[float] = deque(maxlen=_LATELY)
+
+    @property
+    def spare_seconds(self) -> float:
+        """For how long after a commit began the next group may still gather; 0 or less: decide at once."""
+        return min(self.committing, default=0.0) - max(self.deciding, default=0.0)
 
 
 class GroupCommit:
@@ -94,6 +112,8 @@ class GroupCommit:
         self._hooks = hooks
         self._on_commit = on_commit
         self._clock = clock
+        self._pace = _Pace()
+        self._committed = asyncio.Event()
         self._decided_again = self._policies_keep_coming = False
 
     async def run(self) -> None:
@@ -109,14 +129,22 @@ class GroupCommit:
         try:
             while True:
                 group = await ahead
-                ahead = asyncio.create_task(self._decide_next(), name="stream-decide-ahead")
+                self._committed.clear()
+                ahead = asyncio.create_task(
+                    self._decide_next(self._pace.spare_seconds), name="stream-decide-ahead"
+                )
                 await self._finish(group)
+                self._committed.set()
         finally:
             ahead.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await ahead
 
-    async def _decide_next(self) -> _Group:
+    async def _decide_next(self, spare_seconds: float = 0.0) -> _Group:
+        if spare_seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(spare_seconds):
+                    await self._committed.wait()
         runs = await self._intake.gather(max_records=self._size.bound, max_bytes=self._max_bytes)
         began = time.monotonic()
         outcomes: list[Outcome] | ContentError | None
@@ -208,6 +236,7 @@ class GroupCommit:
             return
         self._hooks.failpoint("after_commit")
         seconds = time.monotonic() - began
+        self._pace.committing.append(seconds)
         self._hooks.observer.stage("commit", seconds)
         self._observe(slices, kinds, seconds)
 
@@ -227,7 +256,9 @@ class GroupCommit:
             outcome.record is not record for outcome, record in zip(outcomes, records, strict=True)
         ):
             raise RuntimeError("the decider must return one outcome for each record, in order")
-        self._hooks.observer.stage("score", time.monotonic() - began)
+        seconds = time.monotonic() - began
+        self._pace.deciding.append(seconds)
+        self._hooks.observer.stage("score", seconds)
         return outcomes
 
     def _observe(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -12,14 +13,29 @@ from streamer.stream.relay_lane import RelayLane
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
+    from datetime import datetime
 
-    from streamer.journal import Journal, Lease, OutboxMessage, Partition
+    from streamer.journal import Journal, Lease, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.hooks import Hooks
     from streamer.stream.relay_lane import RelayLimits
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""
+
+
+class Offering:
+    """A journal whose commits offer the relay what they put into the queue."""
+
+    def __init__(self, journal: Journal, relay: Relay) -> None:
+        self._journal = journal
+        self._relay = relay
+
+    def commit(
+        self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
+    ) -> list[list[OutcomeKind]]:
+        """Commit, and offer."""
+        return self._journal.commit(slices, now=now, firm=firm, queued=self._relay.offer)
 
 
 class Relay:
@@ -60,14 +76,32 @@ class Relay:
         self._limits = limits
         self._hooks = hooks
         self._wake = asyncio.Event()
+        self._offered: deque[Sequence[OutboxMessage]] = deque()
         self._lanes: dict[str, tuple[RelayLane, asyncio.Task[None]]] = {}
         self._finishing = False
 
+    def offer(self, messages: Sequence[OutboxMessage]) -> None:
+        """Take what was put into the queue just now, so that it need not be read; from any thread, before `wake`.
+
+        `messages`: all that one transaction put there, or none.
+        """
+        self._offered.append(messages)
+
     def wake(self) -> None:
-        """There is something to publish."""
-        for lane, _ in self._lanes.values():
-            lane.wake()
-        if not self._lanes:
+        """There is something to publish: what was offered, and where nothing was, something to read."""
+        by_topic: dict[str, list[OutboxMessage]] = {}
+        known = bool(self._offered)
+        while self._offered:
+            messages = self._offered.popleft()
+            known &= bool(messages)
+            for message in messages:
+                by_topic.setdefault(message.topic, []).append(message)
+        for topic, (lane, _) in self._lanes.items():
+            if not known:
+                lane.wake()
+            elif topic in by_topic:
+                lane.offer(by_topic[topic])
+        if not self._lanes.keys() >= by_topic.keys() or not self._lanes:
             self._wake.set()
 
     def finish(self) -> None:

@@ -196,17 +196,33 @@ class RelayLane:
         self._held: dict[Partition, Lease] = {}
         self._after = 0
         self._reread_at = 0.0
+        self._read_at = float("-inf")
+        self._to_read = True
+        self._offered: list[OutboxMessage] = []
         self._wake = asyncio.Event()
         self._finishing = False
         self._logged = float("-inf")
 
     def wake(self) -> None:
-        """There may be something to publish."""
+        """There may be something to read and publish."""
+        self._to_read = True
+        self._wake.set()
+
+    def offer(self, messages: Sequence[OutboxMessage]) -> None:
+        """Take messages that were queued just now, in the order of their ids.
+
+        They need not be read then, unless they may have been already, or too many wait.
+        """
+        if messages[0].id > self._after and len(self._offered) + len(messages) <= self._limits.batch:
+            self._offered += messages
+        else:
+            self._after = min(self._after, messages[0].id - 1, *(one.id - 1 for one in self._offered[:1]))
+            self._offered, self._to_read = [], True
         self._wake.set()
 
     def finish(self) -> None:
         """Let `run` return once it finds nothing that it can publish."""
-        self._finishing = True
+        self._finishing = self._to_read = True
         self._wake.set()
 
     async def run(self) -> None:
@@ -250,6 +266,8 @@ class RelayLane:
         timeout = max(0.0, min([self._limits.idle_poll, *due]))
         if more:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
+        else:
+            timeout = min(timeout, max(0.0, self._read_at + self._limits.idle_poll - now))
         await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if underway:
             await asyncio.wait(underway, timeout=_LINGER)
@@ -261,19 +279,26 @@ class RelayLane:
         # Settled once: one whose time came in between would have later messages sent before those passed over.
         ready = self._choose_start()
         from_first = self._after == 0
-        messages = await self._in_database(
-            lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
-        )
-        full = (
-            len(messages) >= self._limits.batch
-            or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
-        )
+        offered: list[OutboxMessage] = []
+        full = False
+        if self._to_read or time.monotonic() >= self._read_at + self._limits.idle_poll:
+            messages = await self._read_on()
+            full = (
+                len(messages) >= self._limits.batch
+                or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
+            )
+            self._to_read |= full
+        else:
+            from_first = False
+            messages = offered = self._offered
+            self._offered = []
         if not messages:
             if from_first:
                 self._none_waits(self._all())
             return False
         began_after = self._after
-        self._after = max([self._after, *(one.id for one in messages if one.queued)])
+        if not offered:
+            self._after = max([self._after, *(one.id for one in messages if one.queued)])
         if not _TOPIC_NAME.fullmatch(self._topic) or self._topic in (".", ".."):
             # The library would search for such a topic without a pause until its timeout.
             for message in messages:
@@ -285,6 +310,7 @@ class RelayLane:
                 self._whole.passed_over(message)
             return False
         groups: dict[_Destination, list[OutboxMessage]] = {}
+        left: list[OutboxMessage] = []
         seen = {self._whole}
         for message in messages:
             one = self._destination(message.key, partitions, ready)
@@ -292,8 +318,11 @@ class RelayLane:
             seen.add(one)
             if one in ready and len(groups.get(one, ())) < most:
                 groups.setdefault(one, []).append(message)
+            elif offered:
+                left.append(message)
             else:
                 one.passed_over(message)
+        self._offered = left + self._offered
         if from_first and not full:
             self._none_waits(set(self._destinations.values()) - seen)
         for one, group in groups.items():
@@ -302,6 +331,16 @@ class RelayLane:
             )
         taken = sum(not one.free for one in self._destinations.values() if one.number is not None)
         return full and taken < len(partitions) and (bool(groups) or self._after > began_after)
+
+    async def _read_on(self) -> list[OutboxMessage]:
+        """Read what comes next; what was offered meanwhile and read too counts as read."""
+        self._to_read, self._read_at = False, time.monotonic()
+        messages = await self._in_database(
+            lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
+        )
+        read = {one.id for one in messages if one.queued}
+        self._offered = [one for one in self._offered if one.id not in read]
+        return messages
 
     def _choose_start(self) -> set[_Destination]:
         """Go back to what was skipped for a destination that can take it now, and sometimes to the start.
@@ -313,13 +352,14 @@ class RelayLane:
         if held != self._held or now >= self._reread_at:
             # Ids grow within the partitions that we hold, and only there.
             self._held, self._reread_at, self._after = held, now + _REREAD_SECONDS, 0
+            self._offered, self._to_read = [], True
             for one in self._all():
                 one.behind = None
         ready = {one for one in self._all() if one.free}
         for one in ready:
             if one.behind is not None:
                 self._after = min(self._after, one.behind - 1)
-                one.behind = None
+                one.behind, self._to_read = None, True
         return ready
 
     def _none_waits(self, destinations: Collection[_Destination]) -> None:

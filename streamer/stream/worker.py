@@ -24,7 +24,7 @@ from streamer.stream.intake import Intake
 from streamer.stream.leasing import Leasing
 from streamer.stream.log_limits import limit_client_logs
 from streamer.stream.reader_limits import ReaderLimits
-from streamer.stream.relay import Relay
+from streamer.stream.relay import Offering, Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
@@ -186,7 +186,7 @@ class _Worker:
         commits = GroupCommit(
             intake,
             self.decider,
-            self.journal,
+            Offering(self.journal, relay),
             score_executor=self.threads["score"],
             executor=self.threads["commit"],
             max_records=self.limits.max_commit_records,

@@ -8,11 +8,13 @@ policies say.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.errors import DatabaseFault
+from streamer.events.receipts import receipt, with_receipt
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Decision
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.journal import Linked, OutcomeKind, Partition, Slice
+    from streamer.journal import Linked, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.store.db.schema.types import Row
     from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
@@ -66,11 +68,13 @@ def commit_slices(
     dead_letter_message: DeadLetterMessage,
     publish: bool = True,
     linked: Linked | None = None,
+    queue: list[OutboxMessage] | None = None,
 ) -> list[list[OutcomeKind]]:
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
     `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the
-    queue. `linked` is told of each link.
+    queue. `linked` is told of each link. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
+    all of them: the receipt of an earlier decision, say, only the database knows.
 
     Raises
     ------
@@ -117,6 +121,7 @@ def commit_slices(
             row = _outcome_row(entry, height, control[0], now)
             link = row["chain_hash"] = chain.link(link, row, _facts(entry, control))
             ledger.append(row)
+            entry.link = (height, link)
             if linked is not None:
                 linked(entry.record, height, link)
         heads[index] = (height, link)
@@ -146,6 +151,9 @@ def commit_slices(
         if not moved:
             raise fenced(step.lease, None)
     check_current(results[-1] if asked else (), decided, clock)
+    if queue is not None and len(due) == len(slices):
+        known = [_queued(number, entry) for number, (_, entry) in zip(message_ids, announced, strict=False)]
+        queue.extend(message for message in known if message is not None and None not in known)
     return kinds
 
 
@@ -217,6 +225,17 @@ def _outcome_row(entry: Entry, height: int, control_height: int, now: datetime) 
         "chain_height": height,
         "control_height": control_height,
     }
+
+
+def _queued(number: int, entry: Entry) -> OutboxMessage | None:
+    """The message of an entry as it stands in the queue; None where more is needed than the entry knows."""
+    message = entry.message
+    if message is None or entry.link is None or entry.kind == "duplicate":
+        return None
+    headers = message.headers
+    if entry.kind == "decision":
+        headers = with_receipt(headers, receipt(entry.record.partition, *entry.link))
+    return replace(message, headers=headers, id=number, queued=True)
 
 
 def _whose_action(entry: Entry) -> int | None:

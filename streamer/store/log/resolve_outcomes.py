@@ -43,7 +43,7 @@ _SIGNATURE_REPEAT = ("label", "key_id", "signature")
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One outcome on its way into the tables, with the rows that it brings or refers to."""
+    """One outcome on its way into the tables, with the rows that it brings or refers to, and its place in the chain."""
 
     outcome: Outcome
     record: Record
@@ -56,6 +56,7 @@ class Entry:
     label: Row | None = None
     signature: Row | None = None
     message: OutboxMessage | None = None
+    link: tuple[int, bytes] | None = None
 
 
 def entry_of(outcome: Outcome) -> Entry:

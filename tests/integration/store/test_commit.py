@@ -18,8 +18,9 @@ from streamer.store.db.schema import outbox
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from streamer.journal import Slice
     from tests.integration.store.conftest import World
 
 
@@ -54,6 +55,30 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     assert world.store.known([d.key for d in decisions]) == {d.key: d.content_hash for d in decisions}
     (row,) = world.rows("SELECT text FROM responses WHERE position = 1 ORDER BY batch LIMIT 1")
     assert row.text == decisions[0].responses[1].text
+
+
+def test_a_commit_tells_what_waits_as_it_would_be_read(world: World) -> None:
+    lease = world.lease()
+    told: list[Sequence[OutboxMessage]] = []
+
+    def commit(*slices: Slice) -> None:
+        world.store.commit(slices, now=world.clock(), queued=told.append)
+
+    def waiting() -> list[OutboxMessage]:
+        return [one for one in world.store.unpublished([lease.partition], limit=100) if one.queued]
+
+    first = world.slice(lease, world.decision(0, "a"), world.dead(1), world.decision(2, "b"))
+    commit(first)
+    assert len(told[0]) == 3
+    assert list(told[0]) == waiting()
+    # Other content under a known key is a dead letter, which the commit itself makes.
+    commit(world.slice(lease, world.decision(3, "c"), world.decision(4, "a", content="two"), expected=3))
+    assert [*told[0], *told[1]] == waiting()
+    # The receipt of a decision that was made before only the database has; and what a commit put there whose answer was lost.
+    commit(world.slice(lease, world.decision(5, "d"), world.decision(6, "a"), expected=5))
+    commit(world.slice(lease, world.decision(5, "d"), world.decision(6, "a"), expected=5))
+    assert [list(one) for one in told[2:]] == [[], []]
+    assert len(waiting()) == 7
 
 
 def test_the_same_content_again_is_a_duplicate_with_the_stored_action(world: World) -> None:

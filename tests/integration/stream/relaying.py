@@ -30,7 +30,9 @@ MOST_BEHIND = 0.2
 class Relaying:
     """A running relay of one source partition, what it publishes from, and what it told."""
 
-    def __init__(self, connection: KafkaConnection, journal: MemoryJournal, pool: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, connection: KafkaConnection, journal: MemoryJournal, pool: ThreadPoolExecutor, idle_poll: float
+    ) -> None:
         self.journal = journal
         self.witness = Witness()
         self.health = WorkerHealth(self.witness)
@@ -40,13 +42,20 @@ class Relaying:
             executor=pool,
             sources=lambda: {SOURCE: Lease(SOURCE, 1, 0)},
             takes_ownerless=lambda: True,
-            limits=RelayLimits(max_request_size=1_100_000),
+            limits=RelayLimits(max_request_size=1_100_000, idle_poll=idle_poll),
             hooks=Hooks(observer=self.health),
         )
 
     def put(self, topic: str, key: bytes, value: bytes = b"v") -> int:
         """Let a message wait; its row."""
         row = self.journal.enqueue(OutboxMessage(topic, key, value, ()), SOURCE)
+        self.relay.wake()
+        return row
+
+    def offer(self, topic: str, key: bytes, value: bytes = b"v") -> int:
+        """Let a message wait, and hand it to the relay as a commit does; its row."""
+        row = self.journal.enqueue(OutboxMessage(topic, key, value, ()), SOURCE)
+        self.relay.offer([self.journal.outbox[row].message])
         self.relay.wake()
         return row
 
@@ -95,9 +104,11 @@ class Relaying:
 
 
 @asynccontextmanager
-async def a_relay(connection: KafkaConnection, journal: MemoryJournal) -> AsyncIterator[Relaying]:
+async def a_relay(
+    connection: KafkaConnection, journal: MemoryJournal, *, idle_poll: float = 1.0
+) -> AsyncIterator[Relaying]:
     with ThreadPoolExecutor(1) as pool:
-        relaying = Relaying(connection, journal, pool)
+        relaying = Relaying(connection, journal, pool, idle_poll)
         task = asyncio.create_task(relaying.relay.run())
         try:
             yield relaying

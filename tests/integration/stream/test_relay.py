@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,10 @@ import pytest
 from aiokafka.partitioner import murmur2
 from kafka.admin import NewPartitions
 
+from streamer.journal import OutboxMessage
 from streamer.stream.connection import KafkaConnection
 from tests.integration.stream.memory_journal import MemoryJournal
-from tests.integration.stream.relaying import MOST_BEHIND, a_relay
+from tests.integration.stream.relaying import MOST_BEHIND, SOURCE, a_relay
 from tests.integration.stream.running import all_records
 
 if TYPE_CHECKING:
@@ -100,3 +102,66 @@ def test_a_partition_without_a_leader_holds_up_no_other_of_its_topic(own_kafka_b
         asyncio.run(scenario())
     finally:
         admin.close()
+
+
+@pytest.mark.kafka
+def test_what_a_commit_offers_is_published_without_being_read(real: TestedBroker) -> None:
+    topic = real.topic("actions")
+    journal = MemoryJournal()
+    asked: list[str] = []
+
+    async def scenario() -> None:
+        async with a_relay(real.connection, journal, idle_poll=600) as relaying:
+            rows = [relaying.put(topic, b"first")]
+            await relaying.until(lambda: relaying.published(rows))
+            await asyncio.sleep(0.1)  # it looks once more whether there is more
+            journal.before = asked.append
+            for number in range(200):
+                rows.append(relaying.offer(topic, b"k%d" % (number % 7), b"%d" % number))
+                await asyncio.sleep(0.001)
+            await relaying.until(lambda: relaying.published(rows))
+
+    asyncio.run(scenario())
+    assert "unpublished" not in asked
+    assert "mark_published" in asked
+    values = [record.value for record in all_records(real.connection, topic)]
+    assert sorted(int(value or b"") for value in values if value != b"v") == list(range(200))
+
+
+@pytest.mark.kafka
+def test_offers_that_come_late_twice_or_never_change_neither_order_nor_number(real: TestedBroker) -> None:
+    """Rows of somebody else, which nobody offers, and offers of rows that the relay has read by then, or published."""
+    topic = real.topic("actions")
+    journal = MemoryJournal()
+    rng = random.Random(8)
+
+    async def scenario() -> None:
+        async with a_relay(real.connection, journal, idle_poll=0.02) as relaying:
+            rows, late = [relaying.put(topic, b"k0", b"-1")], []
+            await relaying.until(lambda: relaying.published(rows))
+            for number in range(1500):
+                way = rng.choices(("offered", "known", "late", "foreign"), (5, 2, 2, 1))[0]
+                # One worker commits what has a key; what another process writes, or an earlier version left, has others.
+                kind = b"k" if way in ("offered", "known") else way.encode()
+                message = OutboxMessage(topic, b"%b%d" % (kind, rng.randrange(5)), b"%d" % number, ())
+                rows.append(journal.enqueue(message, SOURCE))
+                written = journal.outbox[rows[-1]].message
+                if way == "late":
+                    late.append(written)
+                elif way != "foreign":
+                    relaying.relay.offer([written] if way == "offered" else [])
+                    relaying.relay.wake()
+                if late and rng.random() < 0.1:
+                    relaying.relay.offer(late)
+                    relaying.relay.wake()
+                    late = []
+                if rng.random() < 0.3:
+                    await asyncio.sleep(rng.random() * 0.01)
+            await relaying.until(lambda: relaying.published(rows))
+
+    asyncio.run(scenario())
+    numbers: dict[bytes, list[int]] = {}
+    for record in all_records(real.connection, topic):
+        numbers.setdefault(record.key or b"", []).append(int(record.value or b""))
+    assert sorted(number for found in numbers.values() for number in found) == list(range(-1, 1500))
+    assert all(found == sorted(found) for found in numbers.values())
