@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from streamer.scoring.scorers.exact_match import exact_match
 from streamer.scoring.scorers.fusion import Fusion
 from streamer.scoring.scorers.kernel_entropy import KernelEntropy
 from streamer.scoring.scorers.mean_cosine import mean_cosine
+from streamer.scoring.scorers.rouge_1 import Rouge1, words_of
 
 WORDS = ("", " ", "paris", "Paris.", "lyon", "the answer is paris", "x" * 3000)
 
@@ -186,3 +188,32 @@ def test_fusion_is_the_mean_of_four_agreements():
     # Gram sqrt(1/2), words (1/3 + 0)/2, the same head 1/2, the head's words in one of two.
     first = (math.sqrt(0.5) + 1 / 6 + 0.5 + 0.5) / 4
     assert Fusion().score(batch).tolist() == [round(first, 6), round(first, 6), 0.0]
+
+
+def test_rouge_1_counts_words_as_often_as_both_answers_have_them():
+    texts = ["two plus two is four", "Four: two, plus two!", "two", "🤷"]
+    batch = AnswerBatch(texts, texts, np.eye(4), [False] * 4)
+    # of 5, 4, 1 and 0 words: 4 in common, then 1 and 1; nothing is like an answer without a word
+    first, second, third = 2 * 4 / 9, 2 * 1 / 6, 2 * 1 / 5
+    assert Rouge1().score(batch).tolist() == [
+        round((first + second) / 3, 6),
+        round((first + third) / 3, 6),
+        round((second + third) / 3, 6),
+        0,
+    ]
+
+
+def test_rouge_1_is_what_counting_word_by_word_finds_in_long_answers():
+    rng = np.random.default_rng(5)
+    words = [rng.integers(0, size, 6000).astype(str).tolist() for size in (50, 9000, 9000)]
+    counts = [Counter(one) for one in words]
+    alike = [sum((counts[i] & counts[j]).total() / 6000 for j in range(3) if j != i) / 2 for i in range(3)]
+    batch = AnswerBatch([" ".join(one) for one in words], [""] * 3, np.eye(3), [False] * 3)
+    assert Rouge1().score(batch).tolist() == np.round(alike, 6).tolist()
+
+
+def test_words_are_letters_and_digits_in_a_row_and_characters_where_no_space_parts_words():
+    assert words_of("Don't_x: 3.5 (Straße)") == ["don", "t", "x", "3", "5", "strasse"]
+    assert words_of("हिन्दी – e\u0301t\u00e9") == ["हिन्दी", "e\u0301t\u00e9"], "marks belong to their letters"
+    assert words_of("答案是Paris。ไทย") == ["答", "案", "是", "paris", "ไ", "ท", "ย"]
+    assert words_of(" 🤷 ?! ") == []
