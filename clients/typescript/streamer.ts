@@ -126,6 +126,8 @@ export interface DecideOptions extends AskOptions {
   readonly scores?: readonly number[];
   /** The mean log-probability of each answer's tokens, at most 0; null for a blank one. */
   readonly logprobs?: readonly (number | null)[];
+  /** The model that gave each answer; null where that is not said. */
+  readonly models?: readonly (string | null)[];
   readonly references?: readonly string[];
   readonly metadata?: Readonly<Record<string, unknown>>;
   /** The gate's decision deadline counts from it. */
@@ -368,8 +370,8 @@ const NOTHING_AT_DESK = {
 };
 
 function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
-  const { embeddings, scores, logprobs } = options;
-  for (const values of [embeddings, scores, logprobs]) {
+  const { embeddings, scores, logprobs, models } = options;
+  for (const values of [embeddings, scores, logprobs, models]) {
     if (values !== undefined && values.length !== answers.length) {
       throw new Trouble("invalid_request", `there are ${answers.length} answers and ${values.length} values for them`);
     }
@@ -388,6 +390,7 @@ function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options
         embedding: embedding === undefined || typeof embedding === "string" ? embedding : Array.from(embedding),
         score: scores?.[i],
         logprob: logprobs?.[i] ?? undefined,
+        model: models?.[i] ?? undefined,
       };
     }),
     embedding_encoder: options.embeddingEncoder,

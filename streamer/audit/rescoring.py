@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
+from streamer.events.responses import recorded_models
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
-from streamer.scoring.learned import Learned
+from streamer.scoring.learned import Learned, UnknownModel
 from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, is_learned, is_plugin, scorer_named
 
@@ -51,14 +52,20 @@ class StoredTexts:
         self._done = 0
 
     def score(
-        self, scorer: str, batches: Sequence[Sequence[str]], *, model: str | None = None
+        self,
+        scorer: str,
+        batches: Sequence[Sequence[str]],
+        *,
+        model: str | None = None,
+        models: Sequence[Sequence[str]] | None = None,
     ) -> list[tuple[float, ...] | None]:
         """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
         scores_by = scorer_named(scorer, model)
         found: list[tuple[float, ...] | None] = []
-        for texts, vectors in zip(batches, self._embed(batches), strict=True):
+        named = models or [()] * len(batches)
+        for texts, of, vectors in zip(batches, named, self._embed(batches), strict=True):
             try:
-                scores = scores_by.score(answer_batch(texts, vectors, [is_blank(text) for text in texts]))
+                scores = scores_by.score(answer_batch(texts, vectors, [is_blank(text) for text in texts], of))
                 found.append(tuple(scores.tolist()))
             except ValueError:
                 found.append(None)
@@ -87,7 +94,7 @@ class Rescorer:
         self._encoder_id = encoder_id
         self._embed = embed
         self._tolerance = tolerance
-        self._waiting: list[tuple[str, Scorer, list[str], list[bool], list[float]]] = []
+        self._waiting: list[tuple[str, Scorer, list[str], list[bool], tuple[str, ...], list[float]]] = []
 
     def take(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score the decision of a line, now or with later ones."""
@@ -113,7 +120,8 @@ class Rescorer:
             )
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
-            self._waiting.append((place, scorer, content["texts"], blank, scores))
+            models = recorded_models(content["metadata"], [one[0] for one in facts["responses"]])
+            self._waiting.append((place, scorer, content["texts"], blank, models, scores))
             if len(self._waiting) == _BATCHES_A_CALL:
                 self.finish(verifier)
 
@@ -132,7 +140,7 @@ class Rescorer:
         else:
             place = "learned_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
             blank = [is_blank(text) for text in line["texts"]]
-            self._waiting.append((place, scorer, line["texts"], blank, line["scores"]))
+            self._waiting.append((place, scorer, line["texts"], blank, line["models"], line["scores"]))
             if len(self._waiting) == _BATCHES_A_CALL:
                 self.finish(verifier)
 
@@ -142,10 +150,16 @@ class Rescorer:
         if not waiting:
             return
         vectors_of_each = self._embed([texts for _, _, texts, *_ in waiting])
-        for (place, scorer, texts, blank, stored), vectors in zip(waiting, vectors_of_each, strict=True):
+        for (place, scorer, texts, blank, models, stored), vectors in zip(
+            waiting, vectors_of_each, strict=True
+        ):
             verifier.counts["batches scored again"] += 1
-            found = scorer.score(answer_batch(texts, vectors, blank))
-            worst = max(abs(a - b) for a, b in zip(found.tolist(), stored, strict=True))
+            try:
+                found = scorer.score(answer_batch(texts, vectors, blank, models)).tolist()
+            except UnknownModel:
+                # Such a batch is held without scores; one of earlier has 1, which is on the safe side.
+                found = [1.0] * len(stored)
+            worst = max(abs(a - b) for a, b in zip(found, stored, strict=True))
             # A learned score's own slope carries the last digits of the cosines further.
             steepness = scorer.model.steepness if isinstance(scorer, Learned) else 1.0
             if worst > self._tolerance * steepness:

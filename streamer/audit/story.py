@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 from streamer.audit.standalone.verify_bundle import decided_without_trust
+from streamer.events.responses import recorded_models
 from streamer.signing.canonical_json import canonical_json
 
 HELD = {
@@ -17,6 +19,7 @@ HELD = {
     "scorer_failed": "the scorer failed",
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",
     "no_logprob": "the event brought no log-probabilities, which the gate's score is made of",
+    "unknown_model": "an answer is of a model that the gate's learned score was not fitted on",
     "attempts_exhausted": "the prompt had used up its attempts",
     "deadline_passed": "it came too late",
 }
@@ -36,9 +39,13 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
         ("came", f"as {topic}[{partition}] offset {offset}, recorded {line['recorded_at']}"),
     ]
     told += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
-    told += [("response", _response(one, position, line)) for position, one in enumerate(facts["responses"])]
+    models = _models(line)
     told += [
-        ("decision", _decision(facts, revision)),
+        ("response", _response(one, position, line, models))
+        for position, one in enumerate(facts["responses"])
+    ]
+    told += [
+        ("decision", _decision(facts, revision, models)),
         ("policy", _policy(facts, policy, revision)),
     ]
     if found["run"] is not None:
@@ -81,14 +88,21 @@ def _excerpt(text: str | None) -> str:
     return text if len(text) <= _EXCERPT else text[:_EXCERPT] + " ..."
 
 
-def _response(response: list[Any], position: int, line: dict[str, Any]) -> str:
+def _models(line: dict[str, Any]) -> tuple[str, ...]:
+    """The language model of each response; nothing at all where none is named, or it is erased."""
+    content = line.get("content") or {}
+    return recorded_models(content.get("metadata"), [one[0] for one in line["facts"]["responses"]])
+
+
+def _response(response: list[Any], position: int, line: dict[str, Any], models: tuple[str, ...]) -> str:
     name, score, _, action, drawn = response
     text = _excerpt(line["content"]["texts"][position]) if line.get("content") else "erased"
     scored = "not scored" if score is None else f"score {score:.6f}"
-    return f"{name}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
+    of = f" by {models[position]}" if models and models[position] else ""
+    return f"{name}{of}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
 
 
-def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
+def _decision(facts: dict[str, Any], revision: dict[str, Any], models: tuple[str, ...]) -> str:
     outcome, selected = facts["outcome"], facts["selected"]
     what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome, f"held ({outcome})")
     if selected is not None:
@@ -104,6 +118,10 @@ def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
             )
         else:
             why = "it brought embeddings, and the gate refuses those that it does not make"
+    if facts["reason"] == "unknown_model" and revision.get("model"):
+        known = json.loads(revision["model"]).get("models", [])
+        strange = [one or "none that is named" for one in sorted({*models} - {*known})]
+        why += f" ({', '.join(strange) or 'erased'}; it was on those of {', '.join(one or 'no name' for one in known)})"
     if decided_without_trust(facts):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     told = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"

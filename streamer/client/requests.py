@@ -23,6 +23,7 @@ class Batch(TypedDict, total=False):
     `embeddings` : one for each answer, numbers or bytes (little-endian float32).
     `scores` : one for each answer, in [0, 1].
     `logprobs` : the mean log-probability of each answer's tokens, at most 0; None for a blank one.
+    `models` : the model that gave each answer; None where that is not said.
     `created_at` : with a zone. The gate's decision deadline counts from it.
     """
 
@@ -32,6 +33,7 @@ class Batch(TypedDict, total=False):
     embedding_encoder: str
     scores: Sequence[float]
     logprobs: Sequence[float | None]
+    models: Sequence[str | None]
     references: Sequence[str]
     metadata: Mapping[str, Any]
     created_at: datetime
@@ -71,9 +73,12 @@ def responses_event(
         ("embedding", fields.pop("embeddings", None)),
         ("score", fields.pop("scores", None)),
         ("logprob", fields.pop("logprobs", None)),
+        ("model", fields.pop("models", None)),
     ):
         if values is None:
             continue
+        if isinstance(values, str):
+            raise Trouble("invalid_request", f"of {name} there must be one for each answer, not one text")
         if len(values) != len(responses):
             raise Trouble(
                 "invalid_request", f"there are {len(responses)} answers and {len(values)} of {name}"

@@ -3,7 +3,7 @@
 A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's, and an optional ``logprob``, the mean log-probability of its tokens. Other fields are passed over. Tables are read as clouds too:
+and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens, and an optional ``model``, which gave it. Other fields are passed over. Tables are read as clouds too:
 `streamer.clouds.cloud_files`.
 """
 
@@ -56,6 +56,7 @@ class CloudResponse:
     embedding : of any length but 0; all responses of a cloud have one, of one dimension, or none has.
     score : of the publisher's own, in [0, 1], higher is safer; all responses of a cloud have one, or none has.
     logprob : the mean log-probability of its tokens, in [-10000, 0].
+    model : the model that gave it; None where that is not said.
     """
 
     id: str
@@ -66,6 +67,7 @@ class CloudResponse:
     embedding: tuple[float, ...] | None = None
     score: float | None = None
     logprob: float | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,12 @@ class Cloud:
         return tuple(response.text for response in self.responses)
 
     @property
+    def models(self) -> tuple[str, ...]:
+        """The model of each response, empty for one that names none; nothing at all where none does."""
+        named = tuple(response.model or "" for response in self.responses)
+        return named if any(named) else ()
+
+    @property
     def severities(self) -> tuple[float | None, ...]:
         """The responses' severities, in order."""
         return tuple(response.severity for response in self.responses)
@@ -108,6 +116,7 @@ class _ResponseLine(msgspec.Struct):
     meta: dict[str, Any] | None = None
     embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
     logprob: Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=0)] | None = None
+    model: Annotated[str, msgspec.Meta(min_length=1)] | None = None
 
 
 class _CloudLine(msgspec.Struct):
@@ -180,6 +189,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
                 meta=response.meta or {},
                 embedding=response.embedding,
                 logprob=response.logprob,
+                model=None if response.model is None else identifier(response.model),
             )
             for i, response in enumerate(row.responses)
         ),
@@ -284,6 +294,7 @@ def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None)
                 text=r.text,
                 score=r.score,
                 logprob=r.logprob,
+                model=r.model,
                 embedding=r.embedding if embeddings_of else None,
             )
             for r in cloud.responses

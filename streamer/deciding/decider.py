@@ -15,7 +15,14 @@ from streamer.events.actions import action_message
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
-from streamer.events.responses import content_hash, decode_responses, dimension_of, embedding_rows
+from streamer.events.responses import (
+    content_hash,
+    decode_responses,
+    dimension_of,
+    embedding_rows,
+    models_named,
+    recorded_metadata,
+)
 from streamer.events.structured_mode import traced
 from streamer.events.topics import HTTP_LABELS
 from streamer.gates.audit_rate import probability_under
@@ -28,6 +35,7 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
+from streamer.scoring.learned import UnknownModel
 from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
@@ -342,9 +350,13 @@ class BatchDecider:
             p.held = "scorer_failed"
             return
         try:
-            batch = answer_batch([r.text for r in p.event.responses], vectors, p.blank)
+            batch = answer_batch([r.text for r in p.event.responses], vectors, p.blank, models_named(p.event))
             rows = batch.unit_rows
             scores, raw = scorer.with_raw(batch)
+        except UnknownModel as error:
+            log.info("deciding.unknown_model", gate=p.key.gate, batch_id=p.key.batch_id, reason=str(error))
+            p.held = "unknown_model"
+            return
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
@@ -392,7 +404,7 @@ class BatchDecider:
             content_hash=p.content_hash,
             prompt=p.event.prompt,
             references=None if references is None else tuple(references),
-            metadata=p.event.metadata,
+            metadata=recorded_metadata(p.event),
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,

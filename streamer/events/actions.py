@@ -43,6 +43,7 @@ Reason = Literal[
     "scorer_failed",
     "no_logprob",
     "no_mark",
+    "unknown_model",
     "attempts_exhausted",
     "deadline_passed",
 ]

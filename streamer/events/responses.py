@@ -24,11 +24,14 @@ from streamer.gates.batch_key import BatchKey
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 SCHEMA: Final = "streamer.responses.v1"
+
+MODELS: Final = "streamer.models"
+"""The key of a batch's metadata, reserved, under which the record keeps which answer is of which model; see `recorded_metadata`."""
 
 LEAST_LOGPROB = -10_000
 """Of a response; endpoints write -9999 for a token that they call very unlikely."""
@@ -109,6 +112,16 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         ]
         | None
     ) = None
+    model: (
+        Annotated[
+            Identifier,
+            Meta(
+                description="The model that gave this response, by any name that stays the same. A learned score that was fitted on "
+                "responses with models knows them, and a batch with one that it does not know is held (`unknown_model`)."
+            ),
+        ]
+        | None
+    ) = None
 
 
 class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
@@ -141,7 +154,10 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     ) = None
     metadata: Annotated[
         dict[str, Any],
-        Meta(description="Whatever the publisher wants to keep with the batch; integers fit 64 bits."),
+        Meta(
+            description="Whatever the publisher wants to keep with the batch; integers fit 64 bits. The key `streamer.models` is "
+            "reserved: the record keeps there which response is of which model."
+        ),
     ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     created_at: (
         Annotated[
@@ -202,6 +218,11 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     check_identifier("batch_id", event.batch_id, limits.max_identifier)
     if event.embedding_encoder is not None:
         check_identifier("embedding_encoder", event.embedding_encoder, limits.max_identifier)
+    if MODELS in event.metadata:
+        raise BadMessage(
+            codes.INVALID_FIELD,
+            f"metadata has the key {MODELS}, which is reserved: name a response's model in its field `model`",
+        )
     strings = _check_responses(event.responses, limits)
     assert value is not None  # the reader has refused it
     _check_keys(event, value, strings, limits)
@@ -217,8 +238,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats) where the
-    response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats) or `model`
+    where the response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.
@@ -233,10 +254,34 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
             hashed["score"] = response.score
         if response.logprob is not None:
             hashed["logprob"] = response.logprob
+        if response.model is not None:
+            hashed["model"] = response.model
         responses.append(hashed)
     return hashlib.sha256(
         canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
     ).digest()
+
+
+def models_named(event: ResponsesV1) -> tuple[str, ...]:
+    """Return the model of each response, empty for one that names none; nothing at all where none of them names one."""
+    named = tuple(response.model or "" for response in event.responses)
+    return named if any(named) else ()
+
+
+def recorded_metadata(event: ResponsesV1) -> dict[str, Any]:
+    """Return the metadata that the record keeps: the publisher's, and under `MODELS` the model of each response that names one."""
+    if not models_named(event):
+        return event.metadata
+    return {**event.metadata, MODELS: {one.id: one.model for one in event.responses if one.model is not None}}
+
+
+def recorded_models(metadata: Mapping[str, Any] | None, ids: Iterable[str]) -> tuple[str, ...]:
+    """Read back what `models_named` found, from a record's metadata and its responses' ids; None: they are erased."""
+    found = (metadata or {}).get(MODELS)
+    if not isinstance(found, dict):
+        return ()
+    named = tuple(str(found.get(one) or "") for one in ids)
+    return named if any(named) else ()
 
 
 def dimension_of(embedding: tuple[float, ...] | bytes) -> int:
@@ -285,6 +330,10 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
             _check_text(response, limits)
         if response.embedding is not None:
             embedded += 1
+        if response.model is not None:
+            strings += 2
+            if not (0 < len(response.model) <= longest and response.model.isprintable()):
+                check_identifier(f"the model of response {excerpt(response.id)}", response.model, longest)
         strings += (response.score is not None) + (response.logprob is not None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)

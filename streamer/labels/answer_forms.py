@@ -40,12 +40,15 @@ class _Forms(Sequence[str]):
         return len(self._texts)
 
 
-def answer_batch(texts: Sequence[str], embeddings: ArrayLike, blank: Sequence[bool]) -> AnswerBatch:
+def answer_batch(
+    texts: Sequence[str], embeddings: ArrayLike, blank: Sequence[bool], models: Sequence[str] = ()
+) -> AnswerBatch:
     """Put together what a scorer is given: the answers, the normal forms of what they claim, and their embeddings.
 
     Parameters
     ----------
     embeddings : shape (n, d).
     blank : marks of answers without anything to see.
+    models : as in `streamer.scoring.scorer.AnswerBatch`.
     """
-    return AnswerBatch(texts, _Forms(texts, blank), np.asarray(embeddings, dtype=np.float64), blank)
+    return AnswerBatch(texts, _Forms(texts, blank), np.asarray(embeddings, dtype=np.float64), blank, models)

@@ -17,7 +17,7 @@ from streamer.scoring.agreement import FEATURES, agreement
 from streamer.scoring.blank import is_blank
 from streamer.scoring.fitting import LEAST_PROMPTS, Example, Worth, fit_and_measure, missing_prompts
 from streamer.scoring.gram import DECIMALS
-from streamer.scoring.learned import learned_scores
+from streamer.scoring.learned import UnknownModel, learned_scores
 from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
@@ -44,12 +44,14 @@ class DrawnAnswer:
     text : None where it was erased, or never kept.
     drawn : whether the draw asks for its severity.
     severity : the present one, for answers that were drawn; None while there is none.
+    model : the language model that gave it; empty where the event named none.
     """
 
     id: str
     text: str | None
     drawn: bool
     severity: float | None
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +73,12 @@ class DrawnBatch:
     def readable(self) -> bool:
         """Whether it can be scored again."""
         return self.encoded and all(one.text is not None for one in self.answers)
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The language model of each answer; nothing at all where none is named."""
+        named = tuple(one.model for one in self.answers)
+        return named if any(named) else ()
 
     @property
     def labelled(self) -> bool:
@@ -217,8 +225,8 @@ def score_again(
 ) -> Iterator[dict[int, dict[str, float]]]:
     """Score batches that were decided by another score, some at a time.
 
-    What cannot be scored again gets the score 1: whatever it loses counts at every threshold, which can only make the
-    threshold stricter.
+    What cannot be scored again, as its texts are gone or the model knows no language model of one of its answers, gets the score 1:
+    whatever it loses counts at every threshold, which can only make the threshold stricter.
     """
     unread = [one for one in batches if not one.readable]
     for first in range(0, len(unread), _BATCHES_A_CALL):
@@ -229,7 +237,10 @@ def score_again(
     found: dict[int, dict[str, float]] = {}
     for batch, features in _with_features([one for one in batches if one.readable], embed):
         blank = [is_blank(one.text or "") for one in batch.answers]
-        scores = learned_scores(model, features, blank).tolist()
+        try:
+            scores = learned_scores(model, features, blank, batch.models).tolist()
+        except UnknownModel:
+            scores = [1.0] * len(blank)
         found[batch.row] = {answer.id: score for answer, score in zip(batch.answers, scores, strict=True)}
         if len(found) == _BATCHES_A_CALL:
             yield found
@@ -244,7 +255,7 @@ def _with_features(batches: Sequence[DrawnBatch], embed: Embed) -> Iterator[tupl
         texts = [[answer.text or "" for answer in one.answers] for one in some]
         for batch, words, vectors in zip(some, texts, embed(texts), strict=True):
             blank = [is_blank(text) for text in words]
-            yield batch, agreement(answer_batch(words, vectors, blank))
+            yield batch, agreement(answer_batch(words, vectors, blank, batch.models))
 
 
 def _example(batch: DrawnBatch, features: Floats, settings: GateSettings) -> Example | None:
@@ -261,4 +272,11 @@ def _example(batch: DrawnBatch, features: Floats, settings: GateSettings) -> Exa
     if settings.unit == "best":
         gram = features[:, FEATURES.index("gram")].round(DECIMALS)
         ships = int(np.argmax(gram[places]))
-    return Example(batch.batch_id, features[places], severities, ships)
+    return Example(
+        batch.batch_id,
+        features[places],
+        severities,
+        ships,
+        tuple(batch.models[place] for place in places if batch.models),
+        frozenset(batch.models),
+    )

@@ -30,7 +30,13 @@ FEATURES = (
     "log_length", "relative_length", "length_rank", "behind_best", "margin", "batch_gram", "batch_spread",
     "log_answers", "blank_share",
 )  # fmt: skip
-"""The names, in the order of `agreement`'s columns; docs/proofs.md#learned-score says what each is."""
+"""What is measured of all answers; docs/proofs.md#learned-score says what each is."""
+
+ACROSS_MODELS = "other_models_cosine"
+"""What only answers have that name their language models."""
+
+COLUMNS = (*FEATURES, ACROSS_MODELS)
+"""The names of `agreement`'s columns, in order."""
 
 _WORD = re.compile(r"\w+")
 
@@ -51,11 +57,13 @@ def agreement(batch: AnswerBatch) -> Floats:
       the others that are shorter, equal ones counting half;
     - `behind_best`: its `gram` less the largest; `margin`: the largest `gram` less the largest of answers with another head, 0
       where there is none; `batch_gram`: mean `gram`; `batch_spread`: one minus the mean of all c_ij;
-    - `log_answers`: ln(n) / 10; `blank_share`: share of blank answers.
+    - `log_answers`: ln(n) / 10; `blank_share`: share of blank answers;
+    - `other_models_cosine`: mean of c_ij over the answers of other models, 0 where there are none: answers that name no model
+      are of no model, and nobody's others.
 
     Returns
     -------
-    ndarray of float64, shape (n, len(FEATURES))
+    ndarray of float64, shape (n, len(COLUMNS))
         Finite; means over answers are over those that are not blank. Rows of blank answers say nothing.
 
     Raises
@@ -109,10 +117,20 @@ def agreement(batch: AnswerBatch) -> Floats:
         "batch_spread": 1.0 - float(cosines.sum()) / (n * (n - 1)),
         "log_answers": math.log(n) / 10,
         "blank_share": 1.0 - float(written.mean()),
+        ACROSS_MODELS: _across_models(cosines, batch.models),
     }
-    found = np.empty((n, len(FEATURES)))
-    for place, name in enumerate(FEATURES):
+    found = np.empty((n, len(COLUMNS)))
+    for place, name in enumerate(COLUMNS):
         found[:, place] = columns[name]
+    return found
+
+
+def _across_models(cosines: Floats, models: Sequence[str]) -> Floats:
+    found = np.zeros(len(cosines))
+    for place, model in enumerate(models):
+        others = [one for one, other in enumerate(models) if model and other and other != model]
+        if others:
+            found[place] = cosines[place, others].mean()
     return found
 
 

@@ -32,7 +32,7 @@ _WORDS = (
 )  # fmt: skip
 _BATCHES = 60
 _DIMENSION = 8
-_READ = frozenset({"texts", "forms", "embeddings", "blank", "unit_rows"})
+_READ = frozenset({"texts", "forms", "embeddings", "blank", "models", "unit_rows"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +165,7 @@ def _order_does_not_matter(make: Callable[[], Scorer]) -> None:
             [batch.forms[i] for i in order],
             batch.embeddings[order],
             [batch.blank[i] for i in order],
+            [batch.models[i] for i in order if batch.models],
         )
         worst = np.abs(scorer.score(other) - scorer.score(batch)[order]).max()
         _hold(worst <= TOLERANCE, f"answers in another order score otherwise, by {worst:.6f}")
@@ -193,7 +194,7 @@ def _sees_answers_alone(make: Callable[[], Scorer]) -> None:
     for batch in sample_batches()[:5]:
         watched = object.__new__(_Watched)
         object.__setattr__(watched, "asked", set())
-        for name in ("texts", "forms", "embeddings", "blank"):
+        for name in ("texts", "forms", "embeddings", "blank", "models"):
             object.__setattr__(watched, name, getattr(batch, name))
         asked: set[str] = watched.asked
         try:

@@ -17,7 +17,7 @@ from streamer.errors import UsageError
 from streamer.extras import needed_by
 from streamer.scoring.agreement import FEATURES
 from streamer.scoring.gram import DECIMALS
-from streamer.scoring.learned import LearnedModel, Order
+from streamer.scoring.learned import LONGEST_MODEL, LearnedModel, Order, columns_with, with_models
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,15 +57,19 @@ class Example:
     Attributes
     ----------
     prompt : identity of the batch; unique.
-    features : shape (k, len(FEATURES)), k >= 1, of `streamer.scoring.agreement.agreement`.
+    features : shape (k, len(COLUMNS)), k >= 1, of `streamer.scoring.agreement.agreement`.
     severities : shape (k,), in [0, 1].
     ships : position among these of the only answer that may ship, the one that Gram energy puts first; None: each may.
+    models : the language model of each, empty for one that names none; nothing at all where no answer of the prompt does.
+    seen : those of all answers to the prompt, labelled or not.
     """
 
     prompt: str
     features: Floats
     severities: Floats
     ships: int | None = None
+    models: tuple[str, ...] = ()
+    seen: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +184,15 @@ def fit_and_measure(
     return model, worths
 
 
-def left_out_log_odds(examples: Sequence[Example], rows_of: Sequence[Floats]) -> list[Floats]:
+def left_out_log_odds(
+    examples: Sequence[Example], rows_of: Sequence[Floats], models_of: Sequence[Sequence[str]] = ()
+) -> list[Floats]:
     """Score every answer of each prompt by a model that its labels did not fit.
 
     Parameters
     ----------
     rows_of : for each example the features of all its answers.
+    models_of : for each example the language models of all its answers, as in `Example.models`; none: no answer names one.
 
     Returns
     -------
@@ -198,7 +205,7 @@ def left_out_log_odds(examples: Sequence[Example], rows_of: Sequence[Floats]) ->
     for one in range(_PARTS):
         fitted = _fit(rows.of_prompts(part != one), penalty)
         for place in np.flatnonzero(part == one).tolist():
-            all_rows = rows_of[place]
+            all_rows = rows.columns_of(rows_of[place], models_of[place] if models_of else ())
             found[place] = all_rows[:, _GRAM] if fitted is None else fitted.log_odds(all_rows)
     return found
 
@@ -213,6 +220,8 @@ class _Rows:
     prompt: NDArray[np.intp]
     ships: Floats
     """By how much each row counts among what ships: a prompt's rows add up to 1."""
+    models: tuple[str, ...]
+    """The names of language models that answers may have; none: no answer names one, and there is no column of models."""
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> _Rows:
@@ -226,13 +235,25 @@ class _Rows:
                 share = np.zeros(size)
                 share[one.ships] = 1.0
             ships.append(share)
+        names = {name for one in examples for name in (one.seen or {""})}
+        models = tuple(sorted(names)) if any(names) else ()
         return cls(
-            np.vstack([one.features for one in examples]),
+            np.vstack([_columns(one.features, one.models, models) for one in examples]),
             np.concatenate([one.severities for one in examples]),
             np.concatenate([np.full(size, 1 / size) for size in sizes]),
             np.repeat(np.arange(len(examples)), sizes),
             np.concatenate(ships),
+            models,
         )
+
+    def columns_of(self, features: Floats, models: Sequence[str]) -> Floats:
+        """Return features, and what is made of models, as these rows have them."""
+        return _columns(features, models, self.models)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each column is called."""
+        return columns_with(self.models)
 
     def of_prompts(self, chosen: NDArray[np.bool_]) -> _Rows:
         taken = chosen[self.prompt]
@@ -242,7 +263,14 @@ class _Rows:
             self.weights[taken],
             self.prompt[taken],
             self.ships[taken],
+            self.models,
         )
+
+
+def _columns(features: Floats, models: Sequence[str], names: Sequence[str]) -> Floats:
+    if names:
+        return with_models(features, models or [""] * len(features), names)
+    return features[:, : len(FEATURES)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -294,15 +322,22 @@ def _model(rows: _Rows, penalty: float, order: Order, prompts: int) -> LearnedMo
         raise NothingToLearn(
             "all labels say the same: there is nothing that a score could learn to tell apart"
         )
-    return LearnedModel(
-        features=tuple(FEATURES[place] for place in fitted.places),
+    made = LearnedModel(
+        features=tuple(rows.names[place] for place in fitted.places),
         means=_short(fitted.means),
         scales=_short(fitted.scales),
         coefficients=_short(fitted.coefficients),
         intercept=_short(np.array([fitted.intercept]))[0],
         order=order,
         prompts=prompts,
+        models=rows.models,
     )
+    if len(made.text) > LONGEST_MODEL:
+        raise NothingToLearn(
+            f"the answers are of {len(rows.models)} models, whose names make the score longer than {LONGEST_MODEL} characters: "
+            "name them by family, without versions"
+        )
+    return made
 
 
 def _best_penalty(examples: Sequence[Example], rows: _Rows) -> float:
@@ -333,7 +368,9 @@ def _left_out(rows: _Rows, part: NDArray[np.intp], penalty: float) -> Floats | N
 def _parts(examples: Sequence[Example], rng: np.random.Generator) -> NDArray[np.intp]:
     """Deal the examples out to parts; those that agree in every number are copies, and stay together."""
     same: dict[bytes, int] = {}
-    copies = [same.setdefault(one.features.tobytes(), len(same)) for one in examples]
+    copies = [
+        same.setdefault(one.features.tobytes() + repr(one.models).encode(), len(same)) for one in examples
+    ]
     dealt: NDArray[np.intp] = (rng.permutation(len(same)) % _PARTS)[copies]
     return dealt
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.agreement import FEATURES, agreement
+from streamer.scoring.agreement import COLUMNS, FEATURES, agreement
 from streamer.scoring.gram import DECIMALS, in_order_of
 from streamer.scoring.scorer import Scorer, finished
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 
 FORMAT = "streamer.learned.v1"
+
+OF_MODEL = "model="
+"""Begins the name of a feature that is 1 for the answers of one model, and 0 for all others; the rest is the model's name."""
 
 PREFIX = "learned@"
 """Begins the name of every learned score: ``learned@`` and the first 16 hexadecimal digits of its model's SHA-256."""
@@ -44,20 +47,29 @@ ORDERS: tuple[Order, ...] = get_args(Order)
 """Which answer of a batch scores highest: the one that Gram energy puts first, or the one of which the model is surest."""
 
 _LARGEST_ODDS = 700.0
+_MODELS = "models"
 _KEYS = frozenset({"format", "features", "means", "scales", "coefficients", "intercept", "order", "prompts"})
+
+
+class UnknownModel(ValueError):
+    """An answer is of a language model that the score was not fitted on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedModel:
     """Log odds that an answer is fine: intercept + sum_f coefficient_f (x_f - mean_f) / scale_f.
 
+    Where the answers that it was fitted on named their language models it scores answers of these alone.
+
     Attributes
     ----------
-    features : names of `streamer.scoring.agreement.FEATURES`, each once.
+    features : names of `columns_with` its models, each once.
     means, scales, coefficients : one for each of them, finite; scales positive.
     intercept : finite.
     order : which answer of a batch scores highest; see `ORDERS`.
     prompts : labelled prompts that it was fitted on, >= 1.
+    models : names of the language models that gave the answers of these prompts, sorted, the empty one among them where some answers
+        named none; none at all where no answer did: then names are not looked at.
 
     Raises
     ------
@@ -72,9 +84,16 @@ class LearnedModel:
     intercept: float
     order: Order
     prompts: int
+    models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.features) - set(FEATURES))
+        if not all(isinstance(one, str) for one in self.models) or list(self.models) != sorted(
+            set(self.models)
+        ):
+            raise ValueError("models must be names in sorted order, each once")
+        if self.models and not any(self.models):
+            raise ValueError("models must name one, or be left out")
+        unknown = sorted(set(self.features) - set(columns_with(self.models)))
         if unknown:
             raise ValueError(f"this version measures no {', '.join(unknown)}")
         if not self.features or len(set(self.features)) != len(self.features):
@@ -103,7 +122,11 @@ class LearnedModel:
             values = json.loads(text, parse_constant=_refuse)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a model must be JSON: {error}") from None
-        if not isinstance(values, dict) or values.get("format") != FORMAT or values.keys() != _KEYS:
+        if (
+            not isinstance(values, dict)
+            or values.get("format") != FORMAT
+            or values.keys() - {_MODELS} != _KEYS
+        ):
             raise ValueError(f"a model must be an object {FORMAT} with {', '.join(sorted(_KEYS))}")
         try:
             made = cls(
@@ -114,6 +137,7 @@ class LearnedModel:
                 intercept=_number(values["intercept"]),
                 order=values["order"],
                 prompts=values["prompts"],
+                models=tuple(values.get(_MODELS, ())),
             )
         except TypeError as error:
             raise ValueError(f"a model has parts of another type: {error}") from None
@@ -134,6 +158,8 @@ class LearnedModel:
             "order": self.order,
             "prompts": self.prompts,
         }
+        if self.models:
+            values[_MODELS] = list(self.models)
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @property
@@ -143,13 +169,36 @@ class LearnedModel:
 
     @property
     def steepness(self) -> float:
-        """How far a score may move for a step of one in all its features together, at least 1."""
-        slopes = (abs(c) / s for c, s in zip(self.coefficients, self.scales, strict=True))
+        """How far a score may move for a step of one in all its measured features together, at least 1."""
+        slopes = (
+            abs(c) / s
+            for name, c, s in zip(self.features, self.coefficients, self.scales, strict=True)
+            if not name.startswith(OF_MODEL)
+        )
         return max(1.0, math.fsum(slopes) / 4)
 
-    def log_odds(self, features: Floats) -> Floats:
-        """Apply the model to rows of `streamer.scoring.agreement.agreement`, shape (n, len(FEATURES)); returns shape (n,)."""
-        places = [FEATURES.index(name) for name in self.features]
+    def log_odds(self, features: Floats, models: Sequence[str] = ()) -> Floats:
+        """Apply the model to rows of `streamer.scoring.agreement.agreement`, shape (n, len(COLUMNS)); returns shape (n,).
+
+        Parameters
+        ----------
+        models : the language model of each answer, empty for one that names none; nothing at all where none does.
+
+        Raises
+        ------
+        UnknownModel
+            When the model was fitted on answers with models, and one of these was not among them.
+        """
+        if self.models:
+            named = models or [""] * len(features)
+            if strange := sorted(set(named) - set(self.models)):
+                raise UnknownModel(
+                    f"the score was fitted on no answers of {strange[0] or 'an unnamed model'}, but on those of "
+                    + ", ".join(one or "an unnamed one" for one in self.models)
+                )
+            features = with_models(features, named, self.models)
+        columns = columns_with(self.models)
+        places = [columns.index(name) for name in self.features]
         rows = (features[:, places] - np.array(self.means)) / np.array(self.scales)
         found: Floats = self.intercept + np.einsum("ij,j->i", rows, np.array(self.coefficients))
         return found
@@ -172,10 +221,23 @@ class Learned(Scorer):
 
     def score(self, batch: AnswerBatch) -> Floats:
         """Score a batch."""
-        return learned_scores(self.model, agreement(batch), batch.blank)
+        return learned_scores(self.model, agreement(batch), batch.blank, batch.models)
 
 
-def learned_scores(model: LearnedModel, features: Floats, blank: Sequence[bool]) -> Floats:
+def columns_with(models: Sequence[str]) -> tuple[str, ...]:
+    """Return what columns are called: those of all answers, and where there are models also `with_models`'s."""
+    return (*COLUMNS, *(f"{OF_MODEL}{one}" for one in models)) if models else FEATURES
+
+
+def with_models(features: Floats, models: Sequence[str], names: Sequence[str]) -> Floats:
+    """Return features with a column more for each name, 1 where an answer is of that model: shape (n, columns + len(names))."""
+    of_model = np.array([[float(one == name) for name in names] for one in models])
+    return np.hstack([features, of_model.reshape(len(features), len(names))])
+
+
+def learned_scores(
+    model: LearnedModel, features: Floats, blank: Sequence[bool], models: Sequence[str] = ()
+) -> Floats:
     """Score n answers by their chance of being fine.
 
     In the order `gram` those that Gram energy scores highest come first: among several of these each gets the largest score of
@@ -183,15 +245,16 @@ def learned_scores(model: LearnedModel, features: Floats, blank: Sequence[bool])
 
     Parameters
     ----------
-    features : shape (n, len(FEATURES)), from `streamer.scoring.agreement.agreement`.
+    features : shape (n, len(COLUMNS)), from `streamer.scoring.agreement.agreement`.
     blank : n marks.
+    models : as in `LearnedModel.log_odds`, which says what is raised.
 
     Returns
     -------
     ndarray of float64, shape (n,)
         In [0, 1], rounded to 1e-6; 0 for blank answers.
     """
-    scores = chances(model.log_odds(features), blank)
+    scores = chances(model.log_odds(features, models), blank)
     if model.order == "own":
         return scores
     return in_order_of(features[:, FEATURES.index("gram")].round(DECIMALS), scores, blank)

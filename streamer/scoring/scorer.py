@@ -36,12 +36,14 @@ class AnswerBatch:
     forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
     embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
     blank : n marks of answers that are nothing but white space.
+    models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
     """
 
     texts: Sequence[str]
     forms: Sequence[str]
     embeddings: Floats
     blank: Sequence[bool]
+    models: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(self.texts), len(self.forms), len(self.embeddings), len(self.blank)}
@@ -49,6 +51,8 @@ class AnswerBatch:
             raise ValueError(
                 f"texts, forms, embeddings and blank marks must be of one number, not {sorted(lengths)}"
             )
+        if self.models and len(self.models) != len(self.texts):
+            raise ValueError(f"there are {len(self.texts)} answers and {len(self.models)} models")
         if len(self.texts) < 2:
             raise ValueError(f"agreement needs at least 2 responses, not {len(self.texts)}")
 

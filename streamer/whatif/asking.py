@@ -377,8 +377,8 @@ class WhatIf:
 
     def _scorer(
         self, settings: GateSettings
-    ) -> Callable[[Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]:
-        """Return what scores texts as these settings ask for."""
+    ) -> Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]:
+        """Return what scores texts, with the language models they are of, as these settings ask for."""
         if not settings.embeds:
             raise UsageError(
                 f"scores of the scorer {settings.scorer} come with the events, or are asked for, and the record of gate "
@@ -394,7 +394,9 @@ class WhatIf:
                 f"the embeddings of {settings.encoder} are not on record, and this process has the encoder "
                 f"{scores.encoder}: set STREAMER_ENCODER_NAME to score the stored texts again"
             )
-        return lambda batches: scores.score(settings.scorer, batches, model=settings.model)
+        return lambda batches, models: scores.score(
+            settings.scorer, batches, model=settings.model, models=models
+        )
 
     def _age_cut(self, settings: GateSettings, past: Past) -> AgeCut | None:
         """Choose from which age on labels are waited for no more, as a calibration run does; None without a draw."""

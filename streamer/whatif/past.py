@@ -26,11 +26,15 @@ MOST = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastText:
-    """The answers of one batch, in event order; no texts where they are erased or were never kept."""
+    """The answers of one batch, in event order; no texts where they are erased or were never kept.
+
+    `models` : the language model of each, empty for one that named none; nothing at all where none did.
+    """
 
     number: int
     response_ids: tuple[str, ...]
     texts: tuple[str, ...] | None
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -66,10 +66,15 @@ class Scores(Protocol):
         ...
 
     def score(
-        self, scorer: str, batches: Sequence[Sequence[str]], *, model: str | None = None
+        self,
+        scorer: str,
+        batches: Sequence[Sequence[str]],
+        *,
+        model: str | None = None,
+        models: Sequence[Sequence[str]] | None = None,
     ) -> Sequence[tuple[float, ...] | None]:
         """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
 
-        `model` : of a learned score, as JSON.
+        `model` : of a learned score, as JSON. `models` : the language models of each batch's answers, as in `PastText`.
         """
         ...

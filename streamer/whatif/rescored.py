@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamer.whatif.past import Past, PastText
 
     Texts = Callable[[str, Sequence[int]], Iterator[PastText]]
-    Score = Callable[[Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]
+    Score = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]
 
 _AT_ONCE = 64
 """Batches that are scored by one call of the encoder."""
@@ -133,7 +133,7 @@ def _scored(
     waiting: list[PastText] = []
 
     def finish() -> Iterator[tuple[int, tuple[tuple[str, ...], tuple[float, ...]]]]:
-        found = score([one.texts or () for one in waiting])
+        found = score([one.texts or () for one in waiting], [one.models for one in waiting])
         for one, scores in zip(waiting, found, strict=True):
             if scores is not None:
                 yield one.number, (one.response_ids, scores)

@@ -53,6 +53,7 @@ class Answer:
     severity : in [0, 1]; None: nobody has said.
     score : its own, in [0, 1].
     logprob : the mean log-probability of its tokens, in [-10000, 0].
+    model : the model that gave it; None where that is not said.
     meta : the numbers in columns that have no role.
     """
 
@@ -66,6 +67,7 @@ class Answer:
     kind: str
     score: float | None
     logprob: float | None
+    model: str | None
     embedding: tuple[float, ...] | None
     meta: Mapping[str, float]
 
@@ -105,6 +107,7 @@ class AnswerReader:
                 kind=kind,
                 score=score,
                 logprob=self._logprob(place, cells.get("logprob")),
+                model=None if (model := _plain(cells.get("model"))) is None else _name(model),
                 embedding=self._embedding(place, cells.get("embedding")),
                 meta=meta,
             )
@@ -409,6 +412,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
                 embedding=answer.embedding,
                 score=answer.score,
                 logprob=answer.logprob,
+                model=None if answer.model is None else identifier(answer.model),
             )
             for name, answer in zip(ids, answers, strict=True)
         ),

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
 Role = Literal[
-    "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "embedding", "references",
-    "kind",
+    "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding",
+    "references", "kind",
 ]  # fmt: skip
 ROLES: tuple[Role, ...] = get_args(Role)
 
@@ -27,6 +27,7 @@ MEANINGS: Mapping[Role, str] = {
     "correct": "the reverse: 1 or true is fine, 0 or false is worst",
     "score": "a score of your own in [0, 1], higher is safer",
     "logprob": "the mean log-probability of the answer's tokens, at most 0",
+    "model": "the model that gave the answer",
     "embedding": "an embedding of your own, a list of numbers",
     "references": "known good answers: a text, or a list of texts",
     "kind": "where the severity comes from: human, judge, ...",
@@ -46,6 +47,7 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
     "correct": ("correct", "is_correct", "right", "is_right"),
     "score": ("score", "confidence"),
     "logprob": ("logprob", "mean_logprob", "avg_logprob"),
+    "model": (),  # only where somebody says so: many tables have a column of that name that says something else
     "embedding": ("embedding", "vector"),
     "references": ("references", "reference", "gold", "ground_truth", "expected", "expected_answer", "gold_answer"),
     "kind": ("kind", "severity_kind", "label_kind"),
@@ -63,7 +65,7 @@ _PLURALS: Mapping[Role, tuple[str, ...]] = {
 }  # fmt: skip
 
 PER_ANSWER: tuple[Role, ...] = (
-    "answer", "answer_id", "severity", "correct", "score", "logprob", "embedding"
+    "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding"
 )  # fmt: skip
 """What each answer has one of: in a wide table several columns, or one that holds lists."""
 

@@ -19,7 +19,7 @@ from streamer.scoring.agreement import FEATURES
 from streamer.scoring.blank import is_blank
 from streamer.scoring.fitting import Example, NothingToLearn, fit_and_measure, left_out_log_odds
 from streamer.scoring.gram import DECIMALS, in_order_of
-from streamer.scoring.learned import chances, learned_scores
+from streamer.scoring.learned import UnknownModel, chances, learned_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,18 +75,30 @@ def example(cloud: Cloud, rows: Floats | None, unit: Unit) -> Example | None:
     if not places:
         return None
     severities = np.array([cloud.severities[place] for place in places], dtype=np.float64)
-    return Example(cloud.batch_id, rows[places], severities, 0 if unit == "best" else None)
+    models = cloud.models
+    return Example(
+        cloud.batch_id,
+        rows[places],
+        severities,
+        0 if unit == "best" else None,
+        tuple(models[place] for place in places if models),
+        frozenset(models),
+    )
 
 
 def scored_by(model: LearnedModel, clouds: Sequence[Cloud], features: Features) -> list[ScoredCloud]:
-    """Apply a model to every cloud."""
+    """Apply a model to every cloud; one with an answer of a language model that it does not know gets scores of 0, as it is held."""
     return [
-        ScoredCloud(
-            cloud,
-            None if rows is None else tuple(learned_scores(model, rows, blank_marks(cloud)).tolist()),
-        )
+        ScoredCloud(cloud, None if rows is None else _scores(model, cloud, rows))
         for cloud, rows in zip(clouds, features, strict=True)
     ]
+
+
+def _scores(model: LearnedModel, cloud: Cloud, rows: Floats) -> tuple[float, ...]:
+    try:
+        return tuple(learned_scores(model, rows, blank_marks(cloud), cloud.models).tolist())
+    except UnknownModel:
+        return (0.0,) * len(rows)
 
 
 def left_out_scores(clouds: Sequence[Cloud], features: Features) -> list[tuple[float, ...] | None]:
@@ -102,7 +114,11 @@ def left_out_scores(clouds: Sequence[Cloud], features: Features) -> list[tuple[f
         for place, (cloud, rows) in enumerate(zip(clouds, features, strict=True))
         if rows is not None and (found := example(cloud, rows, "response")) is not None
     ]
-    odds = left_out_log_odds([found for _, found, _ in there], [rows for *_, rows in there])
+    odds = left_out_log_odds(
+        [found for _, found, _ in there],
+        [rows for *_, rows in there],
+        [clouds[place].models for place, *_ in there],
+    )
     scores: list[tuple[float, ...] | None] = [
         None if rows is None else (0.5,) * len(rows)
         for rows in features  # nothing is known of the unlabelled

@@ -33,7 +33,7 @@ from streamer.scoring.fitting import (
     missing_prompts,
 )
 from streamer.scoring.gram import DECIMALS
-from streamer.scoring.learned import learned_scores
+from streamer.scoring.learned import UnknownModel, learned_scores
 
 if TYPE_CHECKING:
     import argparse
@@ -63,6 +63,7 @@ class Prompt:
     blank : n marks.
     severities : shape (n,); an answer without one counts as 1.
     best : position of the answer that Gram energy puts first.
+    models : n language models; nothing at all where no answer names one.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Prompt:
     blank: list[bool]
     severities: Floats
     best: int
+    models: tuple[str, ...]
 
     @classmethod
     def of(cls, cloud: Cloud, features: Floats) -> Prompt:
@@ -77,19 +79,27 @@ class Prompt:
         written = np.flatnonzero(~np.array(blank))
         gram = features[:, _GRAM].round(DECIMALS)
         severities = np.array([1.0 if one is None else one for one in cloud.severities], dtype=np.float64)
-        return cls(cloud.batch_id, features, blank, severities, int(written[np.argmax(gram[written])]))
+        best = int(written[np.argmax(gram[written])])
+        return cls(cloud.batch_id, features, blank, severities, best, cloud.models)
 
     def example(self, *, every: bool) -> Example:
         """Its labels: of the best answer alone, or of every answer."""
-        if not every:
-            return Example(self.name, self.features[[self.best]], self.severities[[self.best]], 0)
-        written = np.flatnonzero(~np.array(self.blank))
+        places = np.flatnonzero(~np.array(self.blank)) if every else np.array([self.best])
         return Example(
             self.name,
-            self.features[written],
-            self.severities[written],
-            int(np.flatnonzero(written == self.best)[0]),
+            self.features[places],
+            self.severities[places],
+            int(np.flatnonzero(places == self.best)[0]),
+            tuple(self.models[place] for place in places.tolist() if self.models),
+            frozenset(self.models),
         )
+
+    def scores(self, model: LearnedModel) -> Floats:
+        """Apply a model; what it must hold, as a language model is new to it, scores 0."""
+        try:
+            return learned_scores(model, self.features, self.blank, self.models)
+        except UnknownModel:
+            return np.zeros(len(self.blank))
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +147,7 @@ def repetition(
         if model is None:
             found[row] = found[GRAM_ROW]
             continue
-        chosen = _Chosen.of(prompts, [learned_scores(model, one.features, one.blank) for one in prompts])
+        chosen = _Chosen.of(prompts, [one.scores(model) for one in prompts])
         found[row] = [
             Figures(*figures(chosen, calibrate, alpha), proposed=worth.shown)
             for alpha, worth in zip(alphas, worths, strict=True)

@@ -205,7 +205,7 @@ def _answers(cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | Non
         normal_form(answer_head(text) if pattern is None else final_answer(text, pattern))
         for text in cloud.texts
     ]
-    return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank)
+    return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank, cloud.models)
 
 
 def agreement_of(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.events.responses import recorded_models
 from streamer.store.calibration.audit_sample import base_probability
 from streamer.store.db.schema import (
     batches,
@@ -62,8 +63,10 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             batches.c.gate,
             batches.c.batch_id,
             batches.c.attempt,
+            batches.c.metadata,
             decisions.c.encoder,
             decisions.c.embedding_source,
+            responses.c.response_id,
             responses.c.text,
             learned_scores.c.score,
         )
@@ -85,6 +88,7 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             "encoder": rows[0].encoder,
             "encoded": rows[0].embedding_source == "encoder",
             "texts": [row.text for row in rows],
+            "models": recorded_models(rows[0].metadata, [row.response_id for row in rows]),
             "scores": [row.score for row in rows],
         }
 

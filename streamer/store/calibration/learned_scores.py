@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.learning import DrawnAnswer, DrawnBatch
 from streamer.scoring.learned import PREFIX
@@ -18,7 +19,7 @@ from streamer.store.db.schema import batches, decisions, learned_scores, respons
 from streamer.store.labels.revisions import Severities
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
@@ -103,6 +104,7 @@ class LearnedScores:
             sa.select(
                 batches.c.id,
                 batches.c.batch_id,
+                batches.c.metadata,
                 decisions.c.embedding_source,
                 responses.c.response_id,
                 responses.c.text,
@@ -131,14 +133,22 @@ class LearnedScores:
                             severity=severities.get(BatchKey(gate, row["batch_id"], 1), row["response_id"])
                             if row["drawn"]
                             else None,
+                            model=model,
                         )
-                        for row in rows
+                        for row, model in zip(rows, models or repeat(""), strict=bool(models))
                     ),
                 )
-                for number, rows in (
+                for number, rows, models in _with_models(
                     (number, list(group)) for number, group in groupby(found, key=itemgetter("id"))
                 )
             ]
+
+
+def _with_models(
+    grouped: Iterable[tuple[int, list[sa.RowMapping]]],
+) -> Iterator[tuple[int, list[sa.RowMapping], tuple[str, ...]]]:
+    for number, rows in grouped:
+        yield number, rows, recorded_models(rows[0]["metadata"], [row["response_id"] for row in rows])
 
 
 def _of_sample(gate: str, settings: GateSettings, before: datetime) -> tuple[sa.ColumnElement[bool], ...]:

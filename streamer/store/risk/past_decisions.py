@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from streamer.audit.standalone.verify_bundle import decided_as_blank
 from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
+from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import segment_of
 from streamer.gates.rule import Cut
@@ -138,9 +139,17 @@ class PastDecisions:
 
     def texts(self, gate: str, numbers: Sequence[int]) -> Iterator[PastText]:
         """The texts of these batches, in the order of their numbers."""
-        query = sa.select(
-            responses.c.batch, responses.c.position, responses.c.response_id, responses.c.text
-        ).join_from(decisions, responses, responses.c.batch == decisions.c.batch)
+        query = (
+            sa.select(
+                responses.c.batch,
+                responses.c.position,
+                responses.c.response_id,
+                responses.c.text,
+                batches.c.metadata,
+            )
+            .join_from(decisions, responses, responses.c.batch == decisions.c.batch)
+            .join(batches, batches.c.id == decisions.c.batch)
+        )
         wanted = sorted(numbers)
         for start in range(0, len(wanted), _PAGE):
             keys = [(number,) for number in wanted[start : start + _PAGE]]
@@ -149,11 +158,12 @@ class PastDecisions:
                     connection, query.where(decisions.c.gate == gate), [responses.c.batch], keys
                 )
             for number, found in groupby(sorted(rows, key=itemgetter(0, 1)), key=_BATCH):
-                ids, texts = zip(*((row[2], row[3]) for row in found), strict=True)
+                ids, texts, metadata = zip(*((row[2], row[3], row[4]) for row in found), strict=True)
                 yield PastText(
                     number=number,
                     response_ids=ids,
                     texts=None if any(one is None for one in texts) else texts,
+                    models=recorded_models(metadata[0], ids),
                 )
 
 

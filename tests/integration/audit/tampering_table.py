@@ -142,6 +142,7 @@ def make_site(directory: Path) -> Site:
             with store.evidence.snapshot() as snapshot:
                 (decided,) = snapshot.decisions_of(f"batch-{0 if name == 'old' else 20}")
             batch = number_of(settings.database.url, decided["line"]["facts"]["batch"][1])
+            store.score_fits.record(store.gates.get("best"), None, labelled=250, why=name, by="ana")
             store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
             store.policies.close("each", by="ana", reason=name)
             store.gates.revise(
@@ -583,6 +584,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
     "who sent it again, at the message alone": replayed_by,
     "a learned score of an earlier decision": _change_control("learned_scores", "score = 0.9"),
+    "why a fit of a learned score was refused": _change_control("score_fits", "reason = 'other'"),
     "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
     "a revocation of an API key removed": _remove_control("api_key_revocations"),
     "all texts of a batch erased, minutes after it shipped": erase_a_text,

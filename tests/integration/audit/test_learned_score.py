@@ -45,7 +45,7 @@ def is_bad(number: int) -> bool:
     return random.Random(number).random() < 0.4
 
 
-def batch(number: int) -> bytes:
+def batch(number: int, model: str = "") -> bytes:
     draw = random.Random(number)
     draw.random()
     town = draw.choice(TOWNS)
@@ -60,7 +60,10 @@ def batch(number: int) -> bytes:
             "gate": "towns",
             "batch_id": f"batch-{number}",
             "prompt": f"question {number}",
-            "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+            "responses": [
+                {"id": f"r{i}", "text": text, "model": model or ("small", "large")[(number + i) % 2]}
+                for i, text in enumerate(texts)
+            ],
         }
     ).encode()
 
@@ -154,6 +157,7 @@ def test_a_gate_changes_to_a_learned_score(
     assert "adopt towns proposal.json" in capsys.readouterr().out
     proposal = json.loads((tmp_path / "proposal.json").read_text())
     assert proposal["after"] > proposal["before"] + 0.2
+    assert fitted.model.models == ("large", "small")
     assert (proposal["scorer"], proposal["after"]) == (fitted.model.name, fitted.after)
     with wiring.open_store(settings) as store:
         store.labels.add(labels(range(1030, 1060)))
@@ -174,6 +178,7 @@ def test_a_gate_changes_to_a_learned_score(
         scribe.deliver(map(batch, range(2000, 2060)))
         fine = sum(not is_bad(number) for number in range(2000, 2060))
         assert _shipped(settings, 2000) >= fine - 3
+        scribe.deliver([batch(3000, "newer")])
         store.labels.add(labels(range(2000, 2060)))
         (standing,) = store.recalibration_status.standings(now=wiring.now())
         assert standing.new_groups == 60  # of both folds
@@ -190,6 +195,10 @@ def test_a_gate_changes_to_a_learned_score(
     assert report.faults == ()
     # Every decision, and once more each that was decided by Gram energy.
     assert report.counts["batches scored again"] == 2 * (LABELLED + 60) + 60
+    assert main(["audit", "show", "batch-3000"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "was not fitted on (newer; it was on those of large, small)" in told
+    assert "r0 by newer: not scored" in told
     for command in (
         ["score", "show", "towns"],
         ["risk", "towns"],

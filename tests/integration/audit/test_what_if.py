@@ -363,7 +363,9 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
             since=now - _HOUR, now=now, scores=lambda: texts,
         )  # fmt: skip
         past = store.past.read("texts", since=now - _HOUR, until=now, kind="human")
-        again, known = rescored(past, store.past.texts, lambda batches: texts.score("gram", batches))
+        again, known = rescored(
+            past, store.past.texts, lambda batches, models: texts.score("gram", batches, models=models)
+        )
         assert known.all()
         assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"
         plain = asking.ask(Change(cut=Cut.at(0.3)))

@@ -191,6 +191,7 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
         "embeddings": [[1.0, 0.5], [0.25, -2.0]],
         "embedding_encoder": "made-up",
         "scores": [0.5, 0.75],
+        "models": ["small", None],
         "references": ["r"],
         "metadata": {"user": "x", "n": 1},
         "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),
@@ -200,9 +201,9 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
     (request,) = server.requests
     event = decode_responses(request.body)
     assert (event.batch_id, event.attempt, event.embedding_encoder) == ("order 47/11 ü", 3, "made-up")
-    assert [(one.id, one.text, one.embedding, one.score) for one in event.responses] == [
-        ("a", "one", (1.0, 0.5), 0.5),
-        ("ünï", "two", (0.25, -2.0), 0.75),
+    assert [(one.id, one.text, one.embedding, one.score, one.model) for one in event.responses] == [
+        ("a", "one", (1.0, 0.5), 0.5, "small"),
+        ("ünï", "two", (0.25, -2.0), 0.75, None),
     ]
     assert (event.references, event.metadata) == (("r",), {"user": "x", "n": 1})
     assert event.created_at == fields["created_at"]

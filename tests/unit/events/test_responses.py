@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.limits import Limits
-from streamer.events.responses import ResponsesV1, decode_responses, encode_responses
+from streamer.events.responses import (
+    MODELS,
+    ResponsesV1,
+    content_hash,
+    decode_responses,
+    encode_responses,
+    models_named,
+    recorded_metadata,
+    recorded_models,
+)
 from streamer.gates.batch_key import BatchKey
 
 
@@ -410,3 +419,35 @@ def test_a_repeated_key_is_always_found(data: st.DataObject) -> None:
     colon = data.draw(st.sampled_from([":", ": ", " :"]))
     value = json.dumps(sent, separators=(",", colon)).replace("\\u0001", repeated)
     assert refusal(value.encode()).code == codes.DUPLICATE_KEYS
+
+
+def test_models_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
+    plain = decode_responses(encoded(metadata={"n": 1}))
+    assert content_hash(plain).hex() == "5616308c71d3ee868feb3158c01d731eb488501a6960a6af7a01b6ae15146a46"
+    assert recorded_metadata(plain) == {"n": 1}
+    assert models_named(plain) == ()
+    two = [{"id": "a", "text": "4", "model": "small"}, {"id": "b", "text": "four"}]
+    named = decode_responses(encoded(metadata={"n": 1}, responses=two))
+    assert content_hash(named) != content_hash(plain)
+    assert content_hash(decode_responses(encode_responses(named))) == content_hash(named)
+    assert models_named(named) == ("small", "")
+    assert recorded_metadata(named) == {"n": 1, MODELS: {"a": "small"}}
+    assert recorded_models(recorded_metadata(named), ["b", "a"]) == ("", "small")
+    for erased in (None, {}, {"n": 1}, {MODELS: "small"}, {MODELS: {"c": "small"}}):
+        assert recorded_models(erased, ["a", "b"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "said"),
+    [
+        ({"responses": responses(model="")}, codes.BAD_IDENTIFIER, "the model of response"),
+        ({"responses": responses(model="x" * 201)}, codes.BAD_IDENTIFIER, "201 characters"),
+        ({"responses": responses(model="a\nb")}, codes.BAD_IDENTIFIER, "control character"),
+        ({"responses": responses(model=7)}, codes.INVALID_FIELD, "model"),
+        ({"metadata": {MODELS: {"a": "x"}}}, codes.INVALID_FIELD, "its field `model`"),
+    ],
+)
+def test_a_model_that_is_no_name_is_refused(fields: dict[str, Any], code: str, said: str) -> None:
+    refused = refusal(encoded(**fields))
+    assert refused.code == code
+    assert said in refused.detail

@@ -13,10 +13,10 @@ import pytest
 from streamer.gates.folds import fold_of
 from streamer.gates.settings import GateSettings
 from streamer.labels.answer_forms import answer_batch
-from streamer.scoring.agreement import FEATURES, agreement
+from streamer.scoring.agreement import ACROSS_MODELS, COLUMNS, FEATURES, agreement
 from streamer.scoring.fitting import Example, NothingToLearn, fit_and_measure, fit_model, missing_prompts
 from streamer.scoring.gram import gram_energy
-from streamer.scoring.learned import LONGEST_MODEL, LearnedModel, learned_scores
+from streamer.scoring.learned import LONGEST_MODEL, LearnedModel, UnknownModel, learned_scores
 from streamer.scoring.registry import scorer_named
 
 if TYPE_CHECKING:
@@ -193,3 +193,100 @@ def test_nothing_is_learned_from_too_little() -> None:
         fit_and_measure(one_bad, order="gram", alphas=[0.1], calibrating=60, all_labelled=120)
     assert missing_prompts(250) is None
     assert "label 40 more" in str(missing_prompts(210))
+
+
+MODELS = ("small", "large", "small", "", "large")
+
+
+def of_models(models: tuple[str, ...] = MODELS) -> AnswerBatch:
+    return answer_batch(TEXTS, ROWS, BLANK, models)
+
+
+def test_agreement_across_models_is_the_mean_cosine_to_answers_of_others() -> None:
+    across = agreement(of_models())[:, COLUMNS.index(ACROSS_MODELS)]
+    # .8 to the other model's written answer and 0 to its blank one; the unnamed answer is of no model.
+    np.testing.assert_allclose(across, [0.4, 0.8, 0.4, 0.0, 0.0])
+    assert not agreement(of_models(("one",) * 5))[:, -1].any()
+    np.testing.assert_array_equal(
+        agreement(of_models())[:, : len(FEATURES)], agreement(batch())[:, : len(FEATURES)]
+    )
+    assert not agreement(batch())[:, -1].any()
+
+
+def test_a_score_that_knows_models_scores_answers_of_these_alone() -> None:
+    knows = model(
+        "own",
+        features=("gram", "other_models_cosine", "model=large"),
+        means=(0.5, 0.25, 0.5),
+        scales=(0.25, 0.5, 0.5),
+        coefficients=(-1.0, 1.0, 2.0),
+        models=("", "large", "small"),
+    )
+    assert LearnedModel.of_text(knows.text) == knows
+    assert knows.steepness == max(1.0, (1 / 0.25 + 1 / 0.5) / 4), "a name has no last digits"
+    rows = agreement(of_models())
+    large = np.array([0.0, 1.0, 0.0, 0.0, 1.0])
+    odds = 0.5 - (rows[:, 0] - 0.5) / 0.25 + (rows[:, -1] - 0.25) / 0.5 + 2 * (large - 0.5) / 0.5
+    scorer = scorer_named(knows.name, knows.text)
+    np.testing.assert_allclose(scorer.score(of_models())[:4], (1 / (1 + np.exp(-odds)))[:4].round(6))
+    assert scorer.score(batch()).max() > 0, "it has seen answers without a name"
+    with pytest.raises(
+        UnknownModel, match="no answers of newer, but on those of an unnamed one, large, small"
+    ):
+        scorer.score(of_models(("small", "newer", "small", "", "large")))
+    nameless = replace(knows, models=("large", "small"))
+    with pytest.raises(UnknownModel, match="an unnamed model"):
+        learned_scores(nameless, agreement(batch()), BLANK)
+    for wrong in ({"models": ("small", "large")}, {"models": ("",)}, {"models": ()}, {"models": ("x",)}):
+        with pytest.raises(ValueError, match=r"models must|this version"):
+            replace(knows, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_score_of_before_there_were_models_applies_as_it_did_whatever_answers_name() -> None:
+    text = (
+        '{"coefficients":[-1.0,2.0],"features":["gram","log_length"],"format":"streamer.learned.v1","intercept":0.5,'
+        '"means":[0.5,0.2],"order":"own","prompts":125,"scales":[0.25,0.125]}'
+    )
+    assert LearnedModel.of_text(text) == model("own")
+    assert model("own").name == "learned@9ad695660e08ef99"
+    scorer = scorer_named(model("own").name, text)
+    assert (
+        scorer.score(of_models()).tolist()
+        == scorer.score(batch()).tolist()
+        == [0.699027, 0.40265, 0.699027, 0.970335, 0.0]
+    )
+
+
+def test_a_fit_learns_which_models_are_right_and_freezes_their_names() -> None:
+    plain = examples(60)
+    named = []
+    for number, one in enumerate(plain):
+        name = ("small", "large", "other")[number % 3]
+        wide = np.hstack([one.features, np.zeros((1, 1))])
+        bad = np.full(1, float(name == "small"))
+        named.append(
+            replace(one, features=wide, severities=bad, models=(name,), seen=frozenset({name, "never first"}))
+        )
+    made = fit_model(named, order="own")
+    assert made.models == ("large", "never first", "other", "small")
+    assert "model=never first" not in made.features, "no label says anything of it"
+    weight = dict(zip(made.features, made.coefficients, strict=True))
+    assert weight["model=small"] == -max(map(abs, made.coefficients))
+    assert weight["model=large"] > 0
+    alone = fit_model([replace(one, models=("one",), seen=frozenset({"one"})) for one in named], order="own")
+    assert (alone.models, alone.features[-1]) == (("one",), FEATURES[-1])
+    with pytest.raises(NothingToLearn, match="by family"):
+        fit_model(
+            [
+                replace(one, models=(f"m{n}" + "x" * 190,), seen=frozenset({f"m{n}" + "x" * 190}))
+                for n, one in enumerate(named)
+            ],
+            order="own",
+        )
+
+
+def test_without_models_a_fit_is_what_it_was_whatever_the_last_column_holds() -> None:
+    some = examples(60, wrong=0.1)
+    wider = [replace(one, features=np.hstack([one.features, np.zeros((1, 1))])) for one in some]
+    assert fit_model(wider, order="gram").text == fit_model(some, order="gram").text
+    assert "models" not in json.loads(fit_model(wider, order="gram").text)

@@ -15,12 +15,13 @@ import pandas as pd
 import pytest
 
 from streamer.cli.batch_files import publications
+from streamer.clouds.cloud import cloud_to_event
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.tables.columns import parse_mapping
 from streamer.errors import UsageError
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
-from streamer.events.responses import decode_responses
+from streamer.events.responses import decode_responses, encode_responses
 from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
 
@@ -239,6 +240,20 @@ def test_decimal_commas_where_commas_do_not_separate(tmp_path: Path) -> None:
     path.write_text("prompt;answer;severity\na;b;0,5\na;c;1\n")
     (cloud,) = read_clouds(path)
     assert cloud.severities == (0.5, 1.0)
+
+
+def test_the_models_of_answers_are_read_where_somebody_names_their_column(tmp_path: Path) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("prompt,answer,model\na,b,small\na,c,\n")
+    (cloud,) = read_clouds(path)
+    assert cloud.models == ()
+    (cloud,) = read_clouds(path, {"model": ("model",)})
+    assert cloud.models == ("small", "")
+    published = decode_responses(encode_responses(cloud_to_event(cloud, "g")))
+    assert [one.model for one in published.responses] == ["small", None]
+    (tmp_path / "w.jsonl").write_text('{"prompt": "a", "answers": ["b", "c"], "by": ["small", 7]}\n')
+    (cloud,) = read_clouds(tmp_path / "w.jsonl", {"model": ("by",)})
+    assert cloud.models == ("small", "7")
 
 
 def test_a_table_is_published_with_labels_scores_and_embeddings(tmp_path: Path) -> None:
