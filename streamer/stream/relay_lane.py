@@ -266,7 +266,7 @@ class RelayLane:
         timeout = max(0.0, min([self._limits.idle_poll, *due]))
         if more:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
-        else:
+        elif self._whole.free:
             timeout = min(timeout, max(0.0, self._read_at + self._limits.idle_poll - now))
         await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if underway:

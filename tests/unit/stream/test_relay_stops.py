@@ -6,24 +6,30 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+import pytest
+
+from streamer.journal import OutboxMessage
 from streamer.stream.connection import KafkaConnection
 from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
-from streamer.stream.relay_lane import RelayLimits
+from streamer.stream.relay_lane import RelayLane, RelayLimits
 from tests.integration.stream.memory_journal import MemoryJournal
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 
-def a_relay(executor: Executor) -> Relay:
+def a_relay(executor: Executor, *waiting: OutboxMessage, idle_poll: float = 30) -> Relay:
+    journal = MemoryJournal()
+    for message in waiting:
+        journal.enqueue(message)
     return Relay(
         KafkaConnection("127.0.0.1:1"),
-        MemoryJournal(),
+        journal,
         executor=executor,
         sources=list,
         takes_ownerless=lambda: True,
-        limits=RelayLimits(max_request_size=1000, idle_poll=30),
+        limits=RelayLimits(max_request_size=1000, idle_poll=idle_poll),
         hooks=Hooks(),
     )
 
@@ -42,3 +48,27 @@ def test_a_cancellation_together_with_a_wake_is_not_lost() -> None:
             assert running.cancelled()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.expected_errors("aiokafka: Unable connect")
+def test_a_broker_that_is_away_is_not_asked_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = 0
+    publish = RelayLane._publish_some
+
+    async def counted(lane: RelayLane) -> bool:
+        nonlocal rounds
+        rounds += 1
+        return await publish(lane)
+
+    monkeypatch.setattr(RelayLane, "_publish_some", counted)
+
+    async def scenario() -> None:
+        with ThreadPoolExecutor(1) as executor:
+            relay = a_relay(executor, OutboxMessage("actions", b"k", b"v", ()), idle_poll=0.05)
+            running = asyncio.create_task(relay.run())
+            await asyncio.sleep(2)
+            running.cancel()
+            await asyncio.wait([running], timeout=5)
+
+    asyncio.run(scenario())
+    assert 1 <= rounds <= 100
