@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from streamer.audit import signing
+from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction, reading_of
@@ -63,7 +64,15 @@ class Snapshot(Protocol):
         """Batches that a learned score was applied to after they were decided.
 
         Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``encoder``, ``encoded`` (a worker's encoder made its
-        embeddings), and ``texts`` and ``scores`` by position; an erased text is None.
+        embeddings), and ``texts``, ``models`` and ``scores`` by position; an erased text is None.
+        """
+        ...
+
+    def marked(self) -> Iterator[dict[str, Any]]:
+        """Responses that a judge's mark has decided.
+
+        Each has ``batch`` (gate, batch id, attempt), ``response_id``, ``prompt`` and ``text`` (None once erased), ``mark``, and
+        ``judged``: for each judgement with a mark its ``mark``, ``exchanges`` (None once erased) and whether these are ``intact``.
         """
         ...
 
@@ -120,7 +129,8 @@ def verify_record(
     origin : where these come from, in words.
     revisions : every revision of a gate.
     inputs : what a calibration run has read, in order of decision.
-    rescorer : scores stored texts again; None: scores are taken as they are.
+    rescorer : scores stored texts again, and has judges' marks read again from their stored words; None: scores are taken as
+        they are.
     policies : every version of every gate, the oldest of each first; read when their turn comes.
     policy_keys : that policies may be signed with.
     since : where an earlier verification of this record ended; None: all of it is verified. Outcomes and calibration runs that
@@ -153,6 +163,8 @@ def verify_record(
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
             rescorer.finish(verifier)
+            for line in snapshot.marked():
+                check_mark(line, verifier)
         verifier.unchained(snapshot.unchained())
         for line in snapshot.contradicted_inputs():
             verifier.fault(

@@ -96,7 +96,11 @@ def verify(
         ),
     ] = None,
     rescore: Annotated[
-        bool, typer.Option("--rescore", help="Score the stored texts again with the configured encoder.")
+        bool,
+        typer.Option(
+            "--rescore",
+            help="Score the stored texts again with the configured encoder, and read judges' marks again from their stored replies.",
+        ),
     ] = False,
     tolerance: Annotated[
         float | None,

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.store.audit import control
-from streamer.store.audit.input_evidence import contradicted_inputs, scored_later
+from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.schema import (
@@ -159,6 +159,10 @@ class ChainedRowsSnapshot:
     def scored_later(self) -> Iterator[dict[str, Any]]:
         """Batches that a learned score was applied to after they were decided."""
         yield from scored_later(self._connection)
+
+    def marked(self) -> Iterator[dict[str, Any]]:
+        """Responses that a judge's mark has decided."""
+        yield from marked(self._connection)
 
     def _not_in_outcomes(self) -> Iterator[dict[str, Any]]:
         # NOT IN: SQLite looks its list up in an index that it makes once; of NULLs there must be none.

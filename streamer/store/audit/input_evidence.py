@@ -1,7 +1,8 @@
-"""What calibration runs say they read, against the decisions and labels that are recorded."""
+"""What calibration runs say they read, and what scores were made of, against what is recorded."""
 
 from __future__ import annotations
 
+import hmac
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.events.responses import recorded_models
+from streamer.scoring.scorers.judge import Judge
 from streamer.store.calibration.audit_sample import base_probability
 from streamer.store.db.schema import (
     batches,
@@ -16,11 +18,13 @@ from streamer.store.db.schema import (
     calibration_runs,
     decisions,
     gate_revisions,
+    judgements,
     label_revisions,
     learned_scores,
     policies,
     responses,
 )
+from streamer.store.log.rows import judgement_mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +94,60 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             "texts": [row.text for row in rows],
             "models": recorded_models(rows[0].metadata, [row.response_id for row in rows]),
             "scores": [row.score for row in rows],
+        }
+
+
+def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
+    """Responses that a judge's mark has decided; see `streamer.audit.verification.Snapshot`."""
+    query = (
+        sa.select(
+            batches.c.id,
+            responses.c.position,
+            batches.c.gate,
+            batches.c.batch_id,
+            batches.c.attempt,
+            batches.c.prompt,
+            responses.c.response_id,
+            responses.c.text,
+            responses.c.raw_energy,
+            judgements.c.mark,
+            judgements.c.exchanges,
+            judgements.c.salt,
+            judgements.c.content_mac,
+        )
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .join(responses, responses.c.batch == decisions.c.batch)
+        .outerjoin(
+            judgements,
+            (judgements.c.gate == batches.c.gate)
+            & (judgements.c.batch_id == batches.c.batch_id)
+            & (judgements.c.attempt == batches.c.attempt)
+            & (judgements.c.response_id == responses.c.response_id)
+            & judgements.c.for_score
+            & judgements.c.mark.is_not(None),
+        )
+        .where(decisions.c.scorer == Judge.name, responses.c.raw_energy.is_not(None))
+        .order_by(batches.c.id, responses.c.position, judgements.c.id)
+    )
+    found = connection.execution_options(yield_per=1000).execute(query)
+    for _, group in groupby(found, key=itemgetter(0, 1)):
+        rows = list(group)
+        yield {
+            "batch": [rows[0].gate, rows[0].batch_id, rows[0].attempt],
+            "response_id": rows[0].response_id,
+            "prompt": rows[0].prompt,
+            "text": rows[0].text,
+            "mark": rows[0].raw_energy,
+            "judged": [
+                {
+                    "mark": row.mark,
+                    "exchanges": row.exchanges,
+                    "intact": row.exchanges is not None
+                    and hmac.compare_digest(judgement_mac(row.salt, row.exchanges), row.content_mac),
+                }
+                for row in rows
+                if row.mark is not None
+            ],
         }
 
 

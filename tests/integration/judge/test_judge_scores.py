@@ -8,8 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from streamer import wiring
+from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import Answered
@@ -264,6 +266,32 @@ def test_a_gate_ships_by_a_judges_marks_and_holds_without_them(
             "thresholds that a test writes have no run"
         )
         assert report.counts["batches whose scores follow from recorded numbers"] == 1
+    # A judge's words need no encoder: nothing is embedded.
+    again = Rescorer(encoder_id="none", embed=lambda texts: [] if not texts else pytest.fail("embedded"))
+    report = verify(settings, rescorer=again)
+    assert not [one for one in report.faults if one.check == "score"]
+    assert report.counts["marks read again"] == 2
+    for change, said in (
+        ("mark = 20.5 WHERE response_id = '0' AND mark = 20", "says 20, and its mark is 20.5"),
+        ("exchanges = replace(exchanges, '20', '30') WHERE response_id = '0'", "was changed"),
+        ("response_id = '1' WHERE mark = 20", "asked about another prompt or answer"),
+        ("response_id = '2' WHERE mark = 90", "what the judge said of it is not on record"),
+        ("exchanges = NULL, salt = NULL, erased_at = judged_at WHERE mark IS NOT NULL", ""),
+    ):
+        with breaking_in(site.url) as connection:
+            before = connection.exec_driver_sql("SELECT * FROM judgements").mappings().all()
+            connection.exec_driver_sql(f"UPDATE judgements SET {change}")
+        report = verify(settings, rescorer=again)
+        found = [one.detail for one in report.faults if one.check == "score"]
+        assert any(said in one for one in found) if said else report.counts["marks not read again"] == 2, (
+            found
+        )
+        with breaking_in(site.url) as connection:
+            connection.exec_driver_sql("DELETE FROM judgements")
+            for row in before:
+                names = ", ".join(f'"{name}"' for name in row)
+                marks = ", ".join(f":{name}" for name in row)
+                connection.execute(sa.text(f"INSERT INTO judgements ({names}) VALUES ({marks})"), dict(row))
     with breaking_in(site.url) as connection:
         connection.exec_driver_sql("UPDATE responses SET raw_energy = 99 WHERE raw_energy = 90")
         rebuild_outcomes(connection)
