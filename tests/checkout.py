@@ -11,7 +11,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def copy_checkout(folder: Path) -> Path:
-    """Copy what git tracks, or would track, into `folder`, beside a command `streamer` that runs the copy's code."""
+    """Copy what git tracks, or would track, into `folder`, beside a command `streamer` that runs the copy's code.
+
+    The byte-code of the package comes along, and what import-linter keeps of it: both hold for a file as old and as long,
+    and making them anew takes longer than most that is done in a copy. A file that is changed there is compiled again.
+    """
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -22,7 +26,10 @@ def copy_checkout(folder: Path) -> Path:
     for name in filter(None, listed.stdout.split("\0")):
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+            shutil.copy2(ROOT / name, folder / name)
+    for kept in (*(ROOT / "streamer").rglob("__pycache__"), ROOT / ".import_linter_cache"):
+        if kept.is_dir() and (beside := folder / kept.relative_to(ROOT)).parent.is_dir():
+            shutil.copytree(kept, beside, ignore=shutil.ignore_patterns("*.pyc.*"))
     program = folder / ".venv" / "bin" / "streamer"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m streamer "$@"\n')

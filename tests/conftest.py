@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import logging
 import os
+import pickle
 import shutil
 import signal
 import sys
@@ -65,6 +68,17 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collecting makes a million objects that stay: no search for garbage looks at them, now or in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _interrupt(*_: object) -> NoReturn:
@@ -377,8 +391,21 @@ def tot_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
-    """The scored clouds of `triviaqa_path`, encoded once (half a minute)."""
+def trivia(
+    triviaqa_path: Path, real_encoder: Encoder, tmp_path_factory: pytest.TempPathFactory
+) -> list[ScoredCloud]:
+    """The scored clouds of `triviaqa_path`, encoded once (half a minute) for all processes of a run."""
+    folder = tmp_path_factory.getbasetemp()
+    kept = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "trivia.pickle"
+    with kept.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(_trivia(triviaqa_path, real_encoder)))
+    clouds: list[ScoredCloud] = pickle.loads(kept.read_bytes())
+    return clouds
+
+
+def _trivia(triviaqa_path: Path, real_encoder: Encoder) -> list[ScoredCloud]:
     from streamer.clouds.cloud import severity_kind
     from streamer.clouds.cloud_files import read_clouds
     from streamer.clouds.offline import score_clouds

@@ -1,11 +1,13 @@
 """Starts services of ours by fork from a process that has imported them: importing is half of what a start costs.
 
-The fork becomes `python -m streamer ...` with an environment, a folder and files of its own; from there on all is as after
-a plain start. Run as a program this module is the process that is forked, with one end of a socket as its standard input.
+The fork becomes `python -m streamer ...` (or another module's program) with an environment, a folder and files of its own;
+from there on all is as after a plain start. Run as a program this module is the process that is forked, with a socket that
+listens as its standard input. The processes of one run of pytest-xdist share it; it ends with the last of them.
 """
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import json
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PRELOADED = (
+    "alembic.config",
     "ctranslate2",
     "faust",
     "faust.assignor.leader_assignor",
@@ -119,11 +122,22 @@ class ServiceForks:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(
-        self, arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, stderr: int
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        stderr: int,
+        module: str = "streamer",
     ) -> ForkedService:
         """Start `streamer` with these arguments and nothing but this environment; its standard output is a pipe."""
         reading, writing = os.pipe()
-        request = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
+        request = {
+            "module": module,
+            "arguments": list(arguments),
+            "environment": dict(environment),
+            "folder": str(folder),
+        }
         try:
             answer = self.ask(request, (writing, stderr))
         except BaseException:
@@ -134,11 +148,19 @@ class ServiceForks:
         return ForkedService(self, answer["pid"], reading)
 
     def run(
-        self, arguments: Sequence[str], *, environment: Mapping[str, str], folder: Path, seconds: float
+        self,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        folder: Path,
+        seconds: float,
+        module: str = "streamer",
     ) -> subprocess.CompletedProcess[str]:
         """Run `streamer` with these arguments to its end, which is a kill after so many seconds."""
         with tempfile.TemporaryFile() as errors:
-            started = self.start(arguments, environment=environment, folder=folder, stderr=errors.fileno())
+            started = self.start(
+                arguments, environment=environment, folder=folder, stderr=errors.fileno(), module=module
+            )
             too_long = threading.Timer(seconds, started.kill)
             too_long.start()
             try:
@@ -150,7 +172,7 @@ class ServiceForks:
                 started.kill()
             errors.seek(0)
             return subprocess.CompletedProcess(
-                ["streamer", *arguments], status, out.decode(), errors.read().decode()
+                [module, *arguments], status, out.decode(), errors.read().decode()
             )
 
     def ask(self, request: Mapping[str, Any], files: tuple[int, ...] = ()) -> Any:
@@ -165,42 +187,82 @@ class ServiceForks:
         return json.loads(answer)
 
     def _started(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+        if run is None:
+            with tempfile.TemporaryDirectory() as folder:
+                return self._new(f"{folder}/forks")
+        place = Path(tempfile.gettempdir(), f"streamer-forks-{run}")
+        with place.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                return _connected(str(place))
+            except (FileNotFoundError, ConnectionRefusedError):
+                place.unlink(missing_ok=True)
+                return self._new(str(place))
+
+    def _new(self, place: str) -> socket.socket:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(place)
+            listening.listen(64)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.services.service_forks"],
-                stdin=theirs,
+                stdin=listening,
                 stdout=subprocess.DEVNULL,
                 env=os.environ | {"OMP_NUM_THREADS": "1"},  # NumPy starts threads when it is imported
             )
-        return ours
+            return _connected(place)
+
+
+def _connected(place: str) -> socket.socket:
+    ours = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        ours.connect(place)
+    except BaseException:
+        ours.close()
+        raise
+    return ours
 
 
 FORKS = ServiceForks()
-"""Those of this process; started when a service is."""
+"""Those of this run; started when a service is."""
 
 
-def _serve(requests: socket.socket) -> dict[str, Any]:
+def _serve(listening: socket.socket) -> dict[str, Any]:
     """Answer requests until this is a fork; then return the request, which it becomes."""
-    while True:
-        message, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 2)
-        if not message:
-            os._exit(0)  # whoever asked is gone; nothing here is to be finished
-        request = json.loads(message)
-        if "poll" in request:
-            pid, status = os.waitpid(request["poll"], os.WNOHANG)
-            requests.send(json.dumps({"status": status if pid else None}).encode())
-            continue
-        pid = os.fork()
-        if pid == 0:
-            requests.close()
-            for file, number in zip(files, (1, 2), strict=True):
-                os.dup2(file, number)
-                os.close(file)
-            return request
-        for file in files:
-            os.close(file)
-        requests.send(json.dumps({"pid": pid}).encode())
+    place = Path(listening.getsockname())
+    callers = [listening.accept()[0]]
+    while callers:
+        ready, _, _ = select.select([listening, *callers], [], [])
+        for one in ready:
+            if one is listening:
+                callers.append(listening.accept()[0])
+                continue
+            try:
+                message, files, _, _ = socket.recv_fds(one, _MOST_BYTES, 2)
+                request = json.loads(message) if message else None
+                if request is None:
+                    one.close()
+                    callers.remove(one)
+                elif "poll" in request:
+                    pid, status = os.waitpid(request["poll"], os.WNOHANG)
+                    one.send(json.dumps({"status": status if pid else None}).encode())
+                elif (pid := os.fork()) == 0:
+                    for held in (listening, *callers):
+                        held.close()
+                    for file, number in zip(files, (1, 2), strict=True):
+                        os.dup2(file, number)
+                        os.close(file)
+                    return request
+                else:
+                    for file in files:
+                        os.close(file)
+                    one.send(json.dumps({"pid": pid}).encode())
+            except ConnectionError:  # whoever asked was killed
+                one.close()
+                callers.remove(one)
+    for left in (place, place.with_suffix(".lock")):
+        left.unlink(missing_ok=True)
+    os._exit(0)  # whoever asked is gone; nothing here is to be finished
 
 
 def _become(request: Mapping[str, Any]) -> None:
@@ -210,8 +272,8 @@ def _become(request: Mapping[str, Any]) -> None:
     sys.path[0] = request["folder"]
     own = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [path for path in own if path and path not in sys.path]
-    sys.argv = ["streamer", *request["arguments"]]
-    runpy.run_module("streamer", run_name="__main__", alter_sys=True)
+    sys.argv = [request["module"], *request["arguments"]]
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

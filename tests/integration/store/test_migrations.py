@@ -24,21 +24,15 @@ from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.migrate import head, revisions
 from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
+from tests.services.service_forks import FORKS
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
 def alembic(url: str, *arguments: str, status: int = 0) -> str:
     """Run Alembic's own command line as its users do, from the root of the repository."""
-    done = subprocess.run(
-        [sys.executable, "-m", "alembic", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"STREAMER_DATABASE_URL": url},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = os.environ | {"STREAMER_DATABASE_URL": url}
+    done = FORKS.run(arguments, module="alembic", environment=environment, folder=ROOT, seconds=120)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 
