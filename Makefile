@@ -26,6 +26,8 @@ INSTALLED := .venv/.installed
 KAFKA := .services/kafka/.fetched
 # The uv of this machine, or one of our own that the rule below installs by pip.
 UV = $(or $(shell command -v uv),.uv/bin/uv)
+# Benchmarks that run at once: times are true only where it is one.
+AT_ONCE ?= 1
 BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 
 # A package mirror that is configured for pip alone serves uv too.
@@ -74,10 +76,12 @@ lint: $(INSTALLED)  ## Check format, style, types and who may import whom
 		echo "== $$check"; $(BIN)/$$check || failed="$$failed, $$check"; \
 	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
 
-bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that)
-	@failed=; for file in $(BENCHMARKS); do \
-		echo "== $$file"; $(BIN)/python "$$file" $(ARGS) || failed="$$failed, $$file"; \
-	done; [ -z "$$failed" ] || { echo "failed: $${failed#, }" >&2; exit 1; }
+bench: $(INSTALLED)  ## Run the benchmarks, each a minute or two (ARGS=--short: a part of that; AT_ONCE=2: two at once)
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=$(if $(filter 1,$(AT_ONCE)),none,target) \
+		$(addprefix run-,$(BENCHMARKS))
+
+run-benchmarks/%: $(INSTALLED)
+	@echo "== benchmarks/$*"; $(BIN)/python "benchmarks/$*" $(ARGS) || { echo "failed: benchmarks/$*" >&2; exit 1; }
 
 swap: $(INSTALLED)  ## Change the answers' source under many gates and count the bad answers that get out, ten minutes
 	@$(MAKE) --silent services

@@ -36,9 +36,9 @@ def python_environment() -> Path:
     def install(folder: Path) -> None:
         python = folder / "bin" / "python"
         _run(uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder), env=_with_index())
+        # Most of its ten thousand files are never imported: what is, Python compiles.
         _run(
-            *(uv, "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode"),
-            *("--python", str(python), str(lock)),
+            *(uv, "pip", "sync", "--quiet", "--require-hashes", "--python", str(python), str(lock)),
             env=_with_index(),
         )
 
