@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from store import databases, decision, message, refused
 
 from streamer.gates.settings import GateSettings
-from streamer.journal import Decision, LabelRevision
+from streamer.journal import BatchDecision, LabelRevision
 from streamer.recalibration.one_gate import recalibrate_by_rule
 from streamer.store import migrate, open_store
 from streamer.store.db import bulk_insert
@@ -65,7 +65,7 @@ def fill(url: str, responses: int, draws: int) -> str:
     return gate
 
 
-def multiply(connection: sa.Connection, one: Decision, count: int) -> None:
+def multiply(connection: sa.Connection, one: BatchDecision, count: int) -> None:
     """Write one labelled batch and copies of it, with scores and severities by chance, straight into the tables: a run
     reads neither the log nor its chain. By the database itself, for a million of them by hand take longer than the run.
     """

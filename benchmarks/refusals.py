@@ -23,7 +23,7 @@ from streamer.research.experiments.learned_score import (
     BEST_ROW,
     GRAM_ROW,
     LEARNED_ROWS,
-    Prompt,
+    LabelledPrompt,
     repetition,
 )
 from streamer.scoring.agreement import FEATURES, agreement
@@ -91,7 +91,7 @@ def cloud(rng: np.random.Generator) -> tuple[np.ndarray, float, float]:
     return agreement(answer_batch(texts, rows, [False] * ANSWERS)), spread, long
 
 
-def population(case: Case, seed: int) -> list[Prompt]:
+def population(case: Case, seed: int) -> list[LabelledPrompt]:
     rng = np.random.default_rng([20261123, seed])
     count = case.prompts // case.copies
     clouds = [cloud(rng) for _ in range(case.shapes or count)]
@@ -101,7 +101,7 @@ def population(case: Case, seed: int) -> list[Prompt]:
         severities = np.full(ANSWERS, float(rng.random() < case.risk(spread, long)))
         best = int(np.argmax(features[:, _GRAM].round(DECIMALS)))
         prompts += [
-            Prompt(f"{n}-{copy}", features, [False] * ANSWERS, severities, best)
+            LabelledPrompt(f"{n}-{copy}", features, [False] * ANSWERS, severities, best)
             for copy in range(case.copies)
         ]
     return prompts

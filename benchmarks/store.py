@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
-from streamer.journal import Decision, OutboxMessage, Partition, Record, ScoredResponse, Slice
+from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse, Slice
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ def refused(record: Record, _code: str, _detail: str) -> OutboxMessage:
     return OutboxMessage("streamer.dead-letters", record.key, record.value, ())
 
 
-def decision(policy: Policy, offset: int, responses: int) -> Decision:
+def decision(policy: Policy, offset: int, responses: int) -> BatchDecision:
     key = BatchKey(policy.gate, f"batch-{offset:012d}-{uuid.uuid4().hex[:8]}", 1)
-    return Decision(
+    return BatchDecision(
         record=Record(PARTITION, offset, key.batch_id.encode(), None, (), 0),
         key=key,
         content_hash=hashlib.sha256(key.batch_id.encode()).digest(),

@@ -131,7 +131,7 @@ class AskedMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class AnswersToMark:
     """A prompt and the answers to it that are to be marked."""
 
     prompt: str
@@ -157,7 +157,7 @@ EmbeddingSource = Literal["encoder", "event", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class BatchDecision:
     """Everything that is kept of one decided batch; `action` is the message that publishes it.
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
@@ -277,7 +277,7 @@ class Redelivery:
     content_hash: bytes
 
 
-Outcome = Decision | Redelivery | DeadLetter | LabelRevision
+Outcome = BatchDecision | Redelivery | DeadLetter | LabelRevision
 """What became of one record, before the store has looked for its twin."""
 
 OutcomeKind = Literal["decision", "duplicate", "conflict", "dead_letter", "label"]

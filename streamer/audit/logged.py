@@ -113,7 +113,7 @@ class Log(Protocol):
 
 @dataclass(slots=True)
 class LogReport:
-    """What a comparison found; as `streamer.audit.verification.Report`."""
+    """What a comparison found; as `streamer.audit.verification.VerificationReport`."""
 
     faults: list[Fault] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)

@@ -87,7 +87,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VerificationReport:
     """What a verification found.
 
     Attributes
@@ -118,7 +118,7 @@ def verify_record(
     since: Reached | None = None,
     receipts: tuple[Iterable[bytes], str] | None = None,
     progress: Callable[[int], None] = lambda _done: None,
-) -> Report:
+) -> VerificationReport:
     """Verify a record.
 
     Parameters
@@ -179,7 +179,7 @@ def verify_record(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
         )
         verifier.notes["unread"] = "everything behind the row that cannot be read"
-    return Report(
+    return VerificationReport(
         faults=tuple(Fault(**fault) for fault in verifier.faults),
         notes=tuple(verifier.notes.values()),
         counts=dict(sorted(verifier.counts.items())),

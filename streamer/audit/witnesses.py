@@ -142,7 +142,7 @@ def witness(address: str) -> FileWitness | HttpWitness | TimeStampWitness:
     return FileWitness(address)
 
 
-class Answers:
+class WitnessAnswers:
     """A file of what witnesses answered, one JSON object a line; it also says which of them has what."""
 
     def __init__(self, path: Path) -> None:
@@ -198,7 +198,7 @@ class Witnesses:
         store: CheckpointStore,
         witnesses: Sequence[Witness],
         *,
-        answers: Answers | None,
+        answers: WitnessAnswers | None,
         clock: Callable[[], datetime],
         show: Callable[[str, float, bool], None] = lambda _kind, _seconds, _failed: None,
     ) -> None:

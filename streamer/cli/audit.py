@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from streamer.audit.verification import Report
+    from streamer.audit.verification import VerificationReport
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
@@ -215,8 +215,8 @@ def _few_collections() -> "Iterator[None]":
 
 
 def _with_witnesses(
-    report: "Report", wrong: "list[tuple[str, str]]", notes: list[str], answers: int, stamps: int
-) -> "Report":
+    report: "VerificationReport", wrong: "list[tuple[str, str]]", notes: list[str], answers: int, stamps: int
+) -> "VerificationReport":
     from streamer.audit.verification import Fault
 
     counts = dict(report.counts) | {"answers of witnesses": answers, "time stamps": stamps}

@@ -31,7 +31,7 @@ _STYLES = {"ok": "green", "warn": "yellow", "fail": "bold red"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One line of the doctor: what was looked at, how it is, and what to do about it."""
 
     level: Level
@@ -65,7 +65,7 @@ def doctor(
         raise typer.Exit(FOUND)
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: Diagnosis) -> None:
     from rich.text import Text
 
     from streamer.cli.console import output
@@ -79,7 +79,7 @@ def _print(finding: Finding) -> None:
         console.print(Text(f"{'':<5}-> {finding.todo}", style="cyan"), soft_wrap=True)
 
 
-def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
+def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Diagnosis]:
     """Check every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
     for subject, look in (("python", _python), ("settings", _settings), ("encoder", _encoder)):
         yield from _guarded(subject, look, settings)
@@ -95,8 +95,8 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Finding]:
 
 
 def _guarded(
-    subject: str, look: "Callable[[Settings], Iterator[Finding]]", settings: "Settings"
-) -> Iterator[Finding]:
+    subject: str, look: "Callable[[Settings], Iterator[Diagnosis]]", settings: "Settings"
+) -> Iterator[Diagnosis]:
     from streamer.errors import StreamerError
     from streamer.extras import needed_by
     from streamer.security.redaction import redact_text
@@ -105,10 +105,10 @@ def _guarded(
         with needed_by("this check"):
             yield from look(settings)
     except StreamerError as error:
-        yield Finding("fail", subject, redact_text(" ".join(str(error).split())))
+        yield Diagnosis("fail", subject, redact_text(" ".join(str(error).split())))
     except Exception as error:
         first = (redact_text(str(error)).splitlines() or ["no text"])[0]
-        yield Finding(
+        yield Diagnosis(
             "fail",
             subject,
             f"the check itself failed: {type(error).__name__}: {first}",
@@ -116,97 +116,97 @@ def _guarded(
         )
 
 
-def _python(_settings: "Settings") -> Iterator[Finding]:
+def _python(_settings: "Settings") -> Iterator[Diagnosis]:
     from importlib.metadata import version
 
     present = ".".join(map(str, sys.version_info[:3]))
-    yield Finding("ok", "python", f"{present}, conformal-streamer {version('conformal-streamer')}")
+    yield Diagnosis("ok", "python", f"{present}, conformal-streamer {version('conformal-streamer')}")
 
 
-def _settings(settings: "Settings") -> Iterator[Finding]:
+def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
     from streamer.settings.settings import Settings
     from streamer.settings.sources import misspelt_variables
 
     unknown = misspelt_variables(Settings)
     if unknown:
-        yield Finding(
+        yield Diagnosis(
             "warn",
             "settings",
             f"set, but no setting: {', '.join(unknown)}",
             "`streamer config show` lists the names",
         )
     else:
-        yield Finding("ok", "settings", f"{len(settings.origins)} differ from the defaults")
+        yield Diagnosis("ok", "settings", f"{len(settings.origins)} differ from the defaults")
 
 
-def _encoder(settings: "Settings") -> Iterator[Finding]:
+def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
     from contextlib import closing
 
     from streamer import wiring
     from streamer.gates.settings import NO_ENCODER
 
     if settings.encoder.name == NO_ENCODER:
-        yield Finding(
+        yield Diagnosis(
             "ok", "encoder", "none: workers decide on scores, and on embeddings where the gate accepts them"
         )
         return
     asked = wiring.endpoint_encoder(settings)
     if asked is None:
         identity = wiring.encoder_identity(settings)
-        yield Finding("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
+        yield Diagnosis("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
         return
     with closing(asked):
         identity = asked.identity
-        yield Finding(
+        yield Diagnosis(
             "ok", "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
         )
 
 
-def _database(settings: "Settings", *, full: bool) -> Iterator[Finding]:
+def _database(settings: "Settings", *, full: bool) -> Iterator[Diagnosis]:
     from streamer import wiring
     from streamer.security.redaction import redact_text
 
     name = redact_text(settings.database.url)
     problem = wiring.check_database(settings)
     if problem is not None:
-        yield Finding("fail", "database", f"{name}: {problem}", "streamer db upgrade")
+        yield Diagnosis("fail", "database", f"{name}: {problem}", "streamer db upgrade")
         return
-    yield Finding("ok", "database", f"{name}, schema up to date")
+    yield Diagnosis("ok", "database", f"{name}, schema up to date")
     with wiring.open_store(settings) as store:
         pooling = store.reports.pooling()
         if pooling is not None:
-            yield Finding("ok", "connection", _CONNECTIONS[pooling])
+            yield Diagnosis("ok", "connection", _CONNECTIONS[pooling])
         yield from _record(store, full=full)
 
 
-def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
+def _record(store: "Store", *, full: bool) -> Iterator[Diagnosis]:
     """Recompute the hash chains over what was recorded; a long record only when asked."""
     from streamer.cli.console import counted
 
     links = sum(store.reports.chain_heights().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
-        yield Finding(
+        yield Diagnosis(
             "ok", "record", f"{links} links; too long to verify by default", "streamer doctor --full"
         )
     else:
         faults = store.verify_chain()
         for fault in faults:
-            yield Finding(
+            yield Diagnosis(
                 "fail", "record", str(fault), "keep the database as it is and compare with a backup"
             )
         if not faults:
-            yield Finding("ok", "record", f"the hash chain verifies, {links} links")
+            yield Diagnosis("ok", "record", f"the hash chain verifies, {links} links")
     if store.reports.may_rewrite():
-        yield Finding(
+        yield Diagnosis(
             "warn",
             "rights",
             "this database user could change what was recorded; workers need not be able to",
             "streamer db roles, then a user of the role streamer_app for everything but upgrades",
         )
     if waiting:
-        yield Finding(
+        yield Diagnosis(
             "warn",
             "outbox",
             f"{counted(waiting, 'message waits', 'messages wait')} to be published",
@@ -214,7 +214,7 @@ def _record(store: "Store", *, full: bool) -> Iterator[Finding]:
         )
 
 
-def _broker(settings: "Settings") -> Iterator[Finding]:
+def _broker(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer import wiring
     from streamer.cli.console import counted
     from streamer.cli.reachability import require_broker
@@ -224,9 +224,9 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
     require_broker(settings)
     connection = wiring.connection(settings)
     identity = settings.kafka.log_id or cluster_id(connection)
-    yield Finding("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
+    yield Diagnosis("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
     if is_embedded(identity):
-        yield Finding(
+        yield Diagnosis(
             "warn",
             "broker",
             "it is the embedded broker, for trial use only: it loses everything when it stops",
@@ -234,21 +234,21 @@ def _broker(settings: "Settings") -> Iterator[Finding]:
     else:
         problems = wiring.check_topics(settings)
         for problem in problems:
-            yield Finding(
+            yield Diagnosis(
                 "fail", "topics", problem, "streamer topics create, or change the topic on the broker"
             )
     bounds = log_bounds(connection, wiring.topics(settings).all())
     for topic in wiring.topics(settings).all():
         parts = [end - begin for (name, _), (begin, end) in bounds.items() if name == topic]
         if parts:
-            yield Finding(
+            yield Diagnosis(
                 "ok",
                 "topics",
                 f"{topic}: {counted(sum(parts), 'record', 'records')} on {counted(len(parts), 'partition', 'partitions')}",
             )
 
 
-def _gates(settings: "Settings") -> Iterator[Finding]:
+def _gates(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer import wiring
     from streamer.cli.console import counted
     from streamer.gates.settings import NO_ENCODER
@@ -264,14 +264,14 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
-        yield Finding("warn", "gates", "there is none yet", "streamer gate create NAME")
+        yield Diagnosis("warn", "gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
         embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
         if embeds and policy.settings.encoder != identity:
-            yield Finding(
+            yield Diagnosis(
                 "fail",
                 f"gate {name}",
                 f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
@@ -288,11 +288,11 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 todo = f"label more, then: streamer recalibrate {name}"
             else:
                 todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
-            yield Finding("warn", f"gate {name}", status_text(policy), todo)
+            yield Diagnosis("warn", f"gate {name}", status_text(policy), todo)
         else:
-            yield Finding("ok", f"gate {name}", status_text(policy))
+            yield Diagnosis("ok", f"gate {name}", status_text(policy))
             if waiting:
-                yield Finding(
+                yield Diagnosis(
                     "ok",
                     f"gate {name}",
                     f"{counted(waiting, 'response waits', 'responses wait')} for a label",
@@ -300,7 +300,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 )
         closure = closures[name]
         if closure is not None and not closure.closed and closure.version > policy.version:
-            yield Finding(
+            yield Diagnosis(
                 "fail",
                 f"gate {name}",
                 f"an alarm should have closed it on {closure.moment:%Y-%m-%d %H:%M:%SZ} and could not: nothing is calibrated "
@@ -309,7 +309,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
             )
         if name in proposals:
             found = proposals[name]
-            yield Finding(
+            yield Diagnosis(
                 "ok",
                 f"gate {name}",
                 f"run {found.run} proposes {cut_text(found.cut, found.rule)}"
@@ -317,7 +317,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
         if name in scores:
-            yield Finding(
+            yield Diagnosis(
                 "ok",
                 f"gate {name}",
                 f"a learned score waits for a person: {scores[name].reason}",
@@ -326,7 +326,7 @@ def _gates(settings: "Settings") -> Iterator[Finding]:
         yield from _learning(policy)
 
 
-def _learning(policy: "Policy") -> Iterator[Finding]:
+def _learning(policy: "Policy") -> Iterator[Diagnosis]:
     """Say what stands against the learned score that a gate is to have."""
     from importlib.util import find_spec
 
@@ -334,21 +334,21 @@ def _learning(policy: "Policy") -> Iterator[Finding]:
     if settings.learn_score == "off" or settings.scorer != "gram":
         return
     if settings.recalibrate == "manual":
-        yield Finding(
+        yield Diagnosis(
             "warn",
             name,
             "no learned score is fitted by itself: it has no runs of the recalibrator (--recalibrate manual)",
             f"streamer gate set {policy.gate} --recalibrate propose",
         )
     elif not settings.keep_texts:
-        yield Finding(
+        yield Diagnosis(
             "warn",
             name,
             "no learned score can be fitted: the gate keeps no texts",
             f"streamer gate set {policy.gate} --keep-texts",
         )
     elif find_spec("sklearn") is None:
-        yield Finding(
+        yield Diagnosis(
             "warn",
             name,
             "no learned score can be fitted here: scikit-learn is not installed",
@@ -356,7 +356,7 @@ def _learning(policy: "Policy") -> Iterator[Finding]:
         )
 
 
-def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Finding]:
+def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
     """Say whether workers with these settings ask the judge that a gate's scores are of."""
     from streamer import wiring
     from streamer.errors import UsageError
@@ -368,7 +368,7 @@ def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Finding]:
     except UsageError:
         configured = "none"
     if configured != policy.settings.encoder:
-        yield Finding(
+        yield Diagnosis(
             "fail",
             f"gate {policy.gate}",
             f"its scores are of {policy.settings.encoder}, workers with these settings ask {configured}: all its batches are held "
@@ -377,13 +377,13 @@ def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Finding]:
         )
 
 
-def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Finding]:
+def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Diagnosis]:
     """Say whether publishers send a gate embeddings that it does not accept, or no longer accepts."""
     from streamer.cli.console import counted
 
     settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")
     if brought and settings.scorer == "gram" and settings.embeddings == "refuse":
-        yield Finding(
+        yield Diagnosis(
             "warn",
             f"gate {policy.gate}",
             f"{recently} brought embeddings, which it refuses: such batches are held (encoder_mismatch)",
@@ -391,7 +391,7 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
             "--embeddings accept, and embedding_encoder in every event",
         )
     elif not_taken and settings.embeddings == "accept":
-        yield Finding(
+        yield Diagnosis(
             "warn",
             f"gate {policy.gate}",
             f"{not_taken} of {recently} that brought embeddings were held (encoder_mismatch)",
@@ -399,7 +399,7 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
         )
 
 
-def _signatures(settings: "Settings") -> Iterator[Finding]:
+def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which gates workers with the keys that are configured here would decide with an older policy, or none."""
     from streamer import wiring
     from streamer.cli.console import counted
@@ -412,7 +412,7 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
     refused = {gate: reason for gate, found in sorted(newest.items()) if (reason := keys.refusal(found))}
     for gate, reason in refused.items():
         version = newest[gate].version
-        yield Finding(
+        yield Diagnosis(
             "fail",
             f"gate {gate}",
             f"policy {version} is refused: {REFUSAL_TEXTS[reason]}; workers with the same public keys go on with the last "
@@ -422,7 +422,7 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
             else "streamer audit verify; docs/security.md says what to do",
         )
     if not keys.demanded and signed:
-        yield Finding(
+        yield Diagnosis(
             "warn",
             "signatures",
             f"{counted(len(signed), 'gate has a signed policy', 'gates have signed policies')}, and no public key is "
@@ -431,14 +431,14 @@ def _signatures(settings: "Settings") -> Iterator[Finding]:
         )
     elif keys.demanded and not refused:
         signs = "signs" if keys.signer is not None else "cannot sign"
-        yield Finding(
+        yield Diagnosis(
             "ok",
             "signatures",
             f"the newest policy of every gate is signed with a trusted key; this installation {signs}",
         )
 
 
-def _labels(settings: "Settings") -> Iterator[Finding]:
+def _labels(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which labels are not read, and whose signatures cannot be good for lack of a public key."""
     from streamer import wiring
     from streamer.cli.unread_labels import unread_text
@@ -453,7 +453,7 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
             known = keys.trusted_labellers
             missing = sorted(set(wanted.labellers) - known) if wanted.labellers is not None else []
             if missing or not known:
-                yield Finding(
+                yield Diagnosis(
                     "warn" if known and wanted.labellers != tuple(missing) else "fail",
                     f"gate {name}",
                     f"it reads only signed labels, and no public key of {', '.join(missing) or 'any labeller'} is"
@@ -461,7 +461,7 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
                     "STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read; streamer label keygen makes keys",
                 )
         if name in unread:
-            yield Finding(
+            yield Diagnosis(
                 "warn",
                 f"gate {name}",
                 unread_text(unread[name]),
@@ -469,13 +469,13 @@ def _labels(settings: "Settings") -> Iterator[Finding]:
             )
 
 
-def _dead_letters(settings: "Settings") -> Iterator[Finding]:
+def _dead_letters(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer import wiring
 
     with wiring.open_store(settings) as store:
         counts = store.dead_letters.counts()
     if not counts:
-        yield Finding("ok", "dead letters", "none")
+        yield Diagnosis("ok", "dead letters", "none")
         return
     by_code = ", ".join(f"{count} {code}" for code, count in sorted(counts.items()))
-    yield Finding("warn", "dead letters", by_code, "streamer dead-letters list")
+    yield Diagnosis("warn", "dead letters", by_code, "streamer dead-letters list")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.labels.judge.client import Judge
+    from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
     from streamer.scoring.encoders.encoder import Encoder
@@ -251,7 +251,7 @@ def _with_scores(
     settings: "Settings",
     data_sets: "list[DataSet]",
     options: "Options",
-    judge: "Judge | None",
+    judge: "JudgeClient | None",
     cache: Path,
     watch: "ProgressWatch",
 ) -> "list[DataSet]":

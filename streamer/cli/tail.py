@@ -67,7 +67,7 @@ def tail(
     settings = load_settings()
     require_broker(settings)
     name = getattr(wiring.topics(settings), topic.name.lower())
-    seen, columns = 0, Columns()
+    seen, columns = 0, AlignedFields()
     # kafka-python swallows whatever is raised while it runs its tasks, Ctrl-C too.
     with PatientInterrupt() as interrupt:
         for record in wiring.tail(
@@ -100,7 +100,7 @@ def tail(
         note(f"no event on {name} within {timeout}")
 
 
-class Columns:
+class AlignedFields:
     """Fields below one another, as wide as the widest so far: what comes later may be wider, what was printed stays."""
 
     def __init__(self) -> None:
@@ -122,11 +122,11 @@ class Columns:
 _WIDEST = 32
 
 
-def line(topic: Stream, record: "TailedRecord", columns: Columns | None = None) -> str:
+def line(topic: Stream, record: "TailedRecord", columns: AlignedFields | None = None) -> str:
     """Write one event as one line for people; what cannot be read is shown as such and never raises."""
     import json as json_codec
 
-    columns = columns or Columns()
+    columns = columns or AlignedFields()
     when = _time(record.timestamp_ms)
     if topic is Stream.DEAD_LETTERS:
         headers = dict(record.headers)

@@ -142,7 +142,7 @@ class DeskOutcome(msgspec.Struct, frozen=True, kw_only=True):
         return self.action == "waiting"
 
 
-class _Outcome(msgspec.Struct):
+class _DeskOutcome(msgspec.Struct):
     """The fields that are relied on; see `streamer.events.desk`."""
 
     schema: Literal["streamer.desk.v1"]
@@ -262,7 +262,7 @@ def read_outcome(body: bytes, *, gate: str, batch_id: str, attempt: int) -> Desk
     """Read the service's answer about a batch at the desk. Raises `Trouble`: ``unreadable`` or ``mismatched``."""
     event = read_object(body)
     try:
-        found = msgspec.convert(event, _Outcome)
+        found = msgspec.convert(event, _DeskOutcome)
     except msgspec.ValidationError as error:
         raise Trouble("unreadable", f"the answer is no event of the desk: {error}") from None
     if (found.gate, found.batch_id, found.attempt) != (gate, batch_id, attempt):

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from streamer.console.desk import MOST_FORM_BYTES, Desk, NoSuchItem
+from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem
 from streamer.console.doors import IssuerAway, NotIdentified, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
@@ -180,7 +180,7 @@ class _Site:
         issuer: Issuer | None,
     ) -> None:
         self.pages = Pages(store, keys=keys, clock=clock)
-        self.desk = Desk(store, clock=clock)
+        self.desk = DeskPages(store, clock=clock)
         self._store = store
         self._doors = doors
         self._access = access

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Decided, NotAtDesk, Reject, Release
+from streamer.store.desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.verdicts import lasting
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Done(NamedTuple):
     where: str
 
 
-class Desk:
+class DeskPages:
     """What the pages of the desk show, and what their forms do. Calls block."""
 
     def __init__(self, store: Store, *, clock: Callable[[], datetime]) -> None:
@@ -101,7 +101,7 @@ class Desk:
             made = self._store.desk.decide(key, act, by=by, remark=remark)
         except NotAtDesk as error:
             raise NoSuchItem(str(error)) from None
-        except Decided as late:
+        except AlreadyDecided as late:
             return Done(f"Nothing was done. {said(late.outcome)}; that stands.", link(key))
         after = self._store.desk.waiting(limit=1)
         what = (

@@ -30,7 +30,14 @@ from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
-from streamer.journal import Answered, DeadLetter, Decision, LabelRevision, Redelivery, ScoredResponse
+from streamer.journal import (
+    AnswersToMark,
+    BatchDecision,
+    DeadLetter,
+    LabelRevision,
+    Redelivery,
+    ScoredResponse,
+)
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
@@ -94,12 +101,12 @@ class Marker(Protocol):
 
     id: str
 
-    def of(self, batches: Sequence[Answered]) -> list[Marks]:
+    def of(self, batches: Sequence[AnswersToMark]) -> list[Marks]:
         """Mark all answers of these batches, within a deadline. Blocks; raises nothing for any content."""
         ...
 
 
-def _keep_scores(p: _Pending, before: Decision) -> None:
+def _keep_scores(p: _Pending, before: BatchDecision) -> None:
     """Take over the scores of an earlier decision of the same event, if the policy still asks for these."""
     settings = p.active.policy.settings
     p.asked = before.asked  # what was paid for stays on record
@@ -166,7 +173,7 @@ class BatchDecider:
         ]
         self._learn_unknown_gates(decoded)
         if outdated:
-            self._book.refresh({one.key.gate for one in outdated if isinstance(one, Decision)})
+            self._book.refresh({one.key.gate for one in outdated if isinstance(one, BatchDecision)})
         for (record, item), before in zip(decoded, outdated or repeat(None, len(decoded)), strict=True):
             if isinstance(item, DeadLetter):
                 results.append(item)
@@ -185,7 +192,7 @@ class BatchDecider:
                     results.append(item)
                 else:
                     pending = self._admit(record, item, active)
-                    if isinstance(before, Decision):
+                    if isinstance(before, BatchDecision):
                         _keep_scores(pending, before)
                     results.append(pending)
         undecided = self._set_known_aside(results)
@@ -305,7 +312,10 @@ class BatchDecider:
         if not batches or self._judge is None:
             return
         found = self._judge.of(
-            [Answered(prompt=p.event.prompt, answers=[r.text for r in p.event.responses]) for p in batches]
+            [
+                AnswersToMark(prompt=p.event.prompt, answers=[r.text for r in p.event.responses])
+                for p in batches
+            ]
         )
         for p, marks in zip(batches, found, strict=True):
             p.asked += tuple((p.event.responses[place].id, one) for place, one in marks.asked)
@@ -365,7 +375,7 @@ class BatchDecider:
         p.raw = None if raw is None else tuple(raw.tolist())
         p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
 
-    def _decide(self, p: _Pending) -> Decision:
+    def _decide(self, p: _Pending) -> BatchDecision:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
@@ -398,7 +408,7 @@ class BatchDecider:
             embedding_source=source,
         )
         references = p.event.references
-        return Decision(
+        return BatchDecision(
             record=p.record,
             key=p.key,
             content_hash=p.content_hash,

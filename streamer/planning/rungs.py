@@ -44,7 +44,7 @@ _LEAST_PROMPTS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
+class BudgetSplit:
     """How a budget is split.
 
     Attributes
@@ -75,7 +75,7 @@ class Rungs:
     """
 
     kept: float
-    split: Split | None
+    split: BudgetSplit | None
     first: float | None
     later: float | None
     handed_on: Interval
@@ -156,7 +156,7 @@ class _Best(NamedTuple):
         return np.asarray((scores > cut) & np.isfinite(scores))
 
 
-class _Outcome(NamedTuple):
+class _Shares(NamedTuple):
     """Shares of prompts: handed on, served, and the severity shipped a prompt."""
 
     handed_on: float
@@ -175,7 +175,7 @@ class _Pair(NamedTuple):
         scores = self.cheap.scores[prompts]
         return prompts[(scores >= start) & (scores <= floor)]
 
-    def outcome(self, split: Split, alpha: float, *, calibrate: Places, measure: Places) -> _Outcome:
+    def outcome(self, split: BudgetSplit, alpha: float, *, calibrate: Places, measure: Places) -> _Shares:
         """Calibrate both gates, and measure."""
         reaching = self.reaching(calibrate, split.start, split.floor)
         cut = max(self.cheap.cut(calibrate, split.share * alpha), split.floor)
@@ -183,14 +183,14 @@ class _Pair(NamedTuple):
         later_cut = self.dear.cut(reaching, later)
         there = self.reaching(measure, split.start, split.floor)
         first, second = self.cheap.shipped(measure, cut), self.dear.shipped(there, later_cut)
-        return _Outcome(
+        return _Shares(
             len(there) / len(measure),
             float(first.sum() + second.sum()) / len(measure),
             float(self.cheap.losses[measure][first].sum() + self.dear.losses[there][second].sum())
             / len(measure),
         )
 
-    def choose(self, prompts: Places, alpha: float, rng: np.random.Generator) -> list[Split | None]:
+    def choose(self, prompts: Places, alpha: float, rng: np.random.Generator) -> list[BudgetSplit | None]:
         """Return for each of `KEPT` the split with the fewest dear calls that serves so much on these prompts.
 
         Each split is tried with thresholds of resampled prompts: those of the prompts themselves would fit the floor as no
@@ -214,20 +214,20 @@ class _Pair(NamedTuple):
                 )
                 served[place] += ships.mean(axis=1)
         by_cost = sorted(range(len(bands)), key=lambda place: len(self.reaching(prompts, *bands[place])))
-        found: list[Split | None] = []
+        found: list[BudgetSplit | None] = []
         for place in by_cost:
             # The fewest dear calls come first, and keep least.
             while len(found) < len(KEPT) and served[place].max() >= sorted(KEPT)[len(found)] * wanted:
                 start, floor = bands[place]
                 share = SHARES[int(served[place].argmax())]
-                found.append(Split(share=share, floor=float(floor), start=float(start)))
+                found.append(BudgetSplit(share=share, floor=float(floor), start=float(start)))
         return [*[None] * (len(KEPT) - len(found)), *reversed(found)]
 
 
-def _alone(best: _Best, alpha: float, calibrate: Places, measure: Places) -> _Outcome:
+def _alone(best: _Best, alpha: float, calibrate: Places, measure: Places) -> _Shares:
     """What one gate does with the whole budget."""
     ships = best.shipped(measure, best.cut(calibrate, alpha))
-    return _Outcome(1.0, float(ships.mean()), float(best.losses[measure][ships].sum()) / len(measure))
+    return _Shares(1.0, float(ships.mean()), float(best.losses[measure][ships].sum()) / len(measure))
 
 
 def paired(
@@ -329,7 +329,7 @@ def plan_rungs(
         )
     rng = np.random.default_rng(seed)
     alone: tuple[list[float], list[float]] = ([], [])
-    measured: list[list[_Outcome]] = [[] for _ in KEPT]
+    measured: list[list[_Shares]] = [[] for _ in KEPT]
     for done in range(1, rounds + 1):
         choose, calibrate, measure = np.array_split(rng.permutation(prompts), 3)
         for one, best in zip(alone, pair, strict=True):

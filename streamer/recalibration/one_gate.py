@@ -38,7 +38,7 @@ LONGEST_UNWATCHED = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class FinishedRun:
     """What became of a run, and why."""
 
     outcome: Outcome
@@ -201,7 +201,7 @@ def recalibrate_by_rule(
     clock: Callable[[], datetime],
     failpoint: Failpoint = disarmed,
     raise_alert: Callable[[AlertsV1], object] = lambda _alert: None,
-) -> Done:
+) -> FinishedRun:
     """Run a gate now, and do with the threshold what the gate's rule says.
 
     `raise_alert` gets the alerts where labels are not missing at random, by score or by labeller.
@@ -236,12 +236,12 @@ def recalibrate_by_rule(
     failpoint("before_record")
     _record(store, recorded, decided, before, compared, alarms, now=clock())
     failpoint("after_record")
-    return Done(outcome=decided.outcome, why=decided.why, run=recorded)
+    return FinishedRun(outcome=decided.outcome, why=decided.why, run=recorded)
 
 
 def tighten_by_rule(
     store: RunStore, policies: PolicyHistory, gate: GateRevision, *, clock: Callable[[], datetime]
-) -> Done | None:
+) -> FinishedRun | None:
     """Between two runs, look whether the newest groups have become worse; a run is recorded if that holds more.
 
     Returns None, and records nothing, where it does not. Raises as `recalibrate_by_rule` does.
@@ -262,7 +262,7 @@ def tighten_by_rule(
     run = with_diagnostics(run)
     decided = verdict(gate.settings, compared, worse=_worse(run))
     _record(store, run, decided, before, compared, None, now=clock())
-    return Done(outcome=decided.outcome, why=decided.why, run=run)
+    return FinishedRun(outcome=decided.outcome, why=decided.why, run=run)
 
 
 def _unwatched(since: datetime | None, now: datetime) -> str | None:

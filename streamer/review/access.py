@@ -16,7 +16,7 @@ _MOST_SESSIONS: Final = 1_000
 
 
 @dataclass(slots=True, eq=False)
-class Session:
+class LabellingSession:
     """A person who came with a token.
 
     Attributes
@@ -38,7 +38,7 @@ class Access:
     def __init__(self) -> None:
         self._tokens: dict[str, str | None] = {}
         self._once: set[str] = set()
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[bytes, LabellingSession] = {}
 
     def invite(self, name: str | None = None, *, once: bool = False) -> str:
         """Make a token: for a person with this name, or (None) for one who then gives a name; `once`: for one use."""
@@ -52,7 +52,7 @@ class Access:
                 del self._tokens[oldest]
         return token
 
-    def enter(self, token: str) -> tuple[str, Session] | None:
+    def enter(self, token: str) -> tuple[str, LabellingSession] | None:
         """Exchange a token for a cookie and its session; None when it is not one of ours."""
         found = None
         for known in self._tokens:
@@ -68,7 +68,7 @@ class Access:
         while len(self._sessions) >= _MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         cookie = secrets.token_urlsafe(_TOKEN_BYTES)
-        session = Session(secrets.token_urlsafe(_TOKEN_BYTES), name, named=name is not None)
+        session = LabellingSession(secrets.token_urlsafe(_TOKEN_BYTES), name, named=name is not None)
         self._sessions[_digest(cookie)] = session
         return cookie, session
 
@@ -78,7 +78,7 @@ class Access:
         self._once &= self._tokens.keys()
         self._sessions = {known: one for known, one in list(self._sessions.items()) if one.name != name}
 
-    def session(self, cookie: str, key: str) -> Session | None:
+    def session(self, cookie: str, key: str) -> LabellingSession | None:
         """Return the session of a cookie and its key; None when either is wrong."""
         session = self._sessions.get(_digest(cookie))
         if session is None or not hmac.compare_digest(session.key.encode(), key.encode()):

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from streamer.errors import Unavailable, UsageError
 from streamer.review import messages
-from streamer.review.access import Session, labeller_name
+from streamer.review.access import LabellingSession, labeller_name
 from streamer.review.items import Mark, Reviewer, UnknownItem
 from streamer.web.guard import Guard
 
@@ -46,7 +46,7 @@ _FILES: Final = {
 }
 
 
-class Refused(Exception):
+class ReviewRefused(Exception):
     """An answer other than 200: its status, a word that the page knows, and a sentence for people."""
 
     def __init__(self, status: int, code: str, detail: str) -> None:
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 class _Answering(Protocol):
-    def __call__(self, session: Session, message: Any) -> Mapping[str, object]: ...
+    def __call__(self, session: LabellingSession, message: Any) -> Mapping[str, object]: ...
 
 
 def review_app(
@@ -89,7 +89,9 @@ def review_app(
         message = await _read(request, messages.Enter)
         entered = access.enter(message.token)
         if entered is None:
-            raise Refused(401, "no_session", "this address is not, or no longer, the one that was printed")
+            raise ReviewRefused(
+                401, "no_session", "this address is not, or no longer, the one that was printed"
+            )
         cookie, session = entered
         answer = _json({"key": session.key, "name": session.name, "named": session.named})
         answer.set_cookie(cookie_name, cookie, path="/", httponly=True, samesite="strict")
@@ -101,9 +103,9 @@ def review_app(
                 request.cookies.get(cookie_name, ""), request.headers.get(KEY_HEADER, "")
             )
             if session is None:
-                raise Refused(401, "no_session", "open the address that `streamer review` printed")
+                raise ReviewRefused(401, "no_session", "open the address that `streamer review` printed")
             if session.name is None and not nameless:
-                raise Refused(409, "no_name", "say who you are first")
+                raise ReviewRefused(409, "no_name", "say who you are first")
             message = await _read(request, kind)
             return _json(await run_in_threadpool(handler, session, message))
 
@@ -127,7 +129,7 @@ def review_app(
         Starlette(
             routes=routes,
             exception_handlers={
-                Refused: _refused,
+                ReviewRefused: _refused,
                 Unavailable: _away,
                 UnknownItem: _unknown,
                 UsageError: _unusable,
@@ -156,7 +158,7 @@ class _Desk:
         self._clock = clock
         self._hold = hold
 
-    def next(self, session: Session, message: messages.Page) -> Mapping[str, object]:
+    def next(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
         reviewer = _reviewer(session, message.holder)
         gates, refusals = self._open_to(reviewer)
         item = self._store.next(reviewer, gates, hold=self._hold, now=self._clock())
@@ -168,10 +170,10 @@ class _Desk:
         refusals = self._store.refusals(reviewer.labeller, gates)
         return [gate for gate in gates if gate not in refusals], list(refusals.values())
 
-    def others(self, session: Session, message: messages.Item) -> Mapping[str, object]:
+    def others(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
         return {"others": self._store.others(_reviewer(session, message.holder), message.item)}
 
-    def mark(self, session: Session, message: messages.Give) -> Mapping[str, object]:
+    def mark(self, session: LabellingSession, message: messages.Give) -> Mapping[str, object]:
         mark = Mark(
             token=message.item,
             severity=message.severity,
@@ -183,11 +185,11 @@ class _Desk:
         decided = self._store.mark(_reviewer(session, message.holder), mark, now=self._clock())
         return {"decided": decided}
 
-    def skip(self, session: Session, message: messages.Item) -> Mapping[str, object]:
+    def skip(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
         self._store.skip(_reviewer(session, message.holder), message.item, now=self._clock())
         return {}
 
-    def back(self, session: Session, message: messages.Back) -> Mapping[str, object]:
+    def back(self, session: LabellingSession, message: messages.Back) -> Mapping[str, object]:
         item = self._store.back(
             _reviewer(session, message.holder),
             self._gates(),
@@ -196,35 +198,35 @@ class _Desk:
         )
         return {"item": item}
 
-    def renew(self, session: Session, message: messages.Item) -> Mapping[str, object]:
+    def renew(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
         held = self._store.renew(
             _reviewer(session, message.holder), message.item, hold=self._hold, now=self._clock()
         )
         return {"held": held}
 
-    def leave(self, session: Session, message: messages.Page) -> Mapping[str, object]:
+    def leave(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
         self._store.release(_reviewer(session, message.holder))
         return {}
 
-    def progress(self, session: Session, message: messages.Page) -> Mapping[str, object]:
+    def progress(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
         now, reviewer = self._clock(), _reviewer(session, message.holder)
         gates, refusals = self._open_to(reviewer)
         progress = self._store.progress(reviewer, gates, since=_midnight(now), now=now)
         return {"progress": progress, "recalibrating": self._recalibrating(), "refusals": refusals}
 
 
-def _call(session: Session, message: messages.CallMe) -> Mapping[str, object]:
+def _call(session: LabellingSession, message: messages.CallMe) -> Mapping[str, object]:
     if session.named:
-        raise Refused(409, "named", "this address is for one person, who has a name already")
+        raise ReviewRefused(409, "named", "this address is for one person, who has a name already")
     session.name = labeller_name(message.name)
     return {"name": session.name, "named": session.named}
 
 
-def _who(session: Session, message: messages.Page) -> Mapping[str, object]:  # noqa: ARG001 - every handler has one
+def _who(session: LabellingSession, message: messages.Page) -> Mapping[str, object]:  # noqa: ARG001 - every handler has one
     return {"name": session.name, "named": session.named}
 
 
-def _reviewer(session: Session, holder: str) -> Reviewer:
+def _reviewer(session: LabellingSession, holder: str) -> Reviewer:
     if session.name is None:
         raise AssertionError("asked for a nameless person")
     return Reviewer(labeller=session.name, holder=holder)
@@ -237,16 +239,16 @@ def _midnight(now: datetime) -> datetime:
 
 async def _read(request: Request, kind: type[T]) -> T:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-        raise Refused(415, "bad_request", "what the page sends is JSON")
+        raise ReviewRefused(415, "bad_request", "what the page sends is JSON")
     body = b""
     async for piece in request.stream():
         body += piece
         if len(body) > messages.MOST_BYTES:
-            raise Refused(413, "bad_request", f"a request has at most {messages.MOST_BYTES} bytes")
+            raise ReviewRefused(413, "bad_request", f"a request has at most {messages.MOST_BYTES} bytes")
     try:
         return messages.read(body, kind)
     except ValueError as error:
-        raise Refused(400, "bad_request", f"the request cannot be read: {error}") from None
+        raise ReviewRefused(400, "bad_request", f"the request cannot be read: {error}") from None
 
 
 def _file(name: str, media_type: str) -> Callable[[Request], Any]:
@@ -267,7 +269,7 @@ def _error(status: int, code: str, detail: str) -> Response:
 
 
 async def _refused(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, Refused):
+    if not isinstance(error, ReviewRefused):
         raise error
     return _error(error.status, error.code, str(error))
 

@@ -211,7 +211,7 @@ def left_out_log_odds(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
+class _TrainingRows:
     """Labelled answers of many prompts, one a row."""
 
     features: Floats
@@ -224,7 +224,7 @@ class _Rows:
     """The names of language models that answers may have; none: no answer names one, and there is no column of models."""
 
     @classmethod
-    def of(cls, examples: Sequence[Example]) -> _Rows:
+    def of(cls, examples: Sequence[Example]) -> _TrainingRows:
         if len(examples) < 2 * _PARTS:
             raise NothingToLearn(f"{len(examples)} labelled prompts are too few to fit a score on")
         sizes = [len(one.severities) for one in examples]
@@ -255,9 +255,9 @@ class _Rows:
         """What each column is called."""
         return columns_with(self.models)
 
-    def of_prompts(self, chosen: NDArray[np.bool_]) -> _Rows:
+    def of_prompts(self, chosen: NDArray[np.bool_]) -> _TrainingRows:
         taken = chosen[self.prompt]
-        return _Rows(
+        return _TrainingRows(
             self.features[taken],
             self.severities[taken],
             self.weights[taken],
@@ -286,7 +286,7 @@ class _Fitted:
         return found + self.intercept
 
 
-def _fit(rows: _Rows, penalty: float) -> _Fitted | None:
+def _fit(rows: _TrainingRows, penalty: float) -> _Fitted | None:
     """Fit one model; None where the labels are all of one kind."""
     with needed_by("a learned score", "learned"):
         from sklearn.linear_model import LogisticRegression
@@ -311,12 +311,12 @@ def _fit(rows: _Rows, penalty: float) -> _Fitted | None:
     return _Fitted(places, means, scales, model.coef_[0].astype(np.float64), float(model.intercept_[0]))
 
 
-def _prepared(examples: Sequence[Example]) -> tuple[_Rows, float]:
-    rows = _Rows.of(examples)
+def _prepared(examples: Sequence[Example]) -> tuple[_TrainingRows, float]:
+    rows = _TrainingRows.of(examples)
     return rows, _best_penalty(examples, rows)
 
 
-def _model(rows: _Rows, penalty: float, order: Order, prompts: int) -> LearnedModel:
+def _model(rows: _TrainingRows, penalty: float, order: Order, prompts: int) -> LearnedModel:
     fitted = _fit(rows, penalty)
     if fitted is None:
         raise NothingToLearn(
@@ -340,7 +340,7 @@ def _model(rows: _Rows, penalty: float, order: Order, prompts: int) -> LearnedMo
     return made
 
 
-def _best_penalty(examples: Sequence[Example], rows: _Rows) -> float:
+def _best_penalty(examples: Sequence[Example], rows: _TrainingRows) -> float:
     """The penalty with the least log loss on prompts left out; the strictest of equals."""
     part = _parts(examples, np.random.default_rng(_seed(examples)))
     losses = []
@@ -353,7 +353,7 @@ def _best_penalty(examples: Sequence[Example], rows: _Rows) -> float:
     return _PENALTIES[int(np.argmin(losses))]
 
 
-def _left_out(rows: _Rows, part: NDArray[np.intp], penalty: float) -> Floats | None:
+def _left_out(rows: _TrainingRows, part: NDArray[np.intp], penalty: float) -> Floats | None:
     """The log odds of every row by a model that the rows of its part did not fit; None where one cannot be fitted."""
     scores = np.empty(len(rows.severities))
     for one in range(_PARTS):
@@ -380,7 +380,7 @@ def _allowed(alpha: float, labels: int) -> float:
     return alpha - (1 - alpha) / labels if labels else -1.0
 
 
-def _served(rows: _Rows, scores: Floats, weights: Floats, allowed: Sequence[float]) -> Floats:
+def _served(rows: _TrainingRows, scores: Floats, weights: Floats, allowed: Sequence[float]) -> Floats:
     """The largest share that a cut serves with a mean loss within what is allowed, the mean over budgets.
 
     `weights` : shape (w, prompts), how often each prompt counts; returns shape (w,).

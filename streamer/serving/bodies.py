@@ -37,29 +37,29 @@ _given = msgspec.json.Decoder(_Given)
 _items = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class Batch(NamedTuple):
+class BatchBody(NamedTuple):
     """A batch to decide: the event, and its bytes as a publisher would have sent them."""
 
     event: ResponsesV1
     value: bytes
 
 
-class Severity(NamedTuple):
+class SeverityBody(NamedTuple):
     """A severity to record, in the same way."""
 
     event: LabelsV1
     value: bytes
 
 
-def batch(raw: bytes, *, gate: str, idempotency_key: str | None, limits: Limits) -> Batch:
+def batch(raw: bytes, *, gate: str, idempotency_key: str | None, limits: Limits) -> BatchBody:
     """Read a batch. Raises `BadMessage` with a code of `streamer.events.codes`."""
     given = {"schema": responses.SCHEMA, "gate": gate, "batch_id": idempotency_key or str(uuid.uuid4())}
     same = {"gate": gate} | ({} if idempotency_key is None else {"batch_id": idempotency_key})
     value = _completed(raw, given, same)
-    return Batch(responses.decode_responses(value, limits), value)
+    return BatchBody(responses.decode_responses(value, limits), value)
 
 
-def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[Severity]:
+def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[SeverityBody]:
     """Read one severity or an array of them. Raises `BadMessage`; one of an array is named by its place."""
     if not raw.lstrip().startswith(b"["):
         return [_severity(raw, gate, limits, now)]
@@ -78,10 +78,10 @@ def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[
     return read
 
 
-def _severity(raw: bytes, gate: str, limits: Limits, now: datetime) -> Severity:
+def _severity(raw: bytes, gate: str, limits: Limits, now: datetime) -> SeverityBody:
     given = {"schema": labels.SCHEMA, "gate": gate, "labelled_at": rfc3339(now)}
     value = _completed(raw, given, {"gate": gate})
-    return Severity(labels.decode_label(value, limits), value)
+    return SeverityBody(labels.decode_label(value, limits), value)
 
 
 def _completed(raw: bytes, given: Mapping[str, str], same: Mapping[str, str]) -> bytes:

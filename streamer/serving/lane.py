@@ -46,7 +46,7 @@ class Ended(Exception):
     """The service ends, and what became of the request will not be known here."""
 
 
-class Answers:
+class PendingAnswers:
     """Who waits for what becomes of which record. Used on the event loop alone, but for `linked`.
 
     Attributes
@@ -98,7 +98,9 @@ class Answers:
 class ServiceHealth(WorkerHealth):
     """The health of a service of requests, which gives them their answers when their records are committed."""
 
-    def __init__(self, answers: Answers, observer: StreamObserver, *, essential: Collection[str]) -> None:
+    def __init__(
+        self, answers: PendingAnswers, observer: StreamObserver, *, essential: Collection[str]
+    ) -> None:
         super().__init__(observer, dependencies=["database"], essential=essential)
         self.unjoined = "its partitions are not leased yet"
         self._answers = answers
@@ -172,7 +174,7 @@ class Lane:
         executor: Executor,
         limits: LaneLimits,
         hooks: Hooks,
-        answers: Answers,
+        answers: PendingAnswers,
         health: ServiceHealth,
         on_commit: Callable[[], None],
     ) -> None:

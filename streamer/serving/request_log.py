@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from streamer.errors import Unavailable
 from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
-from streamer.journal import DeadLetter, Decision, Partition
+from streamer.journal import BatchDecision, DeadLetter, Partition
 from streamer.serving.lane import Ended
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy, Headers, RecordedAction, RecordedBatch
-    from streamer.serving.bodies import Batch, Severity
+    from streamer.serving.bodies import BatchBody, SeverityBody
     from streamer.serving.deadlines import Deadline
     from streamer.serving.lane import Lane, Recorded
 
@@ -59,7 +59,7 @@ class Actions(Protocol):
         ...
 
 
-class Judge(Protocol):
+class RiskVerdict(Protocol):
     """What is known of the risk in service."""
 
     def __call__(self, gate: str, /) -> tuple[str | None, str | None]:
@@ -67,7 +67,7 @@ class Judge(Protocol):
         ...
 
 
-class Answer(NamedTuple):
+class AnsweredAction(NamedTuple):
     """An action event as it is recorded, with its receipt; `again`: it was, before this request came."""
 
     action: bytes
@@ -92,7 +92,7 @@ class RequestLog:
     side: Lane
     book: Book
     actions: Actions
-    judges: Judge
+    judges: RiskVerdict
     instance: int
     reachable: Callable[[], bool]
     executor: Executor
@@ -105,8 +105,8 @@ class RequestLog:
         return batches, late, labels
 
     async def decide(
-        self, batch: Batch, deadline: Deadline, *, headers: Headers, timestamp_ms: int
-    ) -> Answer:
+        self, batch: BatchBody, deadline: Deadline, *, headers: Headers, timestamp_ms: int
+    ) -> AnsweredAction:
         """Decide a batch, or hold it at its deadline. The answer is on record.
 
         Raises
@@ -141,7 +141,7 @@ class RequestLog:
             answer if in_time else answer._replace(again=False)
         )  # of one request both lanes may have a record
 
-    async def _answer(self, recorded: Recorded, key: BatchKey) -> Answer:
+    async def _answer(self, recorded: Recorded, key: BatchKey) -> AnsweredAction:
         outcome, kind, receipt = recorded
         if isinstance(outcome, DeadLetter):
             raise refused(outcome.code, outcome.detail)
@@ -150,10 +150,10 @@ class RequestLog:
                 "conflicting_content",
                 "this batch was decided already, with other content; that decision stands",
             )
-        if kind == "decision" and isinstance(outcome, Decision) and outcome.action.value is not None:
-            return Answer(outcome.action.value, again=False, receipt=receipt)
+        if kind == "decision" and isinstance(outcome, BatchDecision) and outcome.action.value is not None:
+            return AnsweredAction(outcome.action.value, again=False, receipt=receipt)
         found = await self.find(key)
-        return Answer(found.action, again=True, receipt=found.receipt)
+        return AnsweredAction(found.action, again=True, receipt=found.receipt)
 
     async def find(self, key: BatchKey) -> RecordedAction:
         """Return the action event that is recorded for a batch. Raises `Problem` when there is none."""
@@ -170,7 +170,9 @@ class RequestLog:
         """Return what is recorded of a batch; None where it is not decided. Raises `Problem` when nothing can be read."""
         return await self._reading(lambda: self.actions.recorded(key))
 
-    async def label(self, severities: Sequence[Severity], deadline: Deadline, *, timestamp_ms: int) -> None:
+    async def label(
+        self, severities: Sequence[SeverityBody], deadline: Deadline, *, timestamp_ms: int
+    ) -> None:
         """Record severities of one gate, all or, when the database does not answer in time, perhaps some: a repeat is safe.
 
         Raises `Problem` when they cannot be recorded, or not in time.

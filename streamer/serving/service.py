@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from streamer.journal import Journal
-    from streamer.serving.lane import Answers, ServiceHealth
+    from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.request_log import RequestLog
     from streamer.stream.ending import Ending
     from streamer.stream.hooks import Hooks
@@ -52,7 +52,7 @@ class Service:
 
     request_log: RequestLog
     journal: Journal
-    answers: Answers
+    answers: PendingAnswers
     server: Server
     relay: Relay | None
     health: ServiceHealth

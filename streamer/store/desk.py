@@ -61,7 +61,7 @@ class NotAtDesk(UsageError):
     """No such batch waits for a person, or ever did."""
 
 
-class Decided(UsageError):
+class AlreadyDecided(UsageError):
     """Somebody else, or the deadline, was first; `outcome` stands."""
 
     def __init__(self, outcome: DeskV1) -> None:
@@ -390,7 +390,7 @@ class ReleaseDesk:
 
         outcome, ours = self._database.writing(work)
         if not ours:
-            raise Decided(outcome)
+            raise AlreadyDecided(outcome)
         return outcome
 
     def overdue(self) -> bool:
@@ -612,7 +612,7 @@ def _is_that(before: DeskV1, act: Release | Reject, by: str, answers: Sequence[D
 
 
 __all__ = [
-    "Decided",
+    "AlreadyDecided",
     "DeskBatch",
     "DeskQueue",
     "DeskState",

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from streamer.store.db.leases import ProcessLease
     from streamer.store.decision_search import DecisionSearch
     from streamer.store.desk import DeskMessage, ReleaseDesk
-    from streamer.store.labels.answers import Answers
+    from streamer.store.labels.answers import SqlAnswers
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
     from streamer.store.log.resolve_outcomes import DeadLetterMessage
@@ -207,11 +207,11 @@ class Store:
         )
 
     @cached_property
-    def answers(self) -> Answers:
+    def answers(self) -> SqlAnswers:
         """Stored answers with their labels."""
-        from streamer.store.labels.answers import Answers
+        from streamer.store.labels.answers import SqlAnswers
 
-        return Answers(self._database, read=self._read)
+        return SqlAnswers(self._database, read=self._read)
 
     @cached_property
     def reviews(self) -> Reviews:

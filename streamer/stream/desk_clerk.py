@@ -24,7 +24,7 @@ class Desk(Protocol):
         ...
 
 
-class Lease(Protocol):
+class DeskLease(Protocol):
     """The right to reject."""
 
     def held(self) -> bool:
@@ -45,7 +45,7 @@ class DeskClerk:
     lease : makes the lease of one burst of work, and the same desk for whoever holds it.
     """
 
-    def __init__(self, desk: Desk, *, lease: Callable[[], tuple[Lease, Desk]]) -> None:
+    def __init__(self, desk: Desk, *, lease: Callable[[], tuple[DeskLease, Desk]]) -> None:
         self._desk = desk
         self._lease = lease
 

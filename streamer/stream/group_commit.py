@@ -29,7 +29,7 @@ import structlog
 
 from streamer.errors import Fenced, Outdated
 from streamer.events import codes
-from streamer.journal import Committing, Decision, Slice
+from streamer.journal import BatchDecision, Committing, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
@@ -53,7 +53,7 @@ _LATELY = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _CommitGroup:
     """Runs that were decided ahead; `outcomes` None: they became stale. `seconds` is what deciding took."""
 
     runs: list[Run]
@@ -140,7 +140,7 @@ class GroupCommit:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await ahead
 
-    async def _decide_next(self, spare_seconds: float = 0.0) -> _Group:
+    async def _decide_next(self, spare_seconds: float = 0.0) -> _CommitGroup:
         if spare_seconds > 0:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(spare_seconds):
@@ -152,9 +152,9 @@ class GroupCommit:
             outcomes = await self._decide(runs, _records(runs))
         except ContentError as error:
             outcomes = error
-        return _Group(runs, outcomes, time.monotonic() - began)
+        return _CommitGroup(runs, outcomes, time.monotonic() - began)
 
-    async def _finish(self, group: _Group) -> None:
+    async def _finish(self, group: _CommitGroup) -> None:
         """Commit a group, with those of its records refused that cannot be."""
         runs = group.runs
         began = time.monotonic()
@@ -199,7 +199,7 @@ class GroupCommit:
         again = {
             place: one
             for place, one in enumerate(outcomes)
-            if isinstance(one, Decision) and one.key.gate in error.gates
+            if isinstance(one, BatchDecision) and one.key.gate in error.gates
         }
         log.info("stream.decided_again", records=len(again), of=len(outcomes), reason=str(error))
         repeated = await self._decide(runs, [one.record for one in again.values()], list(again.values()))
@@ -267,7 +267,7 @@ class GroupCommit:
         outcomes = [outcome for one in slices for outcome in one.outcomes]
         became = [kind for group in kinds for kind in group]
         for outcome in outcomes:
-            if isinstance(outcome, Decision):
+            if isinstance(outcome, BatchDecision):
                 self._hooks.ledger.remember(outcome.action, outcome.record.timestamp_ms)
         self._hooks.observer.committed(outcomes, became)
         self._hooks.tracing.committed(outcomes, became, seconds=seconds)

@@ -113,19 +113,19 @@ def aiokafka_provider(tokens: Tokens) -> Any:
     """Return tokens as aiokafka asks for them: on its event loop, which must not wait."""
     from aiokafka.abc import AbstractTokenProvider
 
-    class Provider(AbstractTokenProvider):
+    class AiokafkaProvider(AbstractTokenProvider):
         async def token(self) -> str:
             return await asyncio.get_running_loop().run_in_executor(None, tokens.token)
 
-    return Provider()
+    return AiokafkaProvider()
 
 
 def kafka_python_provider(tokens: Tokens) -> Any:
     """Return tokens as kafka-python asks for them: in its own thread."""
     from kafka.net.sasl.oauth import AbstractTokenProvider
 
-    class Provider(AbstractTokenProvider):
+    class KafkaPythonProvider(AbstractTokenProvider):
         def token(self) -> str:
             return tokens.token()
 
-    return Provider()  # type: ignore[no-untyped-call]
+    return KafkaPythonProvider()  # type: ignore[no-untyped-call]

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.events import codes
 from streamer.events.actions import REASONS
-from streamer.journal import DeadLetter, Decision, LabelRevision
+from streamer.journal import BatchDecision, DeadLetter, LabelRevision
 from streamer.signing.policies import REFUSALS
 from streamer.telemetry.catalogue import (
     CATALOGUE,
@@ -156,7 +156,7 @@ class Metrics:
             self._count_dead_letter(codes.CONFLICTING_CONTENT)
         elif kind == "duplicate":
             self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()
-        elif isinstance(outcome, Decision):
+        elif isinstance(outcome, BatchDecision):
             self.observe_decision(outcome)
 
     def _count_dead_letter(self, code: str) -> None:
@@ -167,7 +167,7 @@ class Metrics:
         known = kind if kind == self._kinds.get(gate) else "other"
         self._of["streamer_labels_total"].labels(gate, known).inc()
 
-    def observe_decision(self, decision: Decision) -> None:
+    def observe_decision(self, decision: BatchDecision) -> None:
         """Count a decision, its responses and their scores."""
         gate = decision.key.gate
         self._of["streamer_batches_total"].labels(gate, decision.outcome, decision.reason).inc()

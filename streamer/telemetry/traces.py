@@ -32,7 +32,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from streamer.events.cloudevents import trace_context
 from streamer.events.topics import HTTP_LOG
 from streamer.gates.gate import mean_score
-from streamer.journal import DeadLetter, Decision
+from streamer.journal import BatchDecision, DeadLetter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -278,7 +278,7 @@ class Traces:
         """Keep a span ``gate`` for each decision."""
         now = time.time_ns()
         for outcome in outcomes:
-            if isinstance(outcome, Decision):
+            if isinstance(outcome, BatchDecision):
                 journey = self._journey(outcome.record)
                 if journey is not None and journey.span.is_recording():
                     self._stage(journey, "gate", journey.mark, now, decision_attributes(outcome))
@@ -300,7 +300,7 @@ class Traces:
                 else:
                     key = outcome.key
                     span.set_attributes({"streamer.gate": key.gate, "streamer.batch_id": _text(key.batch_id)})
-                if isinstance(outcome, Decision) and kind == "decision":
+                if isinstance(outcome, BatchDecision) and kind == "decision":
                     span.set_attribute("streamer.action", outcome.outcome)
                     self._tell(outcome, journey.context)
             span.end(now)
@@ -364,7 +364,7 @@ class Traces:
             )
             inside.end(ended)
 
-    def _tell(self, decision: Decision, context: Context) -> None:
+    def _tell(self, decision: BatchDecision, context: Context) -> None:
         if self._emit is not None:
             about = decision_attributes(decision)
             for evaluation in evaluations(decision):
@@ -391,7 +391,7 @@ class Traces:
         return tuple((name, value.encode("latin-1")) for name, value in carrier.items())
 
 
-def decision_attributes(decision: Decision) -> dict[str, Any]:
+def decision_attributes(decision: BatchDecision) -> dict[str, Any]:
     """Return what a decision's span and events say of it."""
     policy = decision.policy
     cut = decision.cut
@@ -411,7 +411,7 @@ def decision_attributes(decision: Decision) -> dict[str, Any]:
     } | ({} if threshold is None else {"streamer.policy.threshold": threshold})
 
 
-def evaluations(decision: Decision) -> list[dict[str, Any]]:
+def evaluations(decision: BatchDecision) -> list[dict[str, Any]]:
     """Return the attributes of each evaluation in a decision: one, or under the unit `response` one for each response."""
     responses = decision.responses
     scores = [one.score for one in responses if one.score is not None]

@@ -54,14 +54,14 @@ def witnesses(
     show: Callable[[str, float, bool], None] = lambda _kind, _seconds, _failed: None,
 ) -> Witnesses:
     """Return what sends checkpoints to the configured witnesses and to more. Raises `UsageError` for an address that is none."""
-    from streamer.audit.witnesses import Answers, Witnesses, witness
+    from streamer.audit.witnesses import WitnessAnswers, Witnesses, witness
 
     named = dict.fromkeys((*settings.audit.witnesses, *more))
     file = settings.audit.witness_answers
     return Witnesses(
         store.checkpoints,
         [witness(one) for one in named],
-        answers=None if file is None else Answers(Path(file)),
+        answers=None if file is None else WitnessAnswers(Path(file)),
         clock=now,
         show=show,
     )

@@ -15,7 +15,7 @@ from streamer.tracing import NO_TRACING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.labels.judge.client import Judge
+    from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.scores import JudgeScores
     from streamer.settings.settings import Settings
     from streamer.telemetry.metrics import Metrics
@@ -25,12 +25,12 @@ log = structlog.get_logger(__name__)
 
 
 @contextmanager
-def judge(settings: Settings, tracing: Tracing = NO_TRACING) -> Iterator[Judge]:
+def judge(settings: Settings, tracing: Tracing = NO_TRACING) -> Iterator[JudgeClient]:
     """Give the configured judge; what it is asked when the block ends is cancelled."""
-    from streamer.labels.judge.client import Judge
+    from streamer.labels.judge.client import JudgeClient
     from streamer.labels.kinds.judge import judge_endpoint
 
-    with Judge(judge_endpoint(settings), tracing=tracing) as asked:
+    with JudgeClient(judge_endpoint(settings), tracing=tracing) as asked:
         yield asked
 
 

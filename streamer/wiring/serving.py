@@ -79,7 +79,7 @@ def run_serving(
     from streamer.serving.authorize import ByKey
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.chat.sampler import Sampler
-    from streamer.serving.lane import Answers, Lane, LaneLimits, ServiceHealth
+    from streamer.serving.lane import Lane, LaneLimits, PendingAnswers, ServiceHealth
     from streamer.serving.measured import measured
     from streamer.serving.releases import Releases
     from streamer.serving.request_log import RequestLog
@@ -98,7 +98,7 @@ def run_serving(
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id, service="endpoint")
-    answers = Answers()
+    answers = PendingAnswers()
     health = ServiceHealth(answers, StreamTelemetry(metrics), essential=[named.actions] if kafka else [])
     loaded = threading.Event()
     ending = Ending(deadline=StopDeadline())

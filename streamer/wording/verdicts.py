@@ -53,7 +53,7 @@ def headline(report: RiskReport | None) -> str | None:
     return None if service.closed and service.period is None else sentence(report)
 
 
-class Figures(NamedTuple):
+class RiskColumns(NamedTuple):
     """A gate's figures side by side.
 
     Attributes
@@ -66,7 +66,7 @@ class Figures(NamedTuple):
     rows: tuple[tuple[str, ...], ...]
 
 
-def figures(report: RiskReport) -> Figures | None:
+def figures(report: RiskReport) -> RiskColumns | None:
     """Put the policy in force, the period and what was before side by side; None while nothing was decided."""
     service = report.service
     if service is None or report.terms is None:
@@ -91,7 +91,7 @@ def figures(report: RiskReport) -> Figures | None:
     ]
     if any(one.overdue for one in shown):
         rows.append(("labels that never came", *(str(one.overdue) for one in shown)))
-    return Figures(tuple(title for title, _ in columns), tuple(rows))
+    return RiskColumns(tuple(title for title, _ in columns), tuple(rows))
 
 
 def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:

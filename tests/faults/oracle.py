@@ -33,7 +33,7 @@ from streamer.stream.topics import log_bounds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamer.audit.verification import Report
+    from streamer.audit.verification import VerificationReport
     from streamer.events.topics import Topics
     from streamer.store import Store
     from streamer.stream.connection import KafkaConnection
@@ -105,7 +105,7 @@ def _check_order(first_copies: list[TailedRecord], repeated: set[str]) -> None:
             last[key] = source.offset
 
 
-def verified(store: Store, receipts: list[bytes], *, smuggled: bool = False) -> Report:
+def verified(store: Store, receipts: list[bytes], *, smuggled: bool = False) -> VerificationReport:
     """What `audit verify` finds, which must be in order but for policies that a test writes: they have no run.
 
     `smuggled`: a test wrote policies past the program, which are in no chain.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from streamer.gates.policy import Policy
-    from streamer.recalibration.one_gate import Done
+    from streamer.recalibration.one_gate import FinishedRun
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
@@ -98,7 +98,7 @@ class Attacked:
         with self.site.store._database.engine.connect() as connection:
             return connection.execute(sa.select(sa.func.count()).select_from(label_revisions)).scalar_one()
 
-    def run(self) -> tuple[Done, Policy]:
+    def run(self) -> tuple[FinishedRun, Policy]:
         """What the recalibrator does now, and the policy that is in force after it."""
         store = self.site.store
         done = recalibrate_by_rule(store.calibration, store.policies, store.gates.get(GATE), clock=wiring.now)

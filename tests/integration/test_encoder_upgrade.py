@@ -10,7 +10,7 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
-from streamer.journal import Decision, Partition, Record
+from streamer.journal import BatchDecision, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.registry import load_encoder
 from tests.unit.deciding.test_decider import active, batch, raw
@@ -21,7 +21,7 @@ ENCODERS = {"before": "all-MiniLM-L6-v2@53aa5117", "after": "all-MiniLM-L6-v2@53
 ANSWERS = ["It is Paris.", "Paris", "Lyon, I think, or perhaps Marseille.", "The capital of France is Paris."]
 
 
-def decided_by(engine: str) -> dict[str, Decision]:
+def decided_by(engine: str) -> dict[str, BatchDecision]:
     """The decisions on the same answers, for a gate of each engine, by a worker with the encoder that `engine`'s names."""
     encoder = load_encoder(ENCODERS[engine], device="cpu")
     assert encoder.identity.id == ENCODERS[engine]
@@ -40,7 +40,7 @@ def decided_by(engine: str) -> dict[str, Decision]:
     events = [raw(batch(gate, texts=ANSWERS)) for gate in ENCODERS]
     outcomes = decider.outcomes([Record(place, n, b"k", value, (), 0) for n, value in enumerate(events)])
     encoder.close()
-    return {gate: one for gate, one in zip(ENCODERS, outcomes, strict=True) if isinstance(one, Decision)}
+    return {gate: one for gate, one in zip(ENCODERS, outcomes, strict=True) if isinstance(one, BatchDecision)}
 
 
 def test_a_worker_decides_the_gates_of_its_engine_and_holds_the_others() -> None:

@@ -41,7 +41,7 @@ MOST_ROWS = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class EvidenceTable:
     """Rows of text under heads; the last `numbers` columns are numbers."""
 
     heads: tuple[str, ...]
@@ -58,7 +58,7 @@ class Shown:
     name: str
     title: str
     sentence: str
-    tables: tuple[Table, ...]
+    tables: tuple[EvidenceTable, ...]
     derived: str
     seal: str
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
@@ -201,16 +201,16 @@ def _seal(figure: Mapping[str, Any]) -> str:
     return f"{rows}{', ' + covered if figure['rows'] else ''}; SHA-256 of their links {figure['sha256']}"
 
 
-def _pairs(value: Mapping[str, Any], one: str, many: str = "number") -> Table:
-    return Table(heads=(one, many), rows=[(str(k), _number(v)) for k, v in value.items()], numbers=1)
+def _pairs(value: Mapping[str, Any], one: str, many: str = "number") -> EvidenceTable:
+    return EvidenceTable(heads=(one, many), rows=[(str(k), _number(v)) for k, v in value.items()], numbers=1)
 
 
-def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> Table:
+def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> EvidenceTable:
     kept = [tuple(row) for row in rows[-MOST_ROWS:]]
-    return Table(heads=tuple(heads), rows=kept, numbers=numbers, left_out=len(rows) - len(kept))
+    return EvidenceTable(heads=tuple(heads), rows=kept, numbers=numbers, left_out=len(rows) - len(kept))
 
 
-def _record(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _record(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["links"]:
         return "the record is empty", []
     return (
@@ -221,7 +221,7 @@ def _record(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["number"]:
         return "there is no signed checkpoint: the record could have been rewritten as a whole", []
     return (
@@ -232,7 +232,7 @@ def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _verification(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _verification(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     counts = {name: count for name, count in value.items() if name != "faults"}
     return (
         f"{counted(value['faults'], 'fault was', 'faults were') if value['faults'] else 'no fault was'} found in"
@@ -241,7 +241,7 @@ def _verification(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _unchecked(value: Sequence[str]) -> tuple[str, list[Table]]:
+def _unchecked(value: Sequence[str]) -> tuple[str, list[EvidenceTable]]:
     if not value:
         return "everything that is in the bundle was checked", []
     return (
@@ -250,7 +250,7 @@ def _unchecked(value: Sequence[str]) -> tuple[str, list[Table]]:
     )
 
 
-def _decisions(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _decisions(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["total"]:
         return "no decision in the period", []
     shadow = value["by_mode"].get("shadow", 0)
@@ -265,7 +265,7 @@ def _decisions(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _over_time(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _over_time(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     names = sorted({name for _, counts in value["counts"] for name in counts})
     return (
         f"decisions by {value['step']} over {counted(len(value['counts']), value['step'], value['step'] + 's')} with decisions",
@@ -279,7 +279,7 @@ def _over_time(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _settings(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _settings(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     newest = value["newest"]
     return (
         f"budget {percent(newest['alpha'])} by the method {newest['method']}, mode {newest['mode']}, on an alarm {newest['on_alarm']};"
@@ -298,7 +298,7 @@ def _settings(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[Table]]:
+def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
     came = [one for one in value if one["event"] == "activated"]
     # A gate is closed when it is created, too: until its first run.
     closed = [one for one in value if one["event"] == "closed" and one["version"] > 1]
@@ -324,7 +324,7 @@ def _cut(policy: Mapping[str, Any]) -> str:
     return f"above {policy['threshold']:.6g}" if policy["threshold"] is not None else _plain(policy["state"])
 
 
-def _runs(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _runs(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     rejected = value["rejected"]
     return (
         f"{counted(value['total'], 'calibration run', 'calibration runs')} in the period"
@@ -343,7 +343,7 @@ def _runs(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _draws(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _draws(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["drawn"]:
         return "no decision was drawn for labelling", []
     labelled = value["share_labelled"]
@@ -355,7 +355,7 @@ def _draws(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _labels(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _labels(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["total"]:
         return "no label came in the period", []
     return (
@@ -365,7 +365,7 @@ def _labels(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _exposure(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if value["estimate"] is None:
         why = (
             f"{counted(value['shipped_without_a_chance_to_be_drawn'], 'decision', 'decisions')} shipped without a chance to be drawn"
@@ -387,7 +387,7 @@ def _exposure(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _alerts(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _alerts(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["raised"]:
         return "no alert was raised in the period", []
     said = f"{counted(value['raised'], 'alert was', 'alerts were')} raised, {_number(value['acknowledged'])} acknowledged"
@@ -403,7 +403,7 @@ def _alerts(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     return said, [_rows(("raised", "level", "kind", "says", "acknowledged", "by", "after"), rows)]
 
 
-def _refused(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _refused(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return (
         f"{counted(value['dead_letters'], 'message was', 'messages were')} refused,"
         f" {counted(value['conflicts'], 'batch', 'batches')} came again with other content, {_number(value['duplicates'])} came again"
@@ -419,7 +419,7 @@ def _refused(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[Table]]:
+def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
     ruled = [one for one in value if one["before"] is not None]
     if not ruled:
         return "no erasure in the period", []
@@ -435,7 +435,7 @@ def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[Table]]:
     )
 
 
-def _people(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
+def _people(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     accounts, keys, revoked = value["accounts"], value["api_keys"], value["revoked"]
     return (
         f"{counted(len(accounts), 'change', 'changes')} of accounts, {counted(len(keys), 'new API key', 'new API keys')},"
@@ -478,7 +478,7 @@ def _people(value: Mapping[str, Any]) -> tuple[str, list[Table]]:
     )
 
 
-WORDS: dict[str, Callable[[Any], tuple[str, list[Table]]]] = {
+WORDS: dict[str, Callable[[Any], tuple[str, list[EvidenceTable]]]] = {
     "record": _record,
     "checkpoints": _checkpoints,
     "verification": _verification,

@@ -11,7 +11,7 @@ from streamer.web.look import COLOURS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.audit.evidence.document import Document, Shown, ShownClause, Table
+    from streamer.audit.evidence.document import Document, EvidenceTable, Shown, ShownClause
 
 STYLE = (
     COLOURS
@@ -106,7 +106,7 @@ def _figure(figure: Shown) -> str:
     )
 
 
-def _table(table: Table) -> str:
+def _table(table: EvidenceTable) -> str:
     first, number = len(table.heads) - table.numbers, ' class="n"'
 
     def cells(row: tuple[str, ...], tag: str) -> str:

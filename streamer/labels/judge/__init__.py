@@ -3,7 +3,7 @@
 Asking needs the extra ``judge``; everything else here does not.
 """
 
-from streamer.labels.judge.client import Judge
+from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.marks import AnsweredQuestion, Marked, judge_scores, judge_severities
 from streamer.labels.judge.parsing import JudgeVerdict, MalformedReply, parse_verdict
@@ -14,8 +14,8 @@ from streamer.labels.llm.record import Exchange, Price, TokenUsage
 __all__ = [
     "AnsweredQuestion",
     "Exchange",
-    "Judge",
     "JudgeCase",
+    "JudgeClient",
     "JudgeEndpoint",
     "JudgeFailure",
     "JudgeVerdict",

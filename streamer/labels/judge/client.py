@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamer.tracing import Tracing
 
 
-class Judge:
+class JudgeClient:
     """A language model that rates answers by the rubric. Also a context manager.
 
     Parameters
@@ -127,7 +127,7 @@ class Judge:
         """Cancel what runs, close the connections and end the thread. May be called twice."""
         self._pool.close(self._chat.close)
 
-    def __enter__(self) -> Judge:
+    def __enter__(self) -> JudgeClient:
         return self
 
     def __exit__(

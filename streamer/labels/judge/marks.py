@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Grader(Protocol):
-    """What judges cases; `streamer.labels.judge.client.Judge` does."""
+    """What judges cases; `streamer.labels.judge.client.JudgeClient` does."""
 
     def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
         """A judgement for each case, in their order."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from decimal import Decimal
 
-    from streamer.journal import Answered
+    from streamer.journal import AnswersToMark
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.record import Judgement
 
@@ -35,7 +35,7 @@ _MINUTE = 60.0
 
 
 class AsksInTime(Protocol):
-    """What judges cases until a deadline; `streamer.labels.judge.client.Judge` does."""
+    """What judges cases until a deadline; `streamer.labels.judge.client.JudgeClient` does."""
 
     id: str
 
@@ -93,7 +93,7 @@ class JudgeScores:
         self._begun: list[float] = []
         self._paused_until = float("-inf")
 
-    def of(self, batches: Sequence[Answered]) -> list[Marks]:
+    def of(self, batches: Sequence[AnswersToMark]) -> list[Marks]:
         """Mark all answers of these batches, or give up at the deadline. Blocks; nothing is raised for any content."""
         cases = [
             [None if is_blank(text) else JudgeCase(one.prompt, answer_head(text)) for text in one.answers]

@@ -70,7 +70,7 @@ class JudgeKind(ProgramKind):
 
 
 class PatientGrader(Protocol):
-    """What judges any number of cases; `streamer.labels.judge.client.Judge` does.
+    """What judges any number of cases; `streamer.labels.judge.client.JudgeClient` does.
 
     Attributes
     ----------
@@ -168,9 +168,9 @@ class JudgeLabeller:
 
 @contextmanager
 def _asked(endpoint: JudgeEndpoint) -> Iterator[JudgeLabeller]:
-    from streamer.labels.judge.client import Judge
+    from streamer.labels.judge.client import JudgeClient
 
-    with Judge(endpoint) as judge:
+    with JudgeClient(endpoint) as judge:
         yield JudgeLabeller(judge)
 
 

@@ -51,7 +51,7 @@ class RequestFailed(Exception):
         self.parameter = parameter
 
 
-class Client(ABC):
+class LLMClient(ABC):
     """Asks an endpoint through the package `openai`, whose own retries are off: each try is on record here.
 
     Parameters
@@ -306,8 +306,8 @@ class Client(ABC):
         return one_line(detail.replace(key, HIDDEN) if key else detail)
 
 
-class Chat(Client):
-    """Asks a model for its next message; see `Client`."""
+class Chat(LLMClient):
+    """Asks a model for its next message; see `LLMClient`."""
 
     async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
         """Ask for a completion."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from streamer.errors import BadData, Unavailable
-from streamer.labels.llm.client import Client, RequestFailed, text_of
+from streamer.labels.llm.client import LLMClient, RequestFailed, text_of
 from streamer.labels.llm.endpoint import ChatEndpoint
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.pool import Pool
@@ -138,7 +138,7 @@ class Embeddings:
         return Unavailable(f"the encoder's endpoint does not answer ({said})")
 
 
-class _Requests(Client):
+class _Requests(LLMClient):
     """Asks for the vectors of some texts, a text a message."""
 
     async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:

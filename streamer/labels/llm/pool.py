@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Asked(NamedTuple, Generic[T]):
+class _Job(NamedTuple, Generic[T]):
     """A job under way."""
 
     number: int
@@ -58,8 +58,8 @@ class Pool:
             as they are when the iterator is closed early.
         """
         waiting = enumerate(jobs)
-        ended: queue.SimpleQueue[_Asked[T]] = queue.SimpleQueue()
-        running: set[_Asked[T]] = set()
+        ended: queue.SimpleQueue[_Job[T]] = queue.SimpleQueue()
+        running: set[_Job[T]] = set()
         try:
             while True:
                 if not self._winding_down:
@@ -120,11 +120,11 @@ class Pool:
         self._loop.close()
 
     def _start(
-        self, number: int, job: Callable[[], Coroutine[Any, Any, T]], ended: queue.SimpleQueue[_Asked[T]]
-    ) -> _Asked[T]:
+        self, number: int, job: Callable[[], Coroutine[Any, Any, T]], ended: queue.SimpleQueue[_Job[T]]
+    ) -> _Job[T]:
         if self._closed:
             raise UsageError(f"the {self._name} is closed")
-        asked = _Asked(number, asyncio.run_coroutine_threadsafe(job(), self._loop))
+        asked = _Job(number, asyncio.run_coroutine_threadsafe(job(), self._loop))
         asked.result.add_done_callback(lambda _: ended.put(asked))
         return asked
 
@@ -138,7 +138,7 @@ class Pool:
         await self._loop.shutdown_default_executor()
 
 
-def _at_least_one(ended: queue.SimpleQueue[_Asked[T]]) -> Iterator[_Asked[T]]:
+def _at_least_one(ended: queue.SimpleQueue[_Job[T]]) -> Iterator[_Job[T]]:
     """What has ended; waits for the first."""
     yield ended.get()
     with suppress(queue.Empty):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from streamer.research.evaluation.data_sets import DataSet
 
 
-class _Mark(msgspec.Struct):
+class _JudgeMark(msgspec.Struct):
     key: str
     score: float
     subscores: dict[str, float]
@@ -62,7 +62,7 @@ def judged(
     Unavailable : it answered none of `GIVE_UP_AFTER` answers one after another, each as often as it is tried.
     """
     record = folder / f"{hashlib.sha256(judge.id.encode()).hexdigest()[:32]}.jsonl"
-    marks = {mark.key: mark for mark in read_lines(record, strict_type=_Mark) if 0 <= mark.score <= 1}
+    marks = {mark.key: mark for mark in read_lines(record, strict_type=_JudgeMark) if 0 <= mark.score <= 1}
     cases = [
         [_wanted(cloud.question, response.text) for response in cloud.responses] for cloud in data.clouds
     ]
@@ -81,7 +81,9 @@ def judged(
             for number, judgement in judgements:
                 if judgement.verdict is not None and judgement.normalised is not None:
                     found.append(
-                        _Mark(missing[number].key, judgement.normalised, dict(judgement.verdict.subscores))
+                        _JudgeMark(
+                            missing[number].key, judgement.normalised, dict(judgement.verdict.subscores)
+                        )
                     )
                     in_vain = 0
                 elif judgement.failure is not None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ResultTable:
     """One table.
 
     Attributes
@@ -47,9 +47,9 @@ class Table:
     left: int = 1
 
 
-def data_table(evaluation: Evaluation) -> Table:
+def data_table(evaluation: Evaluation) -> ResultTable:
     """Say what the data sets are."""
-    return Table(
+    return ResultTable(
         title="The data",
         caption="Severity is in [0, 1], 0 = fine; its mean is the risk of a gate that ships everything.",
         columns=(
@@ -77,7 +77,7 @@ def _sizes(result: DataSetResult) -> str:
     return str(result.most) if result.fewest == result.most else f"{result.fewest} to {result.most}"
 
 
-def reduction_table(evaluation: Evaluation, unit: str) -> Table:
+def reduction_table(evaluation: Evaluation, unit: str) -> ResultTable:
     """The paper's table of three modes: the reduction of severity at each budget."""
     rows = []
     for result in evaluation.data_sets:
@@ -85,7 +85,7 @@ def reduction_table(evaluation: Evaluation, unit: str) -> Table:
             of_mode = [row for row in result.modes(unit) if row.mode == mode]
             if of_mode:
                 rows.append((result.name, mode, *(percentage(row.reduction) for row in of_mode)))
-    return Table(
+    return ResultTable(
         title=f"Reduction of severity, %, unit {unit}",
         caption=(
             f"Unit {unit}: {UNIT_TITLES[unit]}. 100 (1 − severity shipped / severity held), mean ± error over the splits in "
@@ -97,9 +97,9 @@ def reduction_table(evaluation: Evaluation, unit: str) -> Table:
     )
 
 
-def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str = "method") -> Table:
+def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str = "method") -> ResultTable:
     """Everything about some gates; `name` says what tells the rows apart."""
-    return Table(
+    return ResultTable(
         title=title,
         caption=caption,
         columns=(
@@ -134,10 +134,10 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
     )
 
 
-def method_table(result: DataSetResult, unit: Unit, alpha: float) -> Table:
+def method_table(result: DataSetResult, unit: Unit, alpha: float) -> ResultTable:
     """What each way of finding the threshold would do at one budget, in few columns."""
     kinds = registry.every()
-    return Table(
+    return ResultTable(
         title=f"Ways to find the threshold, budget {budget(alpha)}",
         caption="mean is the default. Means over splits ± error; severity and exposure in per cent. What a promise says in full: docs/guarantees.md.",
         columns=(
@@ -176,7 +176,7 @@ def _excess(row: GateRow, digits: int, unit: str = "") -> str:
     return "the same in every split" if row.excess is None else f"{row.excess:.{digits}f}{unit}"
 
 
-def mode_table(result: DataSetResult, unit: str) -> Table:
+def mode_table(result: DataSetResult, unit: str) -> ResultTable:
     """The paper's modes in full."""
     return gate_table(
         result.modes(unit),
@@ -186,7 +186,7 @@ def mode_table(result: DataSetResult, unit: str) -> Table:
     )
 
 
-def calibrator_table(result: DataSetResult, unit: str, alphas: Sequence[float]) -> Table:
+def calibrator_table(result: DataSetResult, unit: str, alphas: Sequence[float]) -> ResultTable:
     """Every calibrator of the product on the Gram energy."""
     return gate_table(
         [row for alpha in alphas for row in result.calibrators(unit, alpha)],
@@ -198,9 +198,9 @@ def calibrator_table(result: DataSetResult, unit: str, alphas: Sequence[float]) 
     )
 
 
-def stability_table(result: DataSetResult) -> Table:
+def stability_table(result: DataSetResult) -> ResultTable:
     """The paper's calibration summary."""
-    return Table(
+    return ResultTable(
         title=f"{result.name}: calibration, unit response",
         caption=(
             "Empirical risk: severity shipped per response on the measured halves, mean ± error. SE of λ is sd / √splits, as "
@@ -233,9 +233,9 @@ def _stability_row(row: StabilityRow) -> tuple[str, ...]:
     )
 
 
-def ranking_table(evaluation: Evaluation) -> Table:
+def ranking_table(evaluation: Evaluation) -> ResultTable:
     """AUROC and the area under the coverage-risk curve, for each score."""
-    return Table(
+    return ResultTable(
         title="How well each score ranks",
         caption=(
             "AUROC: chance that a fine unit scores above a bad one, .5 is chance. Area: mean severity among the shipped over "
@@ -262,7 +262,7 @@ def ranking_table(evaluation: Evaluation) -> Table:
     )
 
 
-def scorer_table(evaluation: Evaluation, unit: str) -> Table:
+def scorer_table(evaluation: Evaluation, unit: str) -> ResultTable:
     """Which score ships most at the same risk."""
     alphas = evaluation.options.alphas
     rows = []
@@ -277,7 +277,7 @@ def scorer_table(evaluation: Evaluation, unit: str) -> Table:
                 more = "" if name == "gram" else f" ({_signed(row.more.mean, row.more.error)})"
                 cells.append(f"{percentage(row.ship_rate)}{more}")
             rows.append((result.name, scorer_title(name), *cells))
-    return Table(
+    return ResultTable(
         title=f"What each score ships at the same budget, %, unit {unit}",
         caption=(
             "Method mean. In brackets what it ships more than the Gram energy, in points, paired split by split: its error is "
@@ -295,7 +295,7 @@ def _signed(mean: float | None, error: float | None) -> str:
     return f"{100 * mean:+.1f}" + ("" if error is None else f" ± {100 * error:.1f}")
 
 
-def over_budget_table(evaluation: Evaluation) -> Table:
+def over_budget_table(evaluation: Evaluation) -> ResultTable:
     """Every cell whose mean exposure lies above its budget, the furthest first."""
     cells = promised_rows(evaluation)
     bound = chance_bound(len(cells))
@@ -306,7 +306,7 @@ def over_budget_table(evaluation: Evaluation) -> Table:
     ):
         figures = (name, row.unit, row.alpha, number(row.promised.mean), _excess(row, 2))
         alike.setdefault(figures, []).append(row.mode or row.method)
-    return Table(
+    return ResultTable(
         title="Did the budgets hold?",
         caption=(
             f"Of {len(cells)} gates whose method promises an exposure of at most α on average, those whose mean over splits "
@@ -341,7 +341,7 @@ def promised_rows(evaluation: Evaluation) -> list[tuple[str, GateRow]]:
     ]
 
 
-def all_tables(evaluation: Evaluation) -> list[Table]:
+def all_tables(evaluation: Evaluation) -> list[ResultTable]:
     """Every table, in the order of the report."""
     units = [
         unit
@@ -368,12 +368,12 @@ def all_tables(evaluation: Evaluation) -> list[Table]:
     return tables
 
 
-def markdown(tables: Sequence[Table]) -> str:
+def markdown(tables: Sequence[ResultTable]) -> str:
     """Write tables as Markdown."""
     return "\n".join(_markdown(table) for table in tables)
 
 
-def _markdown(table: Table) -> str:
+def _markdown(table: ResultTable) -> str:
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
 

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from streamer.research.experiments.gpso_options import RIVALS, StudyOptions
 from streamer.research.experiments.gpso_selection import Selection, select
-from streamer.research.gpso.figures import MEASURES, Estimate, Figures, figures
+from streamer.research.gpso.figures import MEASURES, Estimate, TaskFigures, figures
 from streamer.research.gpso.protocols import Outcomes, judge_across, judge_within
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Row:
     protocol: Protocol
     task: Task
     method: str
-    figures: Figures
+    figures: TaskFigures
     diagnostics: DiagnosticsSummary | None
     against: dict[str, dict[str, Estimate]]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from streamer.research.experiments.serving_more import Floats, Prompts
+    from streamer.research.experiments.serving_more import BestAnswers, Floats
 
 ENOUGH = 0.8
 """So much of what unlimited labels would serve ..."""
@@ -97,7 +97,7 @@ def threshold(scores: Floats, losses: Floats, probability: Floats, bound: float,
     return LossCurve.of(scores, losses / probability).first_over(limit) if limit >= 0 else math.inf
 
 
-def calibrations(prompts: Prompts, plan: LabelPlan, drawn: int, alpha: float, repetitions: int) -> Floats:
+def calibrations(prompts: BestAnswers, plan: LabelPlan, drawn: int, alpha: float, repetitions: int) -> Floats:
     """Simulate: shape (repetitions, 3), the labels of each calibration, what it serves, and what it exposes."""
     floor, top = plan.levels(prompts.scores)
     found = np.empty((repetitions, 3))
@@ -115,7 +115,7 @@ def calibrations(prompts: Prompts, plan: LabelPlan, drawn: int, alpha: float, re
     return found
 
 
-def needed(prompts: Prompts, plan: LabelPlan, alpha: float, repetitions: int) -> Needed | None:
+def needed(prompts: BestAnswers, plan: LabelPlan, alpha: float, repetitions: int) -> Needed | None:
     """Return the fewest prompts with which enough calibrations serve enough; None where `MOST` do not suffice."""
     everything, _ = prompts.outcome(
         LossCurve.of(prompts.scores, prompts.severities).first_over(alpha * len(prompts.scores))
@@ -130,7 +130,7 @@ def needed(prompts: Prompts, plan: LabelPlan, alpha: float, repetitions: int) ->
     return None
 
 
-def markdown_table(prompts: Prompts, alphas: Sequence[float], repetitions: int) -> str:
+def markdown_table(prompts: BestAnswers, alphas: Sequence[float], repetitions: int) -> str:
     """Write a file's table: for each budget the labels that each plan needs, and what it then serves and exposes."""
     heads = [f"α = {alpha:g}: prompts drawn | labels | served | exposure" for alpha in alphas]
     lines = [f"| labelled | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]

@@ -54,7 +54,7 @@ _GRAM = FEATURES.index("gram")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prompt:
+class LabelledPrompt:
     """One prompt of a file.
 
     Attributes
@@ -74,7 +74,7 @@ class Prompt:
     models: tuple[str, ...]
 
     @classmethod
-    def of(cls, cloud: Cloud, features: Floats) -> Prompt:
+    def of(cls, cloud: Cloud, features: Floats) -> LabelledPrompt:
         blank = [is_blank(text) for text in cloud.texts]
         written = np.flatnonzero(~np.array(blank))
         gram = features[:, _GRAM].round(DECIMALS)
@@ -103,7 +103,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class GateFigures:
     """What one gate does on the prompts that it has no label of, and whether it may have its score."""
 
     served: float
@@ -118,12 +118,12 @@ def parted(prompts: int, labels: int, seed: int) -> tuple[list[int], NDArray[np.
 
 
 def repetition(
-    prompts: Sequence[Prompt],
+    prompts: Sequence[LabelledPrompt],
     labels: int,
     seed: int,
     alphas: Sequence[float],
     rows: Sequence[tuple[str, bool, Order]] | None = None,
-) -> dict[str, list[Figures]]:
+) -> dict[str, list[GateFigures]]:
     """Draw labels once; returns for each way to score, or for some of `LEARNED_ROWS`, what a gate of each budget does."""
     labelled, others = parted(len(prompts), labels, seed)
 
@@ -139,7 +139,7 @@ def repetition(
     fit = [p for p in labelled if fold_of(salt, "experiment", prompts[p].name) == "fit"]
     calibrate = [p for p in labelled if p not in set(fit)]
     by_gram = _Chosen.of(prompts, [one.features[:, _GRAM].round(DECIMALS) for one in prompts])
-    found = {GRAM_ROW: [Figures(*figures(by_gram, labelled, alpha)) for alpha in alphas]}
+    found = {GRAM_ROW: [GateFigures(*figures(by_gram, labelled, alpha)) for alpha in alphas]}
     for row, every, order in LEARNED_ROWS if rows is None else rows:
         model, worths = _learned(
             [prompts[p].example(every=every) for p in fit], order, alphas, calibrate, labels
@@ -149,7 +149,7 @@ def repetition(
             continue
         chosen = _Chosen.of(prompts, [one.scores(model) for one in prompts])
         found[row] = [
-            Figures(*figures(chosen, calibrate, alpha), proposed=worth.shown)
+            GateFigures(*figures(chosen, calibrate, alpha), proposed=worth.shown)
             for alpha, worth in zip(alphas, worths, strict=True)
         ]
     return found
@@ -163,7 +163,7 @@ class _Chosen:
     severities: Floats
 
     @classmethod
-    def of(cls, prompts: Sequence[Prompt], scores: Sequence[Floats]) -> _Chosen:
+    def of(cls, prompts: Sequence[LabelledPrompt], scores: Sequence[Floats]) -> _Chosen:
         best = [
             int(np.argmax(np.where(one.blank, -1.0, found)))
             for one, found in zip(prompts, scores, strict=True)
@@ -201,7 +201,9 @@ def _learned(
         return None, []
 
 
-def markdown_table(found: Sequence[dict[str, list[Figures]]], alphas: Sequence[float], labels: int) -> str:
+def markdown_table(
+    found: Sequence[dict[str, list[GateFigures]]], alphas: Sequence[float], labels: int
+) -> str:
     """Write the table of one file and one number of labels."""
     heads = [f"α = {alpha:g}: served | more than Gram | exposure | proposed" for alpha in alphas]
     lines = [f"| score | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
@@ -220,7 +222,7 @@ def markdown_table(found: Sequence[dict[str, list[Figures]]], alphas: Sequence[f
 
 
 def _cells(
-    found: Sequence[dict[str, list[Figures]]], row: str, place: int, *, by_rule: bool, refused: bool
+    found: Sequence[dict[str, list[GateFigures]]], row: str, place: int, *, by_rule: bool, refused: bool
 ) -> list[str]:
     gram = [one[GRAM_ROW][place] for one in found]
     own = [one[row][place] for one in found]
@@ -270,12 +272,12 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
         )
 
 
-def read_prompts(path: Path, folder: Path) -> list[Prompt]:
+def read_prompts(path: Path, folder: Path) -> list[LabelledPrompt]:
     """Measure a file's clouds, those that have a written answer."""
     clouds = list(read_clouds(path))
     encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
     return [
-        Prompt.of(cloud, features)
+        LabelledPrompt.of(cloud, features)
         for cloud, features in zip(clouds, agreement_of(clouds, encoder), strict=True)
         if features is not None
     ]

@@ -34,7 +34,7 @@ from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.learned_score import (
     BEST_ROW,
     LEARNED_ROWS,
-    Figures,
+    GateFigures,
     parted,
     read_prompts,
     repetition,
@@ -88,17 +88,19 @@ class Gated:
             severities.append(1.0 if severity is None else severity)
         return cls(np.array(scores), np.array(severities))
 
-    def figures(self, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int) -> Figures:
+    def figures(
+        self, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
+    ) -> GateFigures:
         """Calibrate on labelled prompts, and measure on the others."""
         groups = [
             LabelledGroup(f"g{p}", ("a",), self.scores[p : p + 1], self.severities[p : p + 1])
             for p in labelled
         ]
         ships = self.scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
-        return Figures(float(ships.mean()), float((ships * self.severities[others]).mean()))
+        return GateFigures(float(ships.mean()), float((ships * self.severities[others]).mean()))
 
 
-def markdown_table(rows: dict[str, list[list[Figures]]], alphas: Sequence[float]) -> str:
+def markdown_table(rows: dict[str, list[list[GateFigures]]], alphas: Sequence[float]) -> str:
     """Write a table.
 
     Parameters
@@ -233,9 +235,9 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
     labels = min(options.labels, len(clouds) * 4 // 5)
     by_score = _gated(clouds, options)
     prompts = read_prompts(path, options.embeddings)
-    rows: dict[str, list[list[Figures]]] = {name: [] for name in by_score}
-    learned: list[list[Figures]] = []
-    ruled: list[list[Figures]] = []
+    rows: dict[str, list[list[GateFigures]]] = {name: [] for name in by_score}
+    learned: list[list[GateFigures]] = []
+    ruled: list[list[GateFigures]] = []
     for seed in range(options.repetitions):
         labelled, others = parted(len(clouds), labels, seed)
         for name, one in by_score.items():

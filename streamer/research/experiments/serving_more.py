@@ -50,7 +50,7 @@ ABOVE = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Prompts:
+class BestAnswers:
     """A file as a population: the best answer of each prompt.
 
     Attributes
@@ -101,7 +101,7 @@ class Drawn:
     seed: int
 
     @classmethod
-    def from_prompts(cls, prompts: Prompts, labels: int, seed: int) -> Drawn:
+    def from_prompts(cls, prompts: BestAnswers, labels: int, seed: int) -> Drawn:
         rng = np.random.default_rng([20261123, seed])
         unlabelled = prompts.scores[rng.integers(len(prompts.scores), size=HISTORY)]
         floor = level_above(unlabelled, ABOVE)
@@ -144,13 +144,13 @@ METHODS: dict[str, Callable[[Drawn, float], float]] = {
 
 
 def outcomes(
-    prompts: Prompts, find: Callable[[Drawn, float], float], drawn: Sequence[Drawn], alpha: float
+    prompts: BestAnswers, find: Callable[[Drawn, float], float], drawn: Sequence[Drawn], alpha: float
 ) -> Floats:
     """Return what each repetition serves and exposes: shape (repetitions, 2)."""
     return np.array([prompts.outcome(find(one, alpha)) for one in drawn])
 
 
-def markdown_table(prompts: Prompts, alphas: Sequence[float], drawn: Sequence[Drawn]) -> str:
+def markdown_table(prompts: BestAnswers, alphas: Sequence[float], drawn: Sequence[Drawn]) -> str:
     """Write a file's table: for each budget what is served, exposed and wrong among what ships."""
     heads = [f"α = {alpha:g}: served | exposure | wrong among shipped | over budget" for alpha in alphas]
     lines = [f"| method | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
@@ -197,7 +197,7 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
     )
 
 
-def read_prompts(path: Path, folder: Path) -> Prompts:
+def read_prompts(path: Path, folder: Path) -> BestAnswers:
     """Score a file's clouds, or read the scores that `folder` keeps."""
     from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 
@@ -209,7 +209,7 @@ def read_prompts(path: Path, folder: Path) -> Prompts:
     )
     groups = calibration_groups(scored, "best")
     unscored = len(scored) - len(groups)
-    return Prompts(
+    return BestAnswers(
         np.array([*(float(group.scores[0]) for group in groups), *([0.0] * unscored)]),
         np.array([*(float(group.severities[0]) for group in groups), *([0.0] * unscored)]),
     )

@@ -6,7 +6,7 @@ labels; nothing of the gate depends on it.
 
 from streamer.research.gpso.classifier import Classification, Classifier, fit_batches, fit_rows
 from streamer.research.gpso.diagnostics import Diagnostics, diagnose
-from streamer.research.gpso.figures import Estimate, Figures, figures
+from streamer.research.gpso.figures import Estimate, TaskFigures, figures
 from streamer.research.gpso.methods import Gpso, NearestMean, Tightness
 from streamer.research.gpso.protocols import Outcomes, judge_across, judge_within
 from streamer.research.gpso.questions import Question
@@ -18,12 +18,12 @@ __all__ = [
     "Classifier",
     "Diagnostics",
     "Estimate",
-    "Figures",
     "Gpso",
     "NearestMean",
     "Outcomes",
     "Pipeline",
     "Question",
+    "TaskFigures",
     "Tightness",
     "diagnose",
     "figures",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 """Of every interval."""
 MEASURES = ("macro_accuracy", "accuracy_good", "accuracy_bad", "accuracy", "auroc", "macro_f1")
-"""Names of the figures; see `Figures`."""
+"""Names of the figures; see `TaskFigures`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Figures:
+class TaskFigures:
     """How one method did at one task.
 
     Attributes
@@ -105,7 +105,7 @@ class Figures:
         return found
 
 
-def figures(outcomes: Outcomes) -> Figures:
+def figures(outcomes: Outcomes) -> TaskFigures:
     """Return the figures of one method at one task; all None when nothing was judged."""
     present, place = np.unique(outcomes.question, return_inverse=True)
     n = len(present)
@@ -127,7 +127,7 @@ def figures(outcomes: Outcomes) -> Figures:
         if outcomes.protocol == "within"
         else _auroc_pooled(outcomes, place, n)
     )
-    return Figures(
+    return TaskFigures(
         questions=n,
         judged=len(outcomes.score),
         undecided=int((outcomes.score == 0).sum()),

@@ -67,7 +67,7 @@ class Outcomes:
 
 
 @dataclass(slots=True)
-class _Columns:
+class _OutcomeColumns:
     question: list[int] = field(default_factory=list)
     fold: list[int] = field(default_factory=list)
     good: list[bool] = field(default_factory=list)
@@ -114,7 +114,7 @@ def judge_within(
     -------
     For each method its outcomes on batches, and on responses if it judges one.
     """
-    columns = [(_Columns(), _Columns()) for _ in methods]
+    columns = [(_OutcomeColumns(), _OutcomeColumns()) for _ in methods]
     for place, question in enumerate(questions):
         if question.has(max(min_per_class, 2)):
             for split in range(splits):
@@ -168,7 +168,7 @@ def judge_across(
     -------
     As `judge_within`; nothing at all where the classes of the others do not suffice to fit.
     """
-    columns = [(_Columns(), _Columns()) for _ in methods]
+    columns = [(_OutcomeColumns(), _OutcomeColumns()) for _ in methods]
     used = {
         (place, good): rows
         for place, question in enumerate(questions)
@@ -215,8 +215,8 @@ def _judge(
     judged_together: Floats,
     question: int,
     fold: int,
-    batches: _Columns,
-    responses: _Columns,
+    batches: _OutcomeColumns,
+    responses: _OutcomeColumns,
     *,
     good: bool,
 ) -> None:
@@ -236,7 +236,7 @@ def _judge(
 
 
 def _all_outcomes(
-    methods: Sequence[Method], columns: Sequence[tuple[_Columns, _Columns]], protocol: Protocol
+    methods: Sequence[Method], columns: Sequence[tuple[_OutcomeColumns, _OutcomeColumns]], protocol: Protocol
 ) -> list[Outcomes]:
     found = []
     for method, (batches, responses) in zip(methods, columns, strict=True):

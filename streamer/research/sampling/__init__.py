@@ -10,7 +10,7 @@ from streamer.research.sampling.output import WrittenFile
 from streamer.research.sampling.plan import SamplingPlan
 from streamer.research.sampling.prompts import Prompt, read_prompts
 from streamer.research.sampling.recipe import PRESETS, Arm, Mix, Recipe
-from streamer.research.sampling.session import Sampled, SamplingSession, connect, sample
+from streamer.research.sampling.session import SamplingResult, SamplingSession, connect, sample
 
 __all__ = [
     "PRESETS",
@@ -21,8 +21,8 @@ __all__ = [
     "Mix",
     "Prompt",
     "Recipe",
-    "Sampled",
     "SamplingPlan",
+    "SamplingResult",
     "SamplingSession",
     "SamplingTally",
     "Vendor",

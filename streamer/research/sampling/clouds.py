@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamer.labels.answer_head import answer_head
-from streamer.research.sampling.plan import Batch
+from streamer.research.sampling.plan import RecordPart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,7 +57,7 @@ def make_clouds(plan: SamplingPlan, ledger: Ledger, cloud: int) -> list[MadeClou
 def _made(plan: SamplingPlan, ledger: Ledger, place: int, cloud: int) -> MadeCloud:
     prompt = plan.prompts[place]
     noise = plan.noise(place)
-    found = ledger.places.get(Batch(prompt.question_id, "answer", cloud), {})
+    found = ledger.places.get(RecordPart(prompt.question_id, "answer", cloud), {})
     responses: list[dict[str, Any]] = []
     refused = empty = missing = cut_off = by_model = 0
     for slot in plan.slots(prompt, cloud):
@@ -133,13 +133,13 @@ def _answer_meta(plan: SamplingPlan, arm: int, slot: Slot, one: Found) -> dict[s
 
 def _references(prompt: Prompt, ledger: Ledger) -> list[str]:
     """The references and the paraphrases of the first one, without repetitions."""
-    paraphrases = ledger.texts(Batch(prompt.question_id, "paraphrase", 0)).values()
+    paraphrases = ledger.texts(RecordPart(prompt.question_id, "paraphrase", 0)).values()
     return _distinct([*prompt.references, *paraphrases])
 
 
 def _prepared(prompt: Prompt, ledger: Ledger) -> dict[str, Any]:
-    paraphrases = ledger.texts(Batch(prompt.question_id, "paraphrase", 0))
-    rewordings = ledger.texts(Batch(prompt.question_id, "rewording", 0))
+    paraphrases = ledger.texts(RecordPart(prompt.question_id, "paraphrase", 0))
+    rewordings = ledger.texts(RecordPart(prompt.question_id, "rewording", 0))
     return {"paraphrases": list(paraphrases.values()), "rewordings": list(rewordings.values())}
 
 

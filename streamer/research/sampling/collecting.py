@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.labels.llm.pool import Pool
 from streamer.research.sampling.estimating import expected_usage, most_usage
-from streamer.research.sampling.plan import Batch
+from streamer.research.sampling.plan import RecordPart
 from streamer.research.sampling.replies import Ledger, Reply
 
 if TYPE_CHECKING:
@@ -151,8 +151,8 @@ class Collector:
         if most_cost is not None and not priced:
             raise UsageError("a bound on the cost needs the price of every model")
         self._wanted = ledger.missing(plan.batches(), again=again)
-        self._given_up: dict[Batch, set[int]] = {}
-        self._settled: dict[Batch, set[int]] = {}
+        self._given_up: dict[RecordPart, set[int]] = {}
+        self._settled: dict[RecordPart, set[int]] = {}
         self._most: dict[int, int] = {}
         self._in_vain: Counter[int] = Counter()
         self._reserved: dict[int, Decimal] = {}
@@ -226,7 +226,7 @@ class Collector:
     def _answers(self) -> Iterator[Request]:
         return self._plan.answers(self._left("answer"), self._most, questions(self._plan, self._ledger))
 
-    def _left(self, *kinds: str) -> dict[Batch, tuple[int, ...]]:
+    def _left(self, *kinds: str) -> dict[RecordPart, tuple[int, ...]]:
         left = {}
         for batch, positions in self._wanted.items():
             if batch.kind in kinds:
@@ -357,7 +357,7 @@ def questions(plan: SamplingPlan, ledger: Ledger) -> dict[tuple[str, int], str]:
     """
     found: dict[tuple[str, int], str] = {}
     for prompt in plan.prompts:
-        there = ledger.places.get(Batch(prompt.question_id, "rewording", 0), {})
+        there = ledger.places.get(RecordPart(prompt.question_id, "rewording", 0), {})
         for position, one in there.items():
             found[prompt.question_id, position + 1] = one.text or prompt.question
     return found

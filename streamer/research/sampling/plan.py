@@ -55,7 +55,7 @@ class Slot:
     rewording: int
 
 
-class Batch(NamedTuple):
+class RecordPart(NamedTuple):
     """What belongs together in the record: the answers of one cloud, or the preparation of one prompt.
 
     Attributes
@@ -85,7 +85,7 @@ class Request:
     temperature : to be sent.
     """
 
-    batch: Batch
+    batch: RecordPart
     positions: tuple[int, ...]
     arm: int
     mode: Mode
@@ -185,12 +185,12 @@ class SamplingPlan:
         return {position: text for (position, _), text in zip(wanted, texts, strict=True)}
 
     def preparations(
-        self, missing: Mapping[Batch, Sequence[int]], most: Mapping[int, int]
+        self, missing: Mapping[RecordPart, Sequence[int]], most: Mapping[int, int]
     ) -> Iterator[Request]:
         """Requests for the paraphrases and rewordings that are missing; the first arm is asked for all of them."""
         for prompt in self.prompts:
             for kind in ("paraphrase", "rewording"):
-                batch = Batch(prompt.question_id, kind, 0)
+                batch = RecordPart(prompt.question_id, kind, 0)
                 if kind == "paraphrase":
                     messages = paraphrase_messages(prompt.references[0]) if prompt.references else ()
                 else:
@@ -202,7 +202,7 @@ class SamplingPlan:
 
     def answers(
         self,
-        missing: Mapping[Batch, Sequence[int]],
+        missing: Mapping[RecordPart, Sequence[int]],
         most: Mapping[int, int],
         questions: Mapping[tuple[str, int], str],
     ) -> Iterator[Request]:
@@ -216,7 +216,7 @@ class SamplingPlan:
         """
         for prompt in self.prompts:
             for cloud in range(self.clouds_per_prompt):
-                batch = Batch(prompt.question_id, "answer", cloud)
+                batch = RecordPart(prompt.question_id, "answer", cloud)
                 wanted = set(missing.get(batch, ()))
                 if not wanted:
                     continue
@@ -236,17 +236,17 @@ class SamplingPlan:
                             batch, positions, arm, mode, family, messages, self.arms[arm].temperature
                         )
 
-    def batches(self) -> dict[Batch, tuple[int, ...]]:
+    def batches(self) -> dict[RecordPart, tuple[int, ...]]:
         """All places that a model has to fill, by batch."""
         recipe = self.recipe
-        wanted: dict[Batch, tuple[int, ...]] = {}
+        wanted: dict[RecordPart, tuple[int, ...]] = {}
         for prompt in self.prompts:
             name = prompt.question_id
             if prompt.references:
-                wanted[Batch(name, "paraphrase", 0)] = tuple(range(recipe.paraphrases))
-            wanted[Batch(name, "rewording", 0)] = tuple(range(recipe.rewordings))
+                wanted[RecordPart(name, "paraphrase", 0)] = tuple(range(recipe.paraphrases))
+            wanted[RecordPart(name, "rewording", 0)] = tuple(range(recipe.rewordings))
             for cloud in range(self.clouds_per_prompt):
-                wanted[Batch(name, "answer", cloud)] = tuple(
+                wanted[RecordPart(name, "answer", cloud)] = tuple(
                     slot.position for slot in self.slots(prompt, cloud) if slot.arm is not None
                 )
         return {batch: positions for batch, positions in wanted.items() if positions}
@@ -262,7 +262,7 @@ class SamplingPlan:
 
     def _request(
         self,
-        batch: Batch,
+        batch: RecordPart,
         positions: tuple[int, ...],
         arm: int,
         mode: Mode,

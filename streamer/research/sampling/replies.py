@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.labels.llm.record import Choice, TokenUsage
-from streamer.research.sampling.plan import Batch
+from streamer.research.sampling.plan import RecordPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Reply:
     seconds : that the answer took.
     """
 
-    batch: Batch
+    batch: RecordPart
     positions: tuple[int, ...]
     choices: tuple[Choice, ...]
     arm: int
@@ -79,7 +79,7 @@ class Reply:
         question_id, kind, cloud = document["batch"]
         usage = document["usage"]
         return cls(
-            batch=Batch(question_id, kind, cloud),
+            batch=RecordPart(question_id, kind, cloud),
             positions=tuple(document["positions"]),
             choices=tuple(Choice(*one) for one in document["choices"]),
             arm=document["arm"],
@@ -127,7 +127,7 @@ class Found(NamedTuple):
 class Ledger:
     """Everything that came, by batch and place; of two answers to one place the later one counts."""
 
-    places: dict[Batch, dict[int, Found]] = field(default_factory=dict)
+    places: dict[RecordPart, dict[int, Found]] = field(default_factory=dict)
 
     def add(self, replies: Iterable[Reply]) -> None:
         """Take replies in, in their order."""
@@ -137,8 +137,8 @@ class Ledger:
                 there[reply.positions[index]] = Found(reply, index)
 
     def missing(
-        self, wanted: Mapping[Batch, Sequence[int]], *, again: bool = False
-    ) -> dict[Batch, tuple[int, ...]]:
+        self, wanted: Mapping[RecordPart, Sequence[int]], *, again: bool = False
+    ) -> dict[RecordPart, tuple[int, ...]]:
         """The places of `wanted` for which nothing came; with `again` also those whose answer is no text."""
         left = {}
         for batch, positions in wanted.items():
@@ -152,7 +152,7 @@ class Ledger:
                 left[batch] = places
         return left
 
-    def texts(self, batch: Batch) -> dict[int, str]:
+    def texts(self, batch: RecordPart) -> dict[int, str]:
         """The texts of a batch by place, without those that were refused or are empty."""
         found = ((position, one.text) for position, one in sorted(self.places.get(batch, {}).items()))
         return {position: text for position, text in found if text is not None}

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SamplingResult:
     """The result of a run.
 
     Attributes
@@ -152,7 +152,7 @@ def sample(
     temperatures: Sequence[float] = (1.0,),
     prices: Sequence[Price | None] | None = None,
     most_cost: Decimal | None = None,
-) -> Sampled:
+) -> SamplingResult:
     """Make clouds of all prompts, and resume what an earlier call did not finish.
 
     Parameters
@@ -176,4 +176,4 @@ def sample(
     with session.collector(vendors, most_cost=most_cost) as collector:
         for _ in collector.run():
             pass
-        return Sampled(collector.tally, session.write())
+        return SamplingResult(collector.tally, session.write())

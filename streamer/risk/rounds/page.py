@@ -62,7 +62,7 @@ class PageResult(NamedTuple):
     drawing: Drawing | None = None
 
 
-class Pages:
+class PageKeeper:
     """Reads and writes pages.
 
     Parameters

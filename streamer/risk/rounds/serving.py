@@ -55,7 +55,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceState:
     """What is kept between two rounds.
 
     Attributes
@@ -92,7 +92,7 @@ class Service:
         return json_form.write(KIND, {**numbers, **stretches, "delays": list(self.delays)})
 
     @classmethod
-    def from_json(cls, text: str) -> Service:
+    def from_json(cls, text: str) -> ServiceState:
         """Read what `to_json` wrote, or raise ValueError."""
         fields = json_form.read(text, KIND)
         return cls(
@@ -138,14 +138,14 @@ def serve(
     return replace(after, service=replace(serving.result(), read=until)), behind
 
 
-def _standing(watch: GateWatch) -> Service:
+def _standing(watch: GateWatch) -> ServiceState:
     """Where it stands; it begins with the present period where it has not begun, or missed the begin of that."""
     sequence, service = watch.sequence, watch.service
     begin = watch.read if sequence is None or sequence.ended is not None else sequence.first - 1
     if service is None:
-        return Service(read=begin)
+        return ServiceState(read=begin)
     if service.read < min(begin, watch.read):
-        return Service(read=begin, delays=service.delays)
+        return ServiceState(read=begin, delays=service.delays)
     return service
 
 
@@ -162,7 +162,7 @@ class Course:
     def __init__(self, watch: GateWatch) -> None:
         assert watch.sequence is not None
         self.read = watch.sequence.first - 1
-        self._serving = _Serving(Service(read=self.read), [watch.sequence], watch)
+        self._serving = _Serving(ServiceState(read=self.read), [watch.sequence], watch)
 
     def go_on(self, page: Sequence[LoggedDecision], until: int) -> Stretch | None:
         """Read decisions up to a number; returns what the period had come to then, None while the gate was not open yet."""
@@ -183,7 +183,7 @@ class _Row(NamedTuple):
 class _Serving:
     """Decisions being read."""
 
-    def __init__(self, service: Service, sequences: Sequence[WatchedSequence], watch: GateWatch) -> None:
+    def __init__(self, service: ServiceState, sequences: Sequence[WatchedSequence], watch: GateWatch) -> None:
         self._service = service
         self._coming = deque(sequences)
         self._of: WatchedSequence | None = None
@@ -232,7 +232,7 @@ class _Serving:
             self._present.append(row)
         return True
 
-    def result(self) -> Service:
+    def result(self) -> ServiceState:
         self._flush()
         return replace(self._service, delays=tuple(self._delays))
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.logged import Terms
-    from streamer.risk.rounds.serving import Service
+    from streamer.risk.rounds.serving import ServiceState
 
 LabelAlarmKind = Literal["risk", "selective"]
 AlarmKind = LabelAlarmKind | Literal["draws", "drift_scores", "drift_cloud"]
@@ -122,7 +122,7 @@ class GateWatch:
     drift_policy: int = 0
     sequence: WatchedSequence | None = None
     alarms: tuple[WatchedAlarm, ...] = ()
-    service: Service | None = None
+    service: ServiceState | None = None
 
     def alarm(self, kind: AlarmKind, statistic: str = "") -> WatchedAlarm | None:
         """Return the newest alarm of this kind; None where there is none."""

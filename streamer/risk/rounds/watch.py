@@ -19,7 +19,7 @@ import structlog
 
 from streamer.errors import Unavailable
 from streamer.risk.rounds.horizon import marked, pruned, settled_number
-from streamer.risk.rounds.page import Pages, closing_alarms
+from streamer.risk.rounds.page import PageKeeper, closing_alarms
 from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.resetting import RESTARTED
 from streamer.risk.rounds.verdict import as_of, with_verdict
@@ -113,7 +113,7 @@ class RiskWatch:
         self._marks: tuple[Watermark, ...] = ()
         self._through: Watermark | None = None
         self._looked: datetime | None = None
-        self._paging = Pages(store)
+        self._paging = PageKeeper(store)
 
     def round(self, gates: Sequence[GateRevision], *, now: datetime) -> None:
         """Watch every gate once. Raises `Unavailable` while the database is unavailable; one gate's trouble is no other's."""

@@ -17,7 +17,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.journal import RecordedBatch
 from streamer.scoring.scorers.logprob import Logprob
-from streamer.serving.bodies import Batch
+from streamer.serving.bodies import BatchBody
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
 from streamer.serving.chat.rungs import Handed, HandsOn, handed
 from streamer.serving.chat.sampler import Sampled, sampling_record
@@ -237,7 +237,7 @@ class ChatCounter:
         *,
         upstream: Upstream,
         hands_on: HandsOn | None,
-    ) -> Batch:
+    ) -> BatchBody:
         """Return the event of what was sampled. Raises `BadMessage`."""
         own: dict[str, Any] = {
             _UPSTREAM: upstream.id,
@@ -256,7 +256,7 @@ class ChatCounter:
                 metadata={**request.metadata, **own},
             )
         )
-        return Batch(responses.decode_responses(value, self._limits), value)
+        return BatchBody(responses.decode_responses(value, self._limits), value)
 
     @asynccontextmanager
     async def _unless_it_ends(self) -> AsyncIterator[None]:
@@ -306,7 +306,7 @@ class ChatCounter:
                 del self._under_way[key], self._locks[key]
 
 
-def _fitting(make: Callable[[Sampled], Batch], sampled: Sampled) -> Batch:
+def _fitting(make: Callable[[Sampled], BatchBody], sampled: Sampled) -> BatchBody:
     """The batch of these answers; without them, where they are too large for one event together."""
     try:
         return make(sampled)

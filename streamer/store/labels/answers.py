@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.store.labels.read_labels import ReadLabels
 
 
-class Answers:
+class SqlAnswers:
     """Implements `streamer.clouds.stored_answers.AnswerStore`."""
 
     def __init__(self, database: Database, *, read: ReadLabels) -> None:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from streamer.errors import DatabaseFault
 from streamer.events.receipts import receipt, with_receipt
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import Decision
+from streamer.journal import BatchDecision
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
 from streamer.store.db.schema import (
     batches,
@@ -54,7 +54,7 @@ def check_slices(slices: Sequence[Slice]) -> None:
     for piece in slices:
         check_slice(piece)
         for outcome in piece.outcomes:
-            if isinstance(outcome, Decision):
+            if isinstance(outcome, BatchDecision):
                 check_decision(outcome)
 
 
@@ -101,14 +101,14 @@ def commit_slices(
             raise fenced(piece.lease, position)
     entries = [entry for _, part in due for entry in part]
     if firm:
-        made = [entry.outcome for entry in entries if isinstance(entry.outcome, Decision)]
+        made = [entry.outcome for entry in entries if isinstance(entry.outcome, BatchDecision)]
         if asked := asking(connection, made):
             check_current(execute_all(connection, asked)[-1], made, clock)
     settle(connection, entries, batch_ids=batch_ids, now=now, dead_letter_message=dead_letter_message)
     decided = [
         entry.outcome
         for entry in entries
-        if entry.decision is not None and isinstance(entry.outcome, Decision)
+        if entry.decision is not None and isinstance(entry.outcome, BatchDecision)
     ]
 
     ledger: list[dict[str, Any]] = []
@@ -172,7 +172,7 @@ def _lock_and_draw(
         [
             locking(connection, [piece.lease.partition for piece in slices]),
             Statement(_CONTROL, {}),
-            drawing(connection, batches, sum(isinstance(one, Decision) for one in outcomes_)),
+            drawing(connection, batches, sum(isinstance(one, BatchDecision) for one in outcomes_)),
             drawing(connection, pending_messages, len(outcomes_) if publish else 0),
         ],
     )
@@ -246,7 +246,7 @@ def _whose_action(entry: Entry) -> int | None:
 def _at_desk(entry: Entry) -> Row | None:
     """What waits for a person; None for all that does not."""
     decision = entry.outcome
-    if entry.decision is None or not isinstance(decision, Decision):
+    if entry.decision is None or not isinstance(decision, BatchDecision):
         return None
     until = decision.policy.settings.at_desk_until(decision.outcome, decision.decided_at)
     if until is None:

@@ -9,7 +9,14 @@ import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import DeadLetter, Decision, LabelRevision, OutboxMessage, RecordedBatch, Redelivery
+from streamer.journal import (
+    BatchDecision,
+    DeadLetter,
+    LabelRevision,
+    OutboxMessage,
+    RecordedBatch,
+    Redelivery,
+)
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -64,7 +71,7 @@ def entry_of(outcome: Outcome) -> Entry:
     record = outcome.record
     if record is None:
         raise ValueError("an outcome of the log needs its record")
-    if isinstance(outcome, Decision | Redelivery):
+    if isinstance(outcome, BatchDecision | Redelivery):
         return Entry(outcome, record, "decision")
     if isinstance(outcome, LabelRevision):
         return Entry(outcome, record, "label")
@@ -83,7 +90,7 @@ def settle(
 
     `batch_ids` are drawn for the batches, at least one for each decision.
     """
-    decided: list[tuple[Entry, Decision | Redelivery]] = []
+    decided: list[tuple[Entry, BatchDecision | Redelivery]] = []
     labelled: list[tuple[Entry, LabelRevision]] = []
     refused: list[tuple[Entry, str, str]] = []
     for entry in entries:
@@ -121,14 +128,14 @@ def settle(
 
 def _settle_batches(
     connection: sa.Connection,
-    entries: Sequence[tuple[Entry, Decision | Redelivery]],
+    entries: Sequence[tuple[Entry, BatchDecision | Redelivery]],
     ids: Sequence[int],
     now: datetime,
 ) -> list[tuple[Entry, str, str]]:
     """Insert batches whose key is new; the others repeat one. Returns the conflicts, to be dead-lettered."""
-    first: dict[BatchKey, tuple[Entry, Decision]] = {}
+    first: dict[BatchKey, tuple[Entry, BatchDecision]] = {}
     for entry, outcome in entries:
-        if isinstance(outcome, Decision):
+        if isinstance(outcome, BatchDecision):
             first.setdefault(outcome.key, (entry, outcome))
     new = [
         {"id": batch} | rows.batch_row(decision)

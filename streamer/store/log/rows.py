@@ -15,7 +15,7 @@ from streamer.store.log.chain import batch_mac, dead_letter_mac
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.journal import Decision, LabelRevision, Record, ScoredResponse, Slice
+    from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 
 
 def check_slice(piece: Slice) -> None:
@@ -30,7 +30,7 @@ def check_slice(piece: Slice) -> None:
         raise ValueError(f"next offset {piece.next_offset} does not follow the last outcome, {last}")
 
 
-def check_decision(decision: Decision) -> None:
+def check_decision(decision: BatchDecision) -> None:
     """Refuse a decision that contradicts itself in a way that spans rows: raises `ValueError`."""
     shipped = [response.id for response in decision.responses if response.action == "ship"]
     every = len(decision.responses)
@@ -52,7 +52,7 @@ def check_decision(decision: Decision) -> None:
         raise ValueError(f"{decision.key}: decided under a policy of gate {decision.policy.gate!r}")
 
 
-def batch_row(decision: Decision) -> dict[str, Any]:
+def batch_row(decision: BatchDecision) -> dict[str, Any]:
     """The row of a batch, sealed, without its id.
 
     Where the gate keeps no texts, the content hash alone stands for them, in the seal too.
@@ -73,7 +73,7 @@ def batch_row(decision: Decision) -> dict[str, Any]:
     return row
 
 
-def response_rows(decision: Decision, batch: int) -> list[dict[str, Any]]:
+def response_rows(decision: BatchDecision, batch: int) -> list[dict[str, Any]]:
     """The rows of a batch's responses, in event order."""
     return [
         {
@@ -91,7 +91,7 @@ def response_rows(decision: Decision, batch: int) -> list[dict[str, Any]]:
     ]
 
 
-def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
+def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
     """The row of a decision."""
     return {
         "batch": batch,
@@ -127,7 +127,7 @@ def decision_row(decision: Decision, batch: int) -> dict[str, Any]:
     }
 
 
-def judgement_rows(decision: Decision, now: datetime) -> list[dict[str, Any]]:
+def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any]]:
     """The rows of what a judge was asked for a decision's scores, without ids; without words where the gate keeps no texts."""
     keep = decision.policy.settings.keep_texts
     made = []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from datetime import datetime
 
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
 
 _LOCKS = 64
 """Gates share so many locks: PostgreSQL's table of locks has few places, and a commit may have a thousand gates."""
@@ -37,7 +37,9 @@ _ALONE = sa.text("SELECT pg_advisory_xact_lock" + _OF)
 _SPACE = int.from_bytes(hashlib.sha256(b"streamer.fence.v1").digest()[:4], "big", signed=True)
 
 
-def asking(connection: sa.Connection, decided: Collection[Decision], *, firm: bool = True) -> list[Statement]:
+def asking(
+    connection: sa.Connection, decided: Collection[BatchDecision], *, firm: bool = True
+) -> list[Statement]:
     """What to run before `check_current`, whose rows the last of it brings; nothing where nothing was decided.
 
     With `firm` it waits for policies of these gates that are being written, and lets no further one in before this
@@ -51,7 +53,7 @@ def asking(connection: sa.Connection, decided: Collection[Decision], *, firm: bo
 
 
 def check_current(
-    newest_keys: Iterable[Sequence[Any]], decided: Collection[Decision], clock: Callable[[], datetime]
+    newest_keys: Iterable[Sequence[Any]], decided: Collection[BatchDecision], clock: Callable[[], datetime]
 ) -> None:
     """Check whether new decisions may be made, by gate and version of each gate's newest policy.
 

@@ -65,7 +65,7 @@ _COUNTS = (
 """What is asked of the responses of every batch, drawn or not."""
 
 
-class _Mark(NamedTuple):
+class _NeedsLabel(NamedTuple):
     """What decided whether a response needs a severity."""
 
     response_id: str
@@ -361,11 +361,11 @@ def _scores(
 
 def _with(
     one: LoggedDecision,
-    marks: Sequence[_Mark],
+    marks: Sequence[_NeedsLabel],
     said: dict[tuple[str, str, str], list[float]],
     came: dict[tuple[str, str, str], datetime],
 ) -> LoggedDecision:
-    def severity(kind: str, mark: _Mark) -> float | None:
+    def severity(kind: str, mark: _NeedsLabel) -> float | None:
         given = said.get((one.batch_id, mark.response_id, kind))
         return None if given is None else given[0] if len(given) == 1 else fmean(given)
 
@@ -421,9 +421,9 @@ def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> 
     }
 
 
-def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[int, list[_Mark]]:
+def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[int, list[_NeedsLabel]]:
     """Responses of batches in event order: all where a judge is asked, else those alone whose severity is needed."""
-    found: dict[int, list[_Mark]] = defaultdict(list)
+    found: dict[int, list[_NeedsLabel]] = defaultdict(list)
     query = sa.select(
         responses.c.batch, responses.c.position, responses.c.response_id, _SHIPPED, responses.c.drawn
     )
@@ -433,7 +433,7 @@ def _marks(connection: sa.Connection, asked: Sequence[LoggedDecision]) -> dict[i
     rows = bulk_insert.look_up_rows(connection, query, [responses.c.batch], judged)
     rows += bulk_insert.look_up_rows(connection, needed, [responses.c.batch], others)
     for row in sorted(rows):
-        found[row[0]].append(_Mark(*row[2:]))
+        found[row[0]].append(_NeedsLabel(*row[2:]))
     return found
 
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.serving import Service
+from streamer.risk.rounds.serving import ServiceState
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, OpenTime, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
@@ -242,7 +242,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         drift_policy=row["drift_policy"],
         sequence=None if sequence is None else sequence_of(sequence),
         alarms=alarms,
-        service=None if row["service"] is None else Service.from_json(row["service"]),
+        service=None if row["service"] is None else ServiceState.from_json(row["service"]),
     )
 
 

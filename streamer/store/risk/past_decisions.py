@@ -115,7 +115,7 @@ class PastDecisions:
                 )
                 wanted.append(decisions.c.batch >= connection.execute(last).scalar_one())
             severities = Severities.read(connection, self._read.table(connection, gate), gate, kind)
-            columns = _Columns(gate, severities, sorted(keys))
+            columns = _PastColumns(gate, severities, sorted(keys))
             query = sa.select(*_DECIDED, *((batches.c.metadata,) if keys else ())).select_from(joined)
             after = -1
             while True:
@@ -167,7 +167,7 @@ class PastDecisions:
                 )
 
 
-class _Columns:
+class _PastColumns:
     """The columns of a past, as its pages come in."""
 
     def __init__(self, gate: str, severities: Severities, keys: Sequence[str]) -> None:

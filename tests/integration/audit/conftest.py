@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from streamer.audit.verification import Report
+    from streamer.audit.verification import VerificationReport
     from streamer.settings.settings import Settings
     from tests.services.postgres import PostgresServer
 
@@ -33,7 +33,7 @@ class Record:
     def file(self) -> Path:
         return self.directory / "checkpoints.jsonl"
 
-    def verify(self, **options: object) -> Report:
+    def verify(self, **options: object) -> VerificationReport:
         """What `audit verify` finds."""
         return verify(self.settings, **options)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.verification import Report, verify_record
+from streamer.audit.verification import VerificationReport, verify_record
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.cloudevents import rfc3339
@@ -204,7 +204,7 @@ def write_history(url: str, directory: Path) -> Settings:
 
 def verify(
     settings: Settings, *, outside: list[bytes] | None = None, from_database: bool = False, **options: Any
-) -> Report:
+) -> VerificationReport:
     """`audit verify`, with the checkpoints of the file unless told otherwise."""
     found = wiring.outside_checkpoints(settings, None)
     kept = outside if outside is not None else found[0] if found is not None else None

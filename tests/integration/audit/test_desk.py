@@ -18,7 +18,7 @@ from streamer.events.desk import decode_desk, desk_id
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.store import prune
-from streamer.store.desk import Decided, NotAtDesk, Reject, Release
+from streamer.store.desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
@@ -132,7 +132,7 @@ def test_what_is_held_by_escalate_waits_and_each_batch_gets_one_outcome(desk: De
         (Release(response_id="r1", text="other"), "account:ana"),
         (Reject(), "account:ana"),
     ):
-        with pytest.raises(Decided, match="account:ana released it before") as late:
+        with pytest.raises(AlreadyDecided, match="account:ana released it before") as late:
             desk.store.desk.decide(one, act, by=by)
         assert late.value.outcome == released
 
@@ -144,7 +144,7 @@ def test_what_is_held_by_escalate_waits_and_each_batch_gets_one_outcome(desk: De
     assert clerk.run() == 0
     expired = desk.store.desk.state(four).outcome  # type: ignore[union-attr]
     assert (expired.action, expired.reason, expired.by) == ("rejected", "deadline_passed", None)  # type: ignore[union-attr]
-    with pytest.raises(Decided, match="deadline had passed"):
+    with pytest.raises(AlreadyDecided, match="deadline had passed"):
         desk.store.desk.decide(four, Release(response_id="r0"), by="account:ana")
     assert desk.store.desk.waiting() == []
     assert desk.store.desk.counts() == {
@@ -210,7 +210,7 @@ def test_people_at_one_answer_at_one_moment_and_the_deadline_with_them(desk: Des
             choice = Reject() if who == 2 else Release(response_id=f"r{who}", text=f"by {who}")
             try:
                 told.append(("won", desks[who % 2].decide(key, choice, by=f"account:p{who}")))
-            except Decided as late:
+            except AlreadyDecided as late:
                 told.append(("lost", late.outcome))
 
         with ThreadPoolExecutor(4) as pool:
@@ -242,7 +242,7 @@ def test_what_cannot_be_released(desk: Desk) -> None:
     assert desk.store.desk.state(key).outcome is None  # type: ignore[union-attr]
     # Nobody noticed the deadline: then whoever comes late is told, and it is on record.
     desk.ahead = MINUTES + timedelta(seconds=1)
-    with pytest.raises(Decided, match="deadline had passed"):
+    with pytest.raises(AlreadyDecided, match="deadline had passed"):
         desk.store.desk.decide(key, Release(response_id="r0"), by="ana")
     assert desk.store.desk.state(key).outcome.reason == "deadline_passed"  # type: ignore[union-attr]
 

@@ -11,7 +11,7 @@ import pytest
 
 from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
-from streamer.labels.judge import Judge, JudgeEndpoint
+from streamer.labels.judge import JudgeClient, JudgeEndpoint
 from streamer.research.evaluation import evaluate
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.unit.evaluation.made_up import rows, write
@@ -55,7 +55,7 @@ def endpoint(server: OpenAIServer, **options: object) -> JudgeEndpoint:
 
 
 def judged(server: OpenAIServer, clouds: Path, cache: Path, **options: object):
-    with Judge(endpoint(server, **options)) as judge:
+    with JudgeClient(endpoint(server, **options)) as judge:
         return evaluate(clouds, judge=judge, cache=cache, **ASKED)
 
 
@@ -73,7 +73,7 @@ def test_each_distinct_answer_is_asked_about_once_and_without_references(clouds,
 
 
 def test_marks_reach_the_csv_with_their_parts(clouds, tmp_path):
-    with OpenAIServer(reply) as server, Judge(endpoint(server)) as judge:
+    with OpenAIServer(reply) as server, JudgeClient(endpoint(server)) as judge:
         evaluate(clouds, judge=judge, cache=tmp_path / "cache", out=tmp_path / "out", **ASKED)
     lines = (tmp_path / "out" / "responses.csv").read_text().splitlines()
     head = lines[0].split(",")

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.labels.judge.client import Judge
+from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.marks import AnsweredQuestion, judge_scores, judge_severities
 from streamer.labels.judge.rubric import JudgeCase
@@ -64,9 +64,9 @@ class Waits:
 @contextmanager
 def judge_at(
     url: str, *, waits: Waits | None = None, jitter: Callable[[], float] = lambda: 1.0, **settings: Any
-) -> Iterator[Judge]:
+) -> Iterator[JudgeClient]:
     endpoint = JudgeEndpoint(base_url=url, api_key=KEY, **{"model": "grader", "timeout": 20.0, **settings})
-    with Judge(endpoint, sleep=waits or Waits(), jitter=jitter) as judge:
+    with JudgeClient(endpoint, sleep=waits or Waits(), jitter=jitter) as judge:
         yield judge
 
 
@@ -456,7 +456,7 @@ class TestManyCases:
     def test_closing_ends_calls_that_run(self) -> None:
         ended: list[BaseException] = []
 
-        def run(judge: Judge) -> None:
+        def run(judge: JudgeClient) -> None:
             try:
                 judge.grade([CASE] * 3)
             except UsageError as error:
@@ -521,7 +521,7 @@ def test_only_the_key_that_was_given_is_sent(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("OPENAI_BASE_URL", "https://elsewhere.invalid/v1")
     with (
         OpenAIServer(in_turn(GOOD)) as server,
-        Judge(JudgeEndpoint(base_url=server.url, model="grader")) as judge,
+        JudgeClient(JudgeEndpoint(base_url=server.url, model="grader")) as judge,
     ):
         judge.grade([CASE])
     headers = server.requests[0].headers
@@ -540,8 +540,8 @@ def test_no_thread_or_warning_is_left_behind() -> None:
 
 def test_a_script_that_forgets_to_close_still_ends() -> None:
     code = """
-from streamer.labels.judge.client import Judge
+from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
-judge = Judge(JudgeEndpoint(base_url="http://127.0.0.1:9/v1", tries=1))
+judge = JudgeClient(JudgeEndpoint(base_url="http://127.0.0.1:9/v1", tries=1))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240, env=dict(os.environ))

@@ -14,8 +14,8 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import Answered
-from streamer.labels.judge import Judge, JudgeEndpoint
+from streamer.journal import AnswersToMark
+from streamer.labels.judge import JudgeClient, JudgeEndpoint
 from streamer.labels.judge.rubric import ASPECTS
 from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
@@ -58,20 +58,20 @@ def model() -> Iterator[Model]:
 
 
 def scores_at(
-    model: Model, judge: Judge, clock: Callable[[], float] = time.monotonic, **bounds: Any
+    model: Model, judge: JudgeClient, clock: Callable[[], float] = time.monotonic, **bounds: Any
 ) -> JudgeScores:
     return JudgeScores(
         judge, name="judge:a", clock=clock, **{"seconds": PATIENCE, "per_minute": 100} | bounds
     )
 
 
-def judge_at(model: Model, *, tracing: Tracing = NO_TRACING, **settings: Any) -> Judge:
+def judge_at(model: Model, *, tracing: Tracing = NO_TRACING, **settings: Any) -> JudgeClient:
     settings = {"timeout": PATIENCE, "tries": 1} | settings
-    return Judge(JudgeEndpoint(base_url=model.url, model="grader", **settings), tracing=tracing)
+    return JudgeClient(JudgeEndpoint(base_url=model.url, model="grader", **settings), tracing=tracing)
 
 
-def ask(*answers: str, prompt: str = "Where?") -> Answered:
-    return Answered(prompt=prompt, answers=answers)
+def ask(*answers: str, prompt: str = "Where?") -> AnswersToMark:
+    return AnswersToMark(prompt=prompt, answers=answers)
 
 
 def test_an_answer_is_judged_once_in_a_process_and_on_record_with_each_batch(model: Model) -> None:

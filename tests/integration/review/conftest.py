@@ -18,7 +18,7 @@ from tests.integration.store.conftest import START, World
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
     from streamer.review.items import Recalibrating
 
 SCORE = 0.421379
@@ -72,7 +72,7 @@ class Site:
 
 def answers(
     world: World, number: int, texts: Sequence[str], *, prompt: str = "", lease: Any = None, **changes: Any
-) -> Decision:
+) -> BatchDecision:
     """A decision about these answers, of which the first is drawn."""
     made = world.decision(
         number,
@@ -90,7 +90,7 @@ def answers(
     )
 
 
-def fill(world: World, decisions: Sequence[Decision]) -> None:
+def fill(world: World, decisions: Sequence[BatchDecision]) -> None:
     world.commit(world.slice(world.lease(), *decisions))
 
 

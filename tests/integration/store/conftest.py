@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import (
+    BatchDecision,
     DeadLetter,
-    Decision,
     LabelRevision,
     Lease,
     OutboxMessage,
@@ -121,7 +121,7 @@ class World:
         policy: Policy | None = None,
         at: datetime = START,
         **changes: Any,
-    ) -> Decision:
+    ) -> BatchDecision:
         chosen = policy or self.policy
         assert chosen is not None
         key = BatchKey(chosen.gate, batch_id or f"b{number}-{offset}", attempt)
@@ -174,7 +174,7 @@ class World:
             ),
             "action_id": str(uuid.uuid5(uuid.NAMESPACE_OID, repr(key))),
         }
-        return Decision(**(fields | changes))
+        return BatchDecision(**(fields | changes))
 
     def redelivery(self, offset: int, batch_id: str, *, number: int = 0, content: str = "one") -> Redelivery:
         assert self.policy is not None

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from streamer.gates.policy import Policy
-    from streamer.recalibration.one_gate import Done
+    from streamer.recalibration.one_gate import FinishedRun
     from streamer.store import Store
     from tests.integration.store.conftest import World
 
@@ -80,7 +80,7 @@ class LabelledGate:
         self.now += timedelta(seconds=1)
         return self.now
 
-    def run(self, meanwhile: Callable[[str], object] = lambda _step: None) -> Done:
+    def run(self, meanwhile: Callable[[str], object] = lambda _step: None) -> FinishedRun:
         """Run it by its rule; `meanwhile` is called at each step."""
         self.now += timedelta(hours=1)
         return recalibrate_by_rule(

@@ -16,7 +16,7 @@ from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import Outdated
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
-from streamer.journal import Decision, Partition, Record, Slice
+from streamer.journal import BatchDecision, Partition, Record, Slice
 from streamer.store.db.schema import policies
 from tests.integration.store.conftest import SETTINGS
 from tests.integration.store.test_signed_policies import GATE, Place, cut, keys_of, place, signer
@@ -71,7 +71,7 @@ class Worker:
         self.offset = 0
         self.dated = True
 
-    def commit(self, *meanwhile: Callable[[], object]) -> list[Decision]:
+    def commit(self, *meanwhile: Callable[[], object]) -> list[BatchDecision]:
         """Decide three batches (scores .4, .6, .8) and commit them; before each attempt something happens."""
         records = [self._record(self.offset + n, score) for n, score in enumerate((0.4, 0.6, 0.8))]
         events = iter(meanwhile)
@@ -85,7 +85,7 @@ class Worker:
                 outcomes = self.decider.outcomes(records, outcomes)
             else:
                 self.offset += 3
-                return [one for one in outcomes if isinstance(one, Decision)]
+                return [one for one in outcomes if isinstance(one, BatchDecision)]
         raise AssertionError("decided again and again")
 
     def _record(self, offset: int, score: float) -> Record:
@@ -102,11 +102,11 @@ class Worker:
         return Record(PARTITION, offset, b"k", json.dumps(event).encode(), (), timestamp)
 
 
-def shipped(decisions: Sequence[Decision]) -> list[bool]:
+def shipped(decisions: Sequence[BatchDecision]) -> list[bool]:
     return [one.outcome == "ship" for one in decisions]
 
 
-def versions(decisions: Sequence[Decision]) -> set[int]:
+def versions(decisions: Sequence[BatchDecision]) -> set[int]:
     return {one.policy.version for one in decisions}
 
 

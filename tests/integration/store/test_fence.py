@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.gates.policy import Policy
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
     from streamer.store import Store
 
 SHIPS = ("ship", "ship")
@@ -358,7 +358,7 @@ def test_closing_and_committing_from_all_sides_ends_without_a_deadlock(world: Wo
         newest = {name: store.policies.newest(name) for name in names}
         while not stop.is_set():
             order = names[:: 1 if number % 2 else -1]
-            group: list[Decision] = [
+            group: list[BatchDecision] = [
                 world.decision(offset + i, policy=newest[name], number=number, at=START)
                 for i, name in enumerate(order)
             ]

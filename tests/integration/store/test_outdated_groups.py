@@ -17,7 +17,7 @@ from streamer.errors import Outdated
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.gates.settings import GateSettings
-from streamer.journal import Decision, Partition, Record
+from streamer.journal import BatchDecision, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
@@ -147,7 +147,7 @@ def test_every_gate_that_is_outdated_is_named(new_world: Callable[..., World]) -
     for name in GATES[:2]:
         world.store.policies.close(name, by="ana", reason="an incident")
     lease = world.lease()
-    group: list[Decision] = [
+    group: list[BatchDecision] = [
         world.decision(offset, policy=policy, actions=("ship", "ship"))
         for offset, policy in enumerate(policies)
     ]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.journal import DeadLetter, Decision, OutboxMessage, ScoredResponse
+from streamer.journal import BatchDecision, DeadLetter, OutboxMessage, ScoredResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +59,7 @@ class EchoDecider:
             return self.dead_letter(record, "not_ok", "not ok")
         batch_id = value.decode()
         identity = f"id-{batch_id}"
-        return Decision(
+        return BatchDecision(
             record=record,
             key=BatchKey("tests", batch_id, 1),
             content_hash=hashlib.sha256(value).digest(),

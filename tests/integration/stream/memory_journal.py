@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import Fenced, Unavailable
-from streamer.journal import NO_IDS, DeadLetter, Decision, Lease
+from streamer.journal import NO_IDS, BatchDecision, DeadLetter, Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,7 +97,7 @@ class MemoryJournal:
         record = outcome.record
         assert record is not None
         kind: OutcomeKind
-        if isinstance(outcome, Decision):
+        if isinstance(outcome, BatchDecision):
             known = self.decided.setdefault(outcome.key, outcome.content_hash)
             if outcome.key not in self.actions:
                 kind = "decision"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
     from streamer.gates.settings import GateSettings
-    from streamer.journal import Decision, Lease
+    from streamer.journal import BatchDecision, Lease
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.watch import RiskObserver
     from streamer.store import Store
@@ -62,7 +62,7 @@ class Traffic:
         fields = {"audit_probability": 0.5, "monitor_deadline_seconds": 86_400.0}
         self.policy = world.gate(**(fields | settings))
         self.offset = 0
-        self.made: list[Decision] = []
+        self.made: list[BatchDecision] = []
         self._leases: dict[int, Lease] = {}
 
     @property
@@ -94,7 +94,7 @@ class Traffic:
         number: int = 0,
         store: Store | None = None,
         **changes: Any,
-    ) -> list[Decision]:
+    ) -> list[BatchDecision]:
         """Decide `count` batches of two answers, the second the best, drawn as the gate's settings say."""
         p = self.policy.settings.audit_probability
         lease = self._leases.get(number)
@@ -121,8 +121,8 @@ class Traffic:
 
     def label(
         self,
-        decisions: Sequence[Decision],
-        severities: Mapping[str, float] | Callable[[Decision], float],
+        decisions: Sequence[BatchDecision],
+        severities: Mapping[str, float] | Callable[[BatchDecision], float],
         *,
         at: datetime = START,
         received: datetime | None = None,

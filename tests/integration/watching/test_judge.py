@@ -15,10 +15,10 @@ from tests.integration.watching.test_reading import audited, fresh_sequence, som
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
 
 
-def judged(traffic: Traffic, decisions: Sequence[Decision], marks: dict[str, float]) -> None:
+def judged(traffic: Traffic, decisions: Sequence[BatchDecision], marks: dict[str, float]) -> None:
     """A judge labels what shipped, drawn or not."""
     shipped = [one for one in decisions if one.outcome == "ship"]
     traffic.label(

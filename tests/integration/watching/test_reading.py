@@ -23,11 +23,11 @@ from tests.unit.monitoring.streams import draws_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
 
 
 def audited(
-    decisions: Sequence[Decision], severities: dict[str, float], labelled: set[str] | None = None
+    decisions: Sequence[BatchDecision], severities: dict[str, float], labelled: set[str] | None = None
 ) -> AuditedDecisions:
     """What the mathematics is to be given, written down independently of the code under test."""
     rows = []

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from streamer.cli.tail import Columns, Stream, line
+from streamer.cli.tail import AlignedFields, Stream, line
 from streamer.stream.tail import TailedRecord
 
 ACTION = {
@@ -34,7 +34,7 @@ def test_an_action() -> None:
 
 
 def test_fields_stand_below_one_another() -> None:
-    columns = Columns()
+    columns = AlignedFields()
     events = [
         ACTION | {"gate": gate, "batch_id": batch, "reason": reason}
         for gate, batch, reason in (

@@ -13,7 +13,7 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
-from streamer.journal import ActivePolicy, Decision, Partition, Record, Redelivery
+from streamer.journal import ActivePolicy, BatchDecision, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.counting_encoder import CountingEncoder
 from tests.unit.deciding.test_decider import active, batch, raw
@@ -71,9 +71,9 @@ def records(count: int = 6, **fields: Any) -> list[Record]:
     return [Record(Partition("log", Topics().responses, 0), n, b"k", v, (), 0) for n, v in enumerate(values)]
 
 
-def decisions(outcomes: Sequence[Outcome]) -> list[Decision]:
-    assert all(isinstance(one, Decision) for one in outcomes)
-    return [one for one in outcomes if isinstance(one, Decision)]
+def decisions(outcomes: Sequence[Outcome]) -> list[BatchDecision]:
+    assert all(isinstance(one, BatchDecision) for one in outcomes)
+    return [one for one in outcomes if isinstance(one, BatchDecision)]
 
 
 def test_the_newest_policy_decides_and_no_text_is_encoded_again(world: World) -> None:
@@ -138,7 +138,7 @@ def test_what_was_decided_by_another_meanwhile_is_a_repeat(world: World) -> None
     before = decisions(world.decider.outcomes(group))
     world.known = {before[0].key: before[0].content_hash}
     again = world.decider.outcomes(group, before)
-    assert [type(one) for one in again] == [Redelivery, Decision]
+    assert [type(one) for one in again] == [Redelivery, BatchDecision]
 
 
 def test_a_newer_policy_that_is_refused_is_seen_and_not_obeyed(world: World) -> None:

@@ -24,7 +24,15 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.journal import ActivePolicy, DeadLetter, Decision, LabelRevision, Partition, Record, Redelivery
+from streamer.journal import (
+    ActivePolicy,
+    BatchDecision,
+    DeadLetter,
+    LabelRevision,
+    Partition,
+    Record,
+    Redelivery,
+)
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
@@ -196,7 +204,7 @@ HELD = {
 @pytest.mark.parametrize("reason", HELD)
 def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: World, reason: str) -> None:
     (decision,) = world.decide(HELD[reason])
-    assert isinstance(decision, Decision)
+    assert isinstance(decision, BatchDecision)
     assert (decision.reason, decision.outcome, decision.selected) == (reason, "abstain", None)
     event = decode_action(decision.action.value)
     assert (event.action, event.reason, event.selected) == ("abstain", reason, None)
@@ -252,7 +260,7 @@ def test_a_bad_message_is_dead_lettered_with_its_bytes_and_its_code(world: World
 
 def test_a_bad_message_does_not_touch_its_neighbours(world: World) -> None:
     outcomes = world.decide(raw(batch(batch_id="a")), b"\xff", raw(batch(batch_id="b")))
-    assert [type(o) for o in outcomes] == [Decision, DeadLetter, Decision]
+    assert [type(o) for o in outcomes] == [BatchDecision, DeadLetter, BatchDecision]
     assert outcomes[0].responses == outcomes[2].responses
 
 
@@ -518,7 +526,7 @@ def test_batches_that_are_decided_already_are_not_scored_again() -> None:
 def test_a_gate_created_a_moment_ago_is_found_in_sql(world: World) -> None:
     world.sql["fresh"] = active("fresh")
     decided, refused = world.decide(raw(batch("fresh")), raw(batch("nobody", batch_id="2")))
-    assert isinstance(decided, Decision)
+    assert isinstance(decided, BatchDecision)
     assert refused.code == "unknown_gate"
     # one question for all unknown names, and none for names that are known
     assert world.reads == [["fresh", "nobody"]]
@@ -660,7 +668,7 @@ def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
     world.sql["scored"] = active("scored", scorer=scorer)
     texts = ("The capital is Paris.", "the capital is Paris", "I think Lyon, but I may be wrong")
     (found,) = world.decide(raw(batch("scored", texts)))
-    assert isinstance(found, Decision)
+    assert isinstance(found, BatchDecision)
     (vectors,) = CachedEncoder(HashingEncoder(), capacity_texts=9).embed([texts])
     wanted = EVERY[scorer].score(answer_batch(texts, vectors, [False] * 3))
     assert [one.score for one in found.responses] == wanted.tolist()
@@ -679,13 +687,13 @@ def test_a_learned_score_knows_the_models_it_was_fitted_on_and_holds_what_others
     )
     world.sql["learned"] = learned
 
-    def decided(*models: str | None) -> Decision:
+    def decided(*models: str | None) -> BatchDecision:
         event = batch("learned")
         for response, model in zip(event["responses"], models, strict=True):
             if model is not None:
                 response["model"] = model
         (found,) = world.decide(raw(event))
-        assert isinstance(found, Decision)
+        assert isinstance(found, BatchDecision)
         return found
 
     known = decided("small", "large", "large")

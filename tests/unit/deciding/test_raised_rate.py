@@ -15,7 +15,7 @@ from streamer.signing.policies import NO_KEYS, PolicyVersion
 from tests.unit.deciding.test_decider import LIMITS, NOW, World, active, batch, raw
 
 if TYPE_CHECKING:
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
 
 RATE = AuditRate(
     number=3, boosted=True, since=NOW, until=NOW + timedelta(hours=1), evidence=1, extra=0, reason="why"
@@ -23,7 +23,7 @@ RATE = AuditRate(
 GATE = "bot"
 
 
-def decided(rate: AuditRate | None, *, count: int = 400, **settings: Any) -> list[Decision]:
+def decided(rate: AuditRate | None, *, count: int = 400, **settings: Any) -> list[BatchDecision]:
     world = World()
     world.sql[GATE] = replace(active(GATE, **{"audit_probability": 0.1} | settings), rate=rate)
     return world.decide(*(raw(batch(batch_id=f"b{n}")) for n in range(count)))

@@ -18,14 +18,14 @@ from tests.unit.deciding.test_decider import World, active, batch, raw
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
-    from streamer.journal import Decision
+    from streamer.journal import BatchDecision
 
 SCORES = (0.9, 0.4, 0.6)
 
 
 def decided(
     rule: Rule, *, metadata: dict[str, Any] | None = None, held: bool = False, **settings: Any
-) -> Decision:
+) -> BatchDecision:
     """One batch with the scores of `SCORES` under a policy with this rule."""
     state, threshold = settings.pop("cut", ("cut", 0.5))
     made = active("bot", state=state, threshold=threshold, scorer="external", encoder="none", **settings)
@@ -39,7 +39,7 @@ def decided(
     return decision  # type: ignore[no-any-return]
 
 
-def shipped(decision: Decision) -> list[bool]:
+def shipped(decision: BatchDecision) -> list[bool]:
     return [response.action == "ship" for response in decision.responses]
 
 
@@ -79,7 +79,7 @@ def test_a_transductive_gate_records_the_cut_of_the_batch() -> None:
 def test_segments_are_recorded_and_cut_by_their_own() -> None:
     rule = Segments("language", (("de", Cut("cut", 0.8)), ("en", Cut("open", None))))
 
-    def by(language: Any) -> Decision:
+    def by(language: Any) -> BatchDecision:
         return decided(
             rule,
             metadata={"language": language},

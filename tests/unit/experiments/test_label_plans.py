@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from streamer.research.experiments.label_plans import PLANS, LabelPlan, calibrations, markdown_table, needed
-from streamer.research.experiments.serving_more import Prompts
+from streamer.research.experiments.serving_more import BestAnswers
 
 
-def population() -> Prompts:
+def population() -> BestAnswers:
     rng = np.random.default_rng(5)
     scores = np.arange(1, 401) / 400
-    return Prompts(scores, (rng.random(400) < 0.6 * (1 - scores)).astype(float))
+    return BestAnswers(scores, (rng.random(400) < 0.6 * (1 - scores)).astype(float))
 
 
 def test_a_floor_below_the_cuts_saves_labels_and_changes_no_cut() -> None:
@@ -36,7 +36,7 @@ def test_what_is_needed_is_the_least_that_serves_enough() -> None:
     low = np.quantile(calibrations(some, plan, found.prompts, 0.1, 40)[:, 1], 0.05, method="lower")
     assert low > 0.3
     assert found.labels == found.prompts
-    assert needed(Prompts(np.full(4, 0.5), np.ones(4)), LabelPlan("none", above=0.5), 0.1, 20) is not None
+    assert needed(BestAnswers(np.full(4, 0.5), np.ones(4)), LabelPlan("none", above=0.5), 0.1, 20) is not None
     table = markdown_table(some, (0.2,), 20).splitlines()
     assert len(table) == len(PLANS) + 2
     assert {line.count("|") for line in table} == {6}

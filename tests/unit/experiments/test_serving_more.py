@@ -7,14 +7,14 @@ import math
 import numpy as np
 
 from streamer.calibration import LabelledGroup
-from streamer.research.experiments.serving_more import METHODS, Drawn, Prompts, markdown_table, outcomes
+from streamer.research.experiments.serving_more import METHODS, BestAnswers, Drawn, markdown_table, outcomes
 
 
-def population() -> Prompts:
+def population() -> BestAnswers:
     scores = np.arange(1, 201) / 200
     wrong = np.zeros(200)
     wrong[:60] = 1.0  # .3 of all, all at the lowest scores
-    return Prompts(scores, wrong)
+    return BestAnswers(scores, wrong)
 
 
 def test_the_best_cut_is_the_lowest_within_the_budget() -> None:
@@ -24,7 +24,7 @@ def test_the_best_cut_is_the_lowest_within_the_budget() -> None:
         assert exposed <= alpha * share
         lower, more = some.outcome(some.oracle(alpha) - 0.005)
         assert more > alpha * lower
-    assert Prompts(np.array([0.5, 0.9]), np.array([1.0, 1.0])).oracle(0.1) == math.inf
+    assert BestAnswers(np.array([0.5, 0.9]), np.array([1.0, 1.0])).oracle(0.1) == math.inf
 
 
 def test_every_method_is_compared_on_the_same_draws() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from streamer.errors import UsageError
-from streamer.labels.judge.client import Judge
+from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
@@ -65,7 +65,7 @@ def test_the_key_is_never_shown() -> None:
 def test_the_judge_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(UsageError, match=r"pip install 'conformal-streamer\[judge\]'"):
-        Judge(JudgeEndpoint())
+        JudgeClient(JudgeEndpoint())
 
 
 def test_costs_are_exact_and_unknown_where_something_was_not_counted() -> None:

@@ -10,13 +10,13 @@ from streamer.errors import UsageError
 from streamer.labels.llm.record import Choice, TokenUsage
 from streamer.research.sampling import Arm, Prompt, Recipe, SamplingPlan
 from streamer.research.sampling.journal import ReplyJournal, read_journal
-from streamer.research.sampling.plan import Batch
+from streamer.research.sampling.plan import RecordPart
 from streamer.research.sampling.replies import Ledger, Reply, publishable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-BATCH = Batch("q1", "answer", 0)
+BATCH = RecordPart("q1", "answer", 0)
 
 
 def document(**recipe: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Price, TokenUsage
 from streamer.research.sampling import PRESETS, Arm, Mix, Prompt, Recipe, SamplingPlan, estimate
-from streamer.research.sampling.plan import Batch
+from streamer.research.sampling.plan import RecordPart
 
 PROMPTS = (
     Prompt("q1", "Capital of France?", ("Paris",)),
@@ -84,15 +84,15 @@ def test_every_place_is_asked_for_once() -> None:
     )
     known = {(prompt.question_id, k): f"{prompt.question} {k}" for prompt in PROMPTS for k in (1, 2)}
     missing = one.batches()
-    asked: Counter[tuple[Batch, int]] = Counter()
+    asked: Counter[tuple[RecordPart, int]] = Counter()
     for request in chain(one.preparations(missing, {}), one.answers(missing, {}, known)):
         assert 1 <= len(request.positions) <= 4
         asked.update((request.batch, position) for position in request.positions)
     assert asked == Counter(
         (batch, position) for batch, positions in missing.items() for position in positions
     )
-    assert Batch("q3", "paraphrase", 0) not in missing, "there is nothing to paraphrase"
-    assert len(missing[Batch("q1", "paraphrase", 0)]) == 7
+    assert RecordPart("q3", "paraphrase", 0) not in missing, "there is nothing to paraphrase"
+    assert len(missing[RecordPart("q1", "paraphrase", 0)]) == 7
 
 
 def test_places_by_kind_and_noise_families_in_turn() -> None:

@@ -13,7 +13,7 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.journal import Decision, OutboxMessage, Partition, Record, ScoredResponse
+from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse
 from streamer.store.db.engine import parse_url
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
 from streamer.store.log import chain
@@ -95,7 +95,7 @@ def test_absent_and_empty_are_different_messages() -> None:
 
 def decision(
     unit: str, actions: tuple[str, ...], outcome: str, selected: str | None, **changes: object
-) -> Decision:
+) -> BatchDecision:
     settings = GateSettings(unit=unit, encoder="e@1")  # type: ignore[arg-type]
     policy = Policy(
         gate="g",
@@ -136,7 +136,7 @@ def decision(
         "action": OutboxMessage("a", None, None, ()),
         "action_id": "x",
     }
-    return Decision(**(fields | changes))  # type: ignore[arg-type]
+    return BatchDecision(**(fields | changes))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

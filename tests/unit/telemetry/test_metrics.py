@@ -16,9 +16,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import (
+    BatchDecision,
     DataGap,
     DeadLetter,
-    Decision,
     LabelRevision,
     OutboxMessage,
     Partition,
@@ -60,7 +60,7 @@ def policy(**changes: object) -> Policy:
     return Policy(**(fields | changes))  # type: ignore[arg-type]
 
 
-def decision(**changes: object) -> Decision:
+def decision(**changes: object) -> BatchDecision:
     fields: dict[str, object] = {
         "record": RECORD, "key": BatchKey("g", "b", 1), "content_hash": b"", "prompt": "secret prompt",
         "references": None, "metadata": {}, "created_at": None, "unit": "best", "mode": "enforce", "outcome": "ship",
@@ -71,7 +71,7 @@ def decision(**changes: object) -> Decision:
         "policy": policy(), "scorer": "gram", "encoder": "e@1", "embedding_source": "encoder", "sampled": True,
         "sampling_probability": 1.0, "decided_at": NOW, "action": MESSAGE, "action_id": "i",
     }  # fmt: skip
-    return Decision(**(fields | changes))  # type: ignore[arg-type]
+    return BatchDecision(**(fields | changes))  # type: ignore[arg-type]
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:

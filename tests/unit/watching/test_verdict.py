@@ -14,7 +14,7 @@ from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import AlarmReport, RiskReport, report_of
-from streamer.risk.rounds.serving import MOST_DELAYS, Service, serve
+from streamer.risk.rounds.serving import MOST_DELAYS, ServiceState, serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
 from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
@@ -190,7 +190,7 @@ def test_pages_and_restarts_change_nothing(pages: int) -> None:
     cut = read(decisions, now=after(decisions), pages=pages)
     assert cut.service == whole.service
     assert whole.service is not None
-    assert Service.from_json(whole.service.to_json()) == whole.service
+    assert ServiceState.from_json(whole.service.to_json()) == whole.service
     assert whole.service.before is not None
     assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
 
