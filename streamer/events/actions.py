@@ -11,22 +11,20 @@ import msgspec
 from msgspec import Meta
 
 from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
-from streamer.events import cloudevents, json_structure
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
 from streamer.gates.settings import Unit  # noqa: TC001 - the decoder resolves annotations
-from streamer.journal import EmbeddingSource, OutboxMessage
-from streamer.signing.canonical_json import canonical_json
+from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
 
 if TYPE_CHECKING:
     from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Headers
+    from streamer.journal import Headers, OutboxMessage
 
 SCHEMA: Final = "streamer.actions.v1"
-DATASCHEMA: Final = "urn:streamer:schema:actions:v1"
 
 ACTION_NAMESPACE: Final = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 """The namespace of action ids; it must never change."""
@@ -194,7 +192,7 @@ def action_id(key: BatchKey) -> str:
     It is the UUID of version 5, in `ACTION_NAMESPACE`, of the canonical JSON of the array
     [gate, batch_id, attempt].
     """
-    return str(uuid.uuid5(ACTION_NAMESPACE, canonical_json([key.gate, key.batch_id, key.attempt]).decode()))
+    return event_id(ACTION_NAMESPACE, key.gate, key.batch_id, key.attempt)
 
 
 def encode_action(event: ActionsV1) -> bytes:
@@ -204,9 +202,7 @@ def encode_action(event: ActionsV1) -> bytes:
 
 def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ActionsV1:
     """Read an action, as a consumer would. Raises `BadMessage`."""
-    event = _reader.read(value, limits)
-    json_structure.check_structure(value or b"", limits.max_depth)
-    return event
+    return _reader.read_whole(value, limits)
 
 
 def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
@@ -223,17 +219,13 @@ def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: He
     trace : Headers
         The headers of the input record; its trace context is carried on.
     """
-    return OutboxMessage(
+    return event_message(
+        event,
         topic=topic,
         key=key,
-        value=encode_action(event),
-        headers=cloudevents.headers(
-            type=SCHEMA,
-            source=f"urn:streamer:gate:{event.gate}",
-            subject=event.batch_id,
-            time=event.decided_at,
-            id=event.action_id,
-            dataschema=DATASCHEMA,
-            trace=trace,
-        ),
+        source=f"gate:{event.gate}",
+        id=event.action_id,
+        subject=event.batch_id,
+        time=event.decided_at,
+        trace=trace,
     )

@@ -11,19 +11,19 @@ import msgspec
 from msgspec import Meta
 
 from streamer.errors import BadMessage
-from streamer.events import cloudevents, codes, json_structure
+from streamer.events import codes
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.journal import OutboxMessage
-from streamer.signing.canonical_json import canonical_json
+from streamer.events.outgoing import event_id, event_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from streamer.journal import OutboxMessage
+
 SCHEMA: Final = "streamer.alerts.v1"
-DATASCHEMA: Final = "urn:streamer:schema:alerts:v1"
 
 ALERT_NAMESPACE: Final = uuid.UUID("d0a0f6f5-6b0e-4f0a-9b9e-3a1d9b7a54c1")
 """The namespace of alert ids; it must never change."""
@@ -122,10 +122,9 @@ def alert(
     raised_at : with zone.
     details : numbers and words that the message speaks of; finite.
     """
-    name = canonical_json([gate, kind, cause]).decode()
     return AlertsV1(
         schema=SCHEMA,
-        alert_id=str(uuid.uuid5(ALERT_NAMESPACE, name)),
+        alert_id=event_id(ALERT_NAMESPACE, gate, kind, cause),
         gate=gate,
         kind=kind,
         level=LEVELS[kind],
@@ -149,8 +148,7 @@ def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Alerts
     BadMessage
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
-    event = _reader.read(value, limits)
-    json_structure.check_structure(value or b"", limits.max_depth)
+    event = _reader.read_whole(value, limits)
     check_name("gate", event.gate)
     if not 0 < len(event.message) <= 2000:
         raise BadMessage(codes.INVALID_FIELD, "a message has 1 to 2000 characters")
@@ -159,16 +157,12 @@ def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Alerts
 
 def alert_message(event: AlertsV1, *, topic: str) -> OutboxMessage:
     """Make the message that publishes an alert; its key is the gate."""
-    return OutboxMessage(
+    return event_message(
+        event,
         topic=topic,
         key=event.gate.encode(),
-        value=encode_alert(event),
-        headers=cloudevents.headers(
-            type=SCHEMA,
-            source=f"urn:streamer:gate:{event.gate}",
-            subject=event.kind,
-            time=event.raised_at,
-            id=event.alert_id,
-            dataschema=DATASCHEMA,
-        ),
+        source=f"gate:{event.gate}",
+        id=event.alert_id,
+        subject=event.kind,
+        time=event.raised_at,
     )

@@ -12,18 +12,19 @@ import msgspec
 from msgspec import Meta
 
 from streamer.errors import BadMessage
-from streamer.events import cloudevents, codes, json_structure
+from streamer.events import codes
 from streamer.events.codec import Event, Reader
 from streamer.events.identifiers import GateName  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.journal import OutboxMessage
+from streamer.events.outgoing import event_id, event_message
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from streamer.journal import OutboxMessage
+
 SCHEMA: Final = "streamer.checkpoints.v1"
-DATASCHEMA: Final = "urn:streamer:schema:checkpoints:v1"
 
 CHECKPOINT_NAMESPACE: Final = uuid.UUID("a9becd1c-e88e-4cd2-b9f5-0a103b73cbce")
 """The namespace of the ids of checkpoint events; it must never change."""
@@ -111,8 +112,7 @@ def decode_checkpoint(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> C
     BadMessage
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
-    event = _reader.read(value, limits)
-    json_structure.check_structure(value or b"", limits.max_depth)
+    event = _reader.read_whole(value, limits)
     if (event.sequence == 1) != (event.previous is None):
         raise BadMessage(codes.INVALID_FIELD, "the first checkpoint, and only that, has no previous one")
     return event
@@ -121,17 +121,13 @@ def decode_checkpoint(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> C
 def checkpoint_message(value: bytes, *, topic: str) -> OutboxMessage:
     """Make the message that publishes a checkpoint; its key is the record's id, so that order is kept."""
     event = decode_checkpoint(value)
-    name = canonical_json([event.record_id, event.sequence]).decode()
-    return OutboxMessage(
+    return event_message(
+        event,
         topic=topic,
         key=event.record_id.encode(),
+        source=f"record:{event.record_id}",
+        id=event_id(CHECKPOINT_NAMESPACE, event.record_id, event.sequence),
+        subject=str(event.sequence),
+        time=event.made_at,
         value=value,
-        headers=cloudevents.headers(
-            type=SCHEMA,
-            source=f"urn:streamer:record:{event.record_id}",
-            subject=str(event.sequence),
-            time=event.made_at,
-            id=str(uuid.uuid5(CHECKPOINT_NAMESPACE, name)),
-            dataschema=DATASCHEMA,
-        ),
     )

@@ -11,7 +11,7 @@ import msgspec
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt, one_line
-from streamer.events.json_structure import too_deep
+from streamer.events.json_structure import check_structure, too_deep
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 
 
@@ -107,6 +107,12 @@ class Reader(Generic[E]):
             raise _malformed(text, str(error)) from None
         except RecursionError:
             raise too_deep(limits.max_depth) from None
+
+    def read_whole(self, value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> E:
+        """The same, and the whole JSON text is read a second time for repeated keys and for its nesting."""
+        event = self.read(value, limits)
+        check_structure(value or b"", limits.max_depth)
+        return event
 
     def _mismatch(self, value: bytes, problem: str, limits: Limits) -> BadMessage:
         """Name what is wrong with a value that is not the event we wanted."""

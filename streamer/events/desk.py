@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
 
 from msgspec import Meta
 
-from streamer.events import cloudevents, json_structure
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
-from streamer.journal import OutboxMessage
-from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Headers
+    from streamer.journal import Headers, OutboxMessage
 
 SCHEMA: Final = "streamer.desk.v1"
-DATASCHEMA: Final = "urn:streamer:schema:desk:v1"
 
 DESK_NAMESPACE: Final = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
 """The namespace of the ids of outcomes; it must never change."""
@@ -87,7 +84,7 @@ def desk_id(key: BatchKey) -> str:
 
     It is the UUID of version 5, in `DESK_NAMESPACE`, of the canonical JSON of the array [gate, batch_id, attempt].
     """
-    return str(uuid.uuid5(DESK_NAMESPACE, canonical_json([key.gate, key.batch_id, key.attempt]).decode()))
+    return event_id(DESK_NAMESPACE, key.gate, key.batch_id, key.attempt)
 
 
 def encode_desk(event: DeskV1) -> bytes:
@@ -97,9 +94,7 @@ def encode_desk(event: DeskV1) -> bytes:
 
 def decode_desk(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> DeskV1:
     """Read an outcome, as a consumer would. Raises `BadMessage`."""
-    event = _reader.read(value, limits)
-    json_structure.check_structure(value or b"", limits.max_depth)
-    return event
+    return _reader.read_whole(value, limits)
 
 
 def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers = ()) -> OutboxMessage:
@@ -111,17 +106,13 @@ def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers
     key : that of the action, so that order per key is kept.
     trace : headers of the action; their trace context is carried on.
     """
-    return OutboxMessage(
+    return event_message(
+        event,
         topic=topic,
         key=key,
-        value=encode_desk(event),
-        headers=cloudevents.headers(
-            type=SCHEMA,
-            source=f"urn:streamer:gate:{event.gate}",
-            subject=event.batch_id,
-            time=event.decided_at,
-            id=event.desk_id,
-            dataschema=DATASCHEMA,
-            trace=trace,
-        ),
+        source=f"gate:{event.gate}",
+        id=event.desk_id,
+        subject=event.batch_id,
+        time=event.decided_at,
+        trace=trace,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from msgspec import Meta
 
 from streamer.errors import BadMessage
-from streamer.events import codes, json_structure
+from streamer.events import codes
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
@@ -84,8 +84,7 @@ def decode_label(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Labels
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
     value = data_of(value, limits)
-    event = _reader.read(value, limits)
-    json_structure.check_structure(value or b"", limits.max_depth)
+    event = _reader.read_whole(value, limits)
     check_label(event, limits)
     return event
 

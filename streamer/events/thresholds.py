@@ -12,12 +12,13 @@ from msgspec import Meta
 
 from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.errors import BadMessage
-from streamer.events import cloudevents, codes, json_structure
+from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
 from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
+from streamer.events.outgoing import event_id, event_message
 from streamer.gates.policy import Policy
 from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.gates.setting_ranges import DIMENSIONS, MOST_BOOST
@@ -34,15 +35,13 @@ from streamer.gates.settings import (
     SegmentFallback,
     Unit,
 )
-from streamer.journal import OutboxMessage
 from streamer.scoring.learned import LONGEST_MODEL
-from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
+    from streamer.journal import OutboxMessage
     from streamer.signing.policies import PolicySignature
 
 SCHEMA: Final = "streamer.thresholds.v1"
-DATASCHEMA: Final = "urn:streamer:schema:thresholds:v1"
 
 THRESHOLD_NAMESPACE: Final = uuid.UUID("ac9f8185-3332-44d9-9811-bc50a119c60f")
 """The namespace of the ids of threshold events; it must never change."""
@@ -309,8 +308,7 @@ def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Th
     BadMessage
         With a code of `streamer.events.codes`; nothing else is raised, whatever the bytes are.
     """
-    event = _reader.read(value, limits)
-    json_structure.check_structure(value or b"", limits.max_depth)
+    event = _reader.read_whole(value, limits)
     check_name("gate", event.gate)
     if event.rule.curve is not None:
         size = len(msgspec.json.encode(event.rule.curve))
@@ -325,17 +323,12 @@ def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Th
 
 def threshold_message(event: ThresholdsV1, *, topic: str) -> OutboxMessage:
     """Make the message that publishes a policy; its key is the gate."""
-    name = canonical_json([event.gate, event.version]).decode()
-    return OutboxMessage(
+    return event_message(
+        event,
         topic=topic,
         key=event.gate.encode(),
-        value=encode_threshold(event),
-        headers=cloudevents.headers(
-            type=SCHEMA,
-            source=f"urn:streamer:gate:{event.gate}",
-            subject=event.gate,
-            time=event.valid_from,
-            id=str(uuid.uuid5(THRESHOLD_NAMESPACE, name)),
-            dataschema=DATASCHEMA,
-        ),
+        source=f"gate:{event.gate}",
+        id=event_id(THRESHOLD_NAMESPACE, event.gate, event.version),
+        subject=event.gate,
+        time=event.valid_from,
     )
