@@ -190,7 +190,7 @@ def at_work(url: str, decisions: int, responses: int, probability: float, profil
         gate = created(store, probability)
         fill(store, gate, 1, CALIBRATED, responses, share=1.0, severe=False)
         run = calibrate_gate(store.calibration, store.gates.get(gate), now=START + timedelta(days=1))
-        store.calibration.record_run(run, guarantee="", by="bench", reason="", now=START)
+        store.calibration.record_run(run, by="bench", reason="", now=START)
         assert not store.policies.newest(gate).ships_nothing
         read(store, gate)
         fill(store, gate, 3, decisions, responses, share=probability)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from streamer.events.alerts import alert
 from streamer.failpoints import disarmed
@@ -93,7 +93,6 @@ class RunStore(AuditSample, Protocol):
         self,
         run: CalibrationRun,
         *,
-        guarantee: str,
         by: str,
         reason: str,
         now: datetime,
@@ -110,30 +109,17 @@ class RunStore(AuditSample, Protocol):
         """
         ...
 
-    def propose(
+    def record_only(
         self,
         run: CalibrationRun,
+        outcome: Literal["proposed", "unchanged"],
         *,
-        guarantee: str,
         by: str,
         now: datetime,
         why: str = "",
         expected: int | None = None,
     ) -> int:
         """Store the run and leave the policy as it is; returns the run's number. Raises as `record_run` does."""
-        ...
-
-    def keep_unchanged(
-        self,
-        run: CalibrationRun,
-        *,
-        guarantee: str,
-        by: str,
-        now: datetime,
-        why: str,
-        expected: int | None = None,
-    ) -> int:
-        """Store a run that found what is in force already. Raises as `record_run` does."""
         ...
 
 
@@ -185,11 +171,9 @@ def recalibrate_by_hand(
     run = _calibrate(store, gate, before, clock=clock)
     after = proposed = None
     if propose and not dry_run:
-        proposed = store.propose(run, guarantee=run.guarantee, by=by, now=clock(), expected=before.version)
+        proposed = store.record_only(run, "proposed", by=by, now=clock(), expected=before.version)
     elif not dry_run:
-        after = store.record_run(
-            run, guarantee=run.guarantee, by=by, reason=reason, now=clock(), expected=before.version
-        )
+        after = store.record_run(run, by=by, reason=reason, now=clock(), expected=before.version)
     return Recalibration(run=run, before=before, after=after, proposed=proposed)
 
 
@@ -421,7 +405,6 @@ def _record(
     if decided.outcome == "applied":
         store.record_run(
             run,
-            guarantee=run.guarantee,
             by=RECALIBRATOR,
             reason=decided.why,
             now=now,
@@ -431,8 +414,9 @@ def _record(
             alert=_large_step(before, decided, compared, now) if decided.large else None,
         )
         return
-    keep = store.propose if decided.outcome == "proposed" else store.keep_unchanged
-    keep(run, guarantee=run.guarantee, by=RECALIBRATOR, now=now, why=decided.why, expected=before.version)
+    store.record_only(
+        run, decided.outcome, by=RECALIBRATOR, now=now, why=decided.why, expected=before.version
+    )
 
 
 def _large_step(before: Policy, decided: Verdict, compared: Comparison, now: datetime) -> AlertsV1:

@@ -178,7 +178,7 @@ def record_threshold(store: Store, name: str, threshold: Threshold, rule: Rule =
         older_than=now,
         started_at=now,
     )
-    store.calibration.record_run(run, guarantee="", by="test", reason="test", now=now)
+    store.calibration.record_run(run, by="test", reason="test", now=now)
 
 
 def calibrated_now(store: Store) -> CalibrationRun:

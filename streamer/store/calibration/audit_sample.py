@@ -25,6 +25,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import SAMPLED
+from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY
 from streamer.store.labels.revisions import Severities, severities_given
 
 if TYPE_CHECKING:
@@ -135,15 +136,8 @@ def read_sample(
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .join(responses, responses.c.batch == decisions.c.batch)
-        .join(
-            policies,
-            (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
-        )
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == policies.c.gate)
-            & (gate_revisions.c.revision == policies.c.gate_revision),
-        )
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY)
         .outerjoin(
             given,
             (given.c.batch_id == batches.c.batch_id) & (given.c.response_id == responses.c.response_id),

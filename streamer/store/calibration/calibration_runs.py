@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import groupby
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sa
 
 from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.age_cut import AgeCut
-from streamer.recalibration.run import PolicyChanged, SampledGroup, SampledItem, Since
+from streamer.recalibration.run import PolicyChanged, SampledGroup, Since
 from streamer.recalibration.verdict import Held
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
@@ -23,11 +20,10 @@ from streamer.store.calibration.audit_sample import (
     read_sample,
     read_undrawn_scores,
 )
-from streamer.store.db import bulk_insert
+from streamer.store.calibration.run_rows import cut_of, inputs_of, write_run
 from streamer.store.db.locks import writes_no_evidence
 from streamer.store.db.schema import (
     batches,
-    calibration_candidates,
     calibration_inputs,
     calibration_runs,
     decisions,
@@ -45,10 +41,8 @@ from streamer.store.risk.alarm_closures import closures
 from streamer.store.risk.alerts import raise_alert
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
-    from streamer.calibration import Threshold
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import Policy
     from streamer.gates.settings import GateSettings
@@ -266,7 +260,6 @@ class Calibrations:
         self,
         run: CalibrationRun,
         *,
-        guarantee: str,
         by: str,
         reason: str,
         now: datetime,
@@ -296,7 +289,7 @@ class Calibrations:
 
         def work(connection: sa.Connection) -> Policy:
             identity, present = self._store(
-                connection, run, expected, guarantee=guarantee, by=by, now=now, outcome="applied", why=why
+                connection, run, expected, by=by, now=now, outcome="applied", why=why
             )
             if present.settings.two_people and by != RECALIBRATOR:
                 raise UsageError(
@@ -316,11 +309,11 @@ class Calibrations:
                 replace(
                     present,
                     state=decided.state,
-                    threshold=_cut(decided),
+                    threshold=cut_of(decided),
                     rule=run.rule,
                     calibrated=True,
                     calibration_run=identity,
-                    guarantee=guarantee,
+                    guarantee=run.guarantee,
                 ),
                 by=by,
                 reason=reason,
@@ -333,11 +326,11 @@ class Calibrations:
 
         return self._database.writing(work)
 
-    def propose(
+    def record_only(
         self,
         run: CalibrationRun,
+        outcome: Literal["proposed", "unchanged"],
         *,
-        guarantee: str,
         by: str,
         now: datetime,
         why: str = "",
@@ -345,45 +338,12 @@ class Calibrations:
     ) -> int:
         """Store the run with all inputs and candidates and leave the policy as it is; returns the run's number.
 
-        `activate` puts it in force, as long as it is the gate's newest run. Raises as `record_run` does.
+        What is proposed waits for `activate`, as long as it is the gate's newest run: older proposals are gone. Raises as
+        `record_run` does.
         """
-        return self._only_store(
-            run, guarantee=guarantee, by=by, now=now, why=why, expected=expected, outcome="proposed"
-        )
 
-    def keep_unchanged(
-        self,
-        run: CalibrationRun,
-        *,
-        guarantee: str,
-        by: str,
-        now: datetime,
-        why: str,
-        expected: int | None = None,
-    ) -> int:
-        """Store a run that found what is in force already; nothing is proposed, and older proposals are gone.
-
-        Returns the run's number. Raises as `record_run` does.
-        """
-        return self._only_store(
-            run, guarantee=guarantee, by=by, now=now, why=why, expected=expected, outcome="unchanged"
-        )
-
-    def _only_store(
-        self,
-        run: CalibrationRun,
-        *,
-        guarantee: str,
-        by: str,
-        now: datetime,
-        why: str,
-        expected: int | None,
-        outcome: Outcome,
-    ) -> int:
         def work(connection: sa.Connection) -> int:
-            identity, _ = self._store(
-                connection, run, expected, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why
-            )
+            identity, _ = self._store(connection, run, expected, by=by, now=now, outcome=outcome, why=why)
             self._database.failpoint("in_record")
             return identity
 
@@ -395,7 +355,6 @@ class Calibrations:
         run: CalibrationRun,
         expected: int | None,
         *,
-        guarantee: str,
         by: str,
         now: datetime,
         outcome: Outcome,
@@ -407,7 +366,7 @@ class Calibrations:
         """
         self._database.take_time(connection)
         writes_no_evidence(connection)
-        identity = _write(connection, run, guarantee=guarantee, by=by, now=now, outcome=outcome, why=why)
+        identity = write_run(connection, run, by=by, now=now, outcome=outcome, why=why)
         sealed = control.sealed_rows(connection, calibration_runs, [(identity,)])
         self._database.be_brief(connection)
         present = self._unrevised(connection, run, expected)
@@ -492,44 +451,6 @@ class Calibrations:
         ]
 
 
-def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
-    """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
-    query = (
-        sa.select(
-            batches.c.id,
-            batches.c.gate,
-            batches.c.batch_id,
-            batches.c.attempt,
-            decisions.c.decided_at,
-            calibration_inputs.c.response_id,
-            calibration_inputs.c.score,
-            calibration_inputs.c.severity,
-            calibration_inputs.c.probability,
-            calibration_inputs.c.draws,
-            calibration_inputs.c.segment,
-        )
-        .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .where(calibration_inputs.c.run == run)
-        .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
-    )
-    found = connection.execute(query).mappings().all()
-    return [
-        SampledGroup(
-            key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
-            probability=rows[0]["probability"],
-            items=tuple(
-                SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
-                for row in rows
-            ),
-            draws=rows[0]["draws"],
-            segment=rows[0]["segment"],
-            decided_at=rows[0]["decided_at"],
-        )
-        for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
-    ]
-
-
 def _alarm_closure(connection: sa.Connection, gate: str) -> Since | None:
     found = closures(gate).subquery()
     row = connection.execute(sa.select(found).order_by(found.c.version.desc()).limit(1)).first()
@@ -543,95 +464,3 @@ def _standing_alarms(connection: sa.Connection, gate: str) -> frozenset[str]:
         monitor_alarms.c.ended.is_(None),
     )
     return frozenset(connection.execute(query).scalars())
-
-
-def _write(
-    connection: sa.Connection,
-    run: CalibrationRun,
-    *,
-    guarantee: str,
-    by: str,
-    now: datetime,
-    outcome: Outcome,
-    why: str,
-) -> int:
-    identity: int = connection.execute(
-        sa.insert(calibration_runs)
-        .values(
-            gate=run.gate.gate,
-            gate_revision=run.gate.revision,
-            method=run.gate.settings.method,
-            alpha=run.effective_alpha,
-            seed=run.seed,
-            older_than=run.older_than,
-            groups=len(run.groups),
-            items=run.drawn,
-            missing=run.missing,
-            state=run.decided.state,
-            threshold=_cut(run.decided),
-            guarantee=guarantee,
-            requested_by=by,
-            started_at=run.started_at,
-            finished_at=now,
-            newer_than=None if run.since is None else run.since.moment,
-            since_version=None if run.since is None else run.since.version,
-            severities=run.severities,
-            outcome=outcome,
-            why=why,
-            labels_through=run.labels_through,
-            age_cut=None if run.age_cut is None else run.age_cut.to_json(),
-            suffix=None if run.suffix is None else run.suffix.to_json(),
-            history=None if run.history is None else run.history.to_json(),
-            held_until=run.held_until,
-            heads=run.heads,
-        )
-        .returning(calibration_runs.c.id)
-    ).scalar_one()
-    ids = _rows_of(connection, run.groups)
-    inputs: list[dict[str, Any]] = [
-        {
-            "run": identity,
-            "batch": row,
-            "response_id": item.response_id,
-            "score": item.score,
-            "severity": item.severity,
-            "probability": group.probability,
-            "draws": group.draws,
-            "segment": group.segment,
-        }
-        for row, group in zip(ids, run.groups, strict=True)
-        for item in group.items
-    ]
-    bulk_insert.append(connection, calibration_inputs, inputs)
-    bulk_insert.append(
-        connection,
-        calibration_candidates,
-        [
-            {
-                "run": identity,
-                "method": candidate.name,
-                "decides": candidate.decides,
-                "state": candidate.threshold.state,
-                "threshold": _cut(candidate.threshold),
-                "rule": candidate.rule,
-                "guarantee": candidate.threshold.guarantee,
-            }
-            for candidate in run.candidates
-        ],
-    )
-    return identity
-
-
-def _cut(threshold: Threshold) -> float | None:
-    return float(threshold.value) if threshold.state == "cut" else None
-
-
-def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[int]:
-    """The rows of the groups' batches; those that no store has read are looked up."""
-    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
-    unknown = sorted({group.key for group in groups if group.row is None})
-    ids = {
-        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
-        for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, unknown)
-    }
-    return [ids[group.key] if group.row is None else group.row for group in groups]

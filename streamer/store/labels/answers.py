@@ -13,6 +13,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.blank import is_blank
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
+from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY
 from streamer.store.labels.revisions import Severities
 
 if TYPE_CHECKING:
@@ -57,15 +58,8 @@ class SqlAnswers:
             )
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)
-            .join(
-                policies,
-                (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
-            )
-            .join(
-                gate_revisions,
-                (gate_revisions.c.gate == policies.c.gate)
-                & (gate_revisions.c.revision == policies.c.gate_revision),
-            )
+            .join(policies, POLICY_OF_DECISION)
+            .join(gate_revisions, REVISION_OF_POLICY)
             .where(
                 decisions.c.gate == gate,
                 decisions.c.decided_at < older_than,

@@ -23,6 +23,7 @@ from streamer.store.db.schema import (
     responses,
     review_offers,
 )
+from streamer.store.db.schema.joins import POLICY_OF_DECISION
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import store_labels
 
@@ -191,10 +192,7 @@ def decided(connection: sa.Connection, batch: int, position: int) -> Decided:
         )
         .select_from(decisions)
         .join(responses, responses.c.batch == decisions.c.batch)
-        .join(
-            policies,
-            (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
-        )
+        .join(policies, POLICY_OF_DECISION)
         .where(decisions.c.batch == batch, responses.c.position == position)
     ).one()
     by_its_score = row.unit != "batch" and row.rule.kind not in _NOT_BY_ITS_SCORE

@@ -17,6 +17,7 @@ from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.settings import PARAMETERS
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
+from streamer.store.db.schema.joins import REVISION_OF_POLICY
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
 
@@ -223,11 +224,7 @@ def _of_newest_policies() -> sa.Select[Any]:
     )
     return (
         _select()
-        .join(
-            policies,
-            (policies.c.gate == gate_revisions.c.gate)
-            & (policies.c.gate_revision == gate_revisions.c.revision),
-        )
+        .join(policies, REVISION_OF_POLICY)
         .join(newest, (newest.c.gate == policies.c.gate) & (newest.c.version == policies.c.version))
     )
 

@@ -16,6 +16,7 @@ from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import gate_revisions, gates, policies
+from streamer.store.db.schema.joins import REVISION_OF_POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -150,9 +151,6 @@ _SELECT = (
         gates.c.seed,
         gates.c.audit_salt,
     )
-    .join(
-        gate_revisions,
-        (gate_revisions.c.gate == policies.c.gate) & (gate_revisions.c.revision == policies.c.gate_revision),
-    )
+    .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)
 )

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from streamer.gates.policy import MONITOR
 from streamer.store.db.schema import alert_acknowledgements, alerts, gate_revisions, monitor_alarms, policies
+from streamer.store.db.schema.joins import REVISION_OF_POLICY
 
 
 def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
@@ -33,11 +34,7 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
         )
         .join(alerts, alerts.c.alert_id == monitor_alarms.c.alert_id)
         .join(policies, (policies.c.gate == alerts.c.gate) & (policies.c.version >= alerts.c.policy_version))
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == policies.c.gate)
-            & (gate_revisions.c.revision == policies.c.gate_revision),
-        )
+        .join(gate_revisions, REVISION_OF_POLICY)
         .outerjoin(alert_acknowledgements, alert_acknowledgements.c.alert == alerts.c.id)
         .where(
             monitor_alarms.c.raised_at.is_not(None),

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading, ship_rate
 from streamer.risk.rounds.store import CalibratedSample
-from streamer.store.calibration.calibration_runs import inputs_of
+from streamer.store.calibration.run_rows import inputs_of
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
 
 

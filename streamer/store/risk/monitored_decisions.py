@@ -28,6 +28,7 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
+from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
@@ -255,16 +256,8 @@ def late_labels(
             & (batches.c.attempt == labels.c.attempt),
         )
         .join(decisions, decisions.c.batch == batches.c.id)
-        .join(
-            policies,
-            (policies.c.gate == decisions.c.gate) & (policies.c.version == decisions.c.policy_version),
-        )
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == policies.c.gate)
-            & (gate_revisions.c.revision == policies.c.gate_revision)
-            & (gate_revisions.c.severity_kind == labels.c.kind),
-        )
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY & (gate_revisions.c.severity_kind == labels.c.kind))
         .join(
             responses,
             (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
@@ -402,11 +395,7 @@ def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> 
             policies.c.calibration_run,
             *(gate_revisions.c[name] for name in SETTINGS),
         )
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == policies.c.gate)
-            & (gate_revisions.c.revision == policies.c.gate_revision),
-        )
+        .join(gate_revisions, REVISION_OF_POLICY)
         .where(policies.c.gate == gate)
     )
     found = bulk_insert.look_up(connection, query, [policies.c.version], [(version,) for version in versions])

@@ -234,7 +234,7 @@ def test_a_run_leaves_its_inputs_its_candidates_and_the_policy(world: World) -> 
     fill(world)
     gate = world.store.gates.get("support-bot")
     run = calibrate_gate(world.store.calibration, gate, now=LATER)
-    policy = world.store.calibration.record_run(run, guarantee="holds", by="bo", reason="weekly", now=LATER)
+    policy = world.store.calibration.record_run(run, by="bo", reason="weekly", now=LATER)
     assert (policy.version, policy.state, policy.calibrated) == (2, "cut", True)
     assert policy.threshold == run.decided.value
     assert world.store.policies.newest("support-bot") == policy
@@ -256,7 +256,7 @@ def test_a_run_for_settings_that_changed_meanwhile_is_refused_whole(world: World
     run = calibrate_gate(world.store.calibration, world.store.gates.get("support-bot"), now=LATER)
     world.store.gates.revise("support-bot", {"alpha": 0.2}, by="ana", reason="")
     with pytest.raises(UsageError, match="run again"):
-        world.store.calibration.record_run(run, guarantee="", by="bo", reason="", now=LATER)
+        world.store.calibration.record_run(run, by="bo", reason="", now=LATER)
     assert world.rows("SELECT count(*) FROM calibration_runs") == [(0,)]
 
 
@@ -277,7 +277,7 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
 
     def propose() -> int:
         run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER)
-        return store.propose(run, guarantee=run.guarantee, by="ana", now=LATER)
+        return store.record_only(run, "proposed", by="ana", now=LATER)
 
     first, second = propose(), propose()
     assert world.store.policies.newest("support-bot").version == 1, "a proposal changes nothing"
@@ -304,7 +304,7 @@ def test_a_proposal_outlives_a_change_of_mode_and_not_one_of_the_budget(world: W
     fill(world)
     store = world.store.calibration
     run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER)
-    store.propose(run, guarantee="", by="ana", now=LATER)
+    store.record_only(run, "proposed", by="ana", now=LATER)
     world.store.gates.revise("support-bot", {"alpha": 0.4}, by="bo", reason="")
     with pytest.raises(UsageError, match=r"different settings .*alpha"):
         store.activate("support-bot", by="bo", reason="", now=LATER)
@@ -313,7 +313,7 @@ def test_a_proposal_outlives_a_change_of_mode_and_not_one_of_the_budget(world: W
     policy = store.activate("support-bot", by="bo", reason="", now=LATER)
     assert policy.settings.hold_action == "escalate"
     with pytest.raises(UsageError, match="changed to revision"):
-        store.propose(run, guarantee="", by="ana", now=LATER)
+        store.record_only(run, "proposed", by="ana", now=LATER)
 
 
 def test_prompts_that_were_not_drawn_fix_the_cuts_of_a_run(world: World) -> None:
@@ -344,7 +344,7 @@ def test_prompts_that_were_not_drawn_fix_the_cuts_of_a_run(world: World) -> None
     assert run.history.cuts[0] == 0.7
     assert (run.decided.state, run.decided.value) == ("cut", 0.0)
     assert "8 cuts that would ship 30 to 100 % of 40 unlabelled prompts" in run.guarantee
-    world.store.calibration.record_run(run, guarantee=run.guarantee, by="bo", reason="", now=LATER)
+    world.store.calibration.record_run(run, by="bo", reason="", now=LATER)
     kept = world.rows("SELECT history FROM calibration_runs")[0][0]
     assert History.from_json(json.loads(kept)) == run.history
     newest = world.store.calibration.undrawn_history("walk", settings=gate.settings, before=LATER, most=30)

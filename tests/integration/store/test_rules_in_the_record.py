@@ -60,9 +60,7 @@ def calibrated(world: World, name: str, settings: dict[str, Any]) -> Policy:
         now=START,
     )
     run = calibrate_gate(world.store.calibration, world.store.gates.get(name), now=LATER)
-    return world.store.calibration.record_run(
-        run, guarantee=run.guarantee, by="bo", reason="first", now=LATER
-    )
+    return world.store.calibration.record_run(run, by="bo", reason="first", now=LATER)
 
 
 @pytest.mark.parametrize("name", GATES)

@@ -125,7 +125,7 @@ def calibrated(traffic: Traffic, severity: float = 0.5) -> None:
                           every=timedelta(seconds=1))  # fmt: skip
     traffic.label(made, lambda one: float(int(one.key.batch_id.split("-")[1]) < 60 * severity))
     run = calibrate_gate(traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY)
-    found = traffic.store.calibration.record_run(run, guarantee="", by="ana", reason="", now=START + DAY)
+    found = traffic.store.calibration.record_run(run, by="ana", reason="", now=START + DAY)
     traffic.open_gate(run=found.calibration_run, threshold=None)
 
 

@@ -50,7 +50,7 @@ def calibrated(traffic: Traffic, size: int = 200, *, clouds: bool = True) -> int
     traffic.label(traffic.made, lambda _: 0.0)
     gate = traffic.store.gates.get(GATE)
     run = calibrate_gate(traffic.store.calibration, gate, now=START + DAY)
-    policy = traffic.store.calibration.record_run(run, guarantee="", by="ana", reason="", now=START + DAY)
+    policy = traffic.store.calibration.record_run(run, by="ana", reason="", now=START + DAY)
     traffic.policy = traffic.store.policies.newest(GATE)
     assert policy.calibration_run is not None
     return policy.calibration_run

@@ -148,7 +148,7 @@ def test_a_run_that_is_being_written_holds_up_no_reading(
     traffic.label(traffic.decide(20, rng=rng), lambda _: 0.0)
     written, go_on = threading.Event(), threading.Event()
 
-    write = calibration_runs._write
+    write = calibration_runs.write_run
 
     def takes_long(*arguments: Any, **options: Any) -> int:
         number = write(*arguments, **options)
@@ -156,7 +156,7 @@ def test_a_run_that_is_being_written_holds_up_no_reading(
         assert go_on.wait(240)
         return number
 
-    monkeypatch.setattr(calibration_runs, "_write", takes_long)
+    monkeypatch.setattr(calibration_runs, "write_run", takes_long)
     store = traffic.store
     run = threading.Thread(
         target=recalibrate_by_hand,

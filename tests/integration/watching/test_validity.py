@@ -32,7 +32,7 @@ def begun(traffic: Traffic, rng: np.random.Generator) -> None:
                           every=timedelta(seconds=1))  # fmt: skip
     traffic.label(made, lambda _: 0.0)
     run = calibrate_gate(traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY)
-    found = traffic.store.calibration.record_run(run, guarantee="", by="ana", reason="", now=START + DAY)
+    found = traffic.store.calibration.record_run(run, by="ana", reason="", now=START + DAY)
     traffic.open_gate(run=found.calibration_run)
 
 

@@ -1,0 +1,159 @@
+"""The rows of a calibration run, as they are written and as they are read back."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from streamer.gates.batch_key import BatchKey
+from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import (
+    batches,
+    calibration_candidates,
+    calibration_inputs,
+    calibration_runs,
+    decisions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.calibration import Threshold
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.verdict import Outcome
+
+
+def write_run(
+    connection: sa.Connection,
+    run: CalibrationRun,
+    *,
+    by: str,
+    now: datetime,
+    outcome: Outcome,
+    why: str,
+) -> int:
+    """Write a run with its inputs and candidates; returns its number."""
+    identity: int = connection.execute(
+        sa.insert(calibration_runs)
+        .values(
+            gate=run.gate.gate,
+            gate_revision=run.gate.revision,
+            method=run.gate.settings.method,
+            alpha=run.effective_alpha,
+            seed=run.seed,
+            older_than=run.older_than,
+            groups=len(run.groups),
+            items=run.drawn,
+            missing=run.missing,
+            state=run.decided.state,
+            threshold=cut_of(run.decided),
+            guarantee=run.guarantee,
+            requested_by=by,
+            started_at=run.started_at,
+            finished_at=now,
+            newer_than=None if run.since is None else run.since.moment,
+            since_version=None if run.since is None else run.since.version,
+            severities=run.severities,
+            outcome=outcome,
+            why=why,
+            labels_through=run.labels_through,
+            age_cut=None if run.age_cut is None else run.age_cut.to_json(),
+            suffix=None if run.suffix is None else run.suffix.to_json(),
+            history=None if run.history is None else run.history.to_json(),
+            held_until=run.held_until,
+            heads=run.heads,
+        )
+        .returning(calibration_runs.c.id)
+    ).scalar_one()
+    ids = _rows_of(connection, run.groups)
+    inputs: list[dict[str, Any]] = [
+        {
+            "run": identity,
+            "batch": row,
+            "response_id": item.response_id,
+            "score": item.score,
+            "severity": item.severity,
+            "probability": group.probability,
+            "draws": group.draws,
+            "segment": group.segment,
+        }
+        for row, group in zip(ids, run.groups, strict=True)
+        for item in group.items
+    ]
+    bulk_insert.append(connection, calibration_inputs, inputs)
+    bulk_insert.append(
+        connection,
+        calibration_candidates,
+        [
+            {
+                "run": identity,
+                "method": candidate.name,
+                "decides": candidate.decides,
+                "state": candidate.threshold.state,
+                "threshold": cut_of(candidate.threshold),
+                "rule": candidate.rule,
+                "guarantee": candidate.threshold.guarantee,
+            }
+            for candidate in run.candidates
+        ],
+    )
+    return identity
+
+
+def cut_of(threshold: Threshold) -> float | None:
+    """Return the number in a threshold; None where everything or nothing ships."""
+    return float(threshold.value) if threshold.state == "cut" else None
+
+
+def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[int]:
+    """The rows of the groups' batches; those that no store has read are looked up."""
+    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    unknown = sorted({group.key for group in groups if group.row is None})
+    ids = {
+        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
+        for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, unknown)
+    }
+    return [ids[group.key] if group.row is None else group.row for group in groups]
+
+
+def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
+    """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
+    query = (
+        sa.select(
+            batches.c.id,
+            batches.c.gate,
+            batches.c.batch_id,
+            batches.c.attempt,
+            decisions.c.decided_at,
+            calibration_inputs.c.response_id,
+            calibration_inputs.c.score,
+            calibration_inputs.c.severity,
+            calibration_inputs.c.probability,
+            calibration_inputs.c.draws,
+            calibration_inputs.c.segment,
+        )
+        .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .where(calibration_inputs.c.run == run)
+        .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
+    )
+    found = connection.execute(query).mappings().all()
+    return [
+        SampledGroup(
+            key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
+            probability=rows[0]["probability"],
+            items=tuple(
+                SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])
+                for row in rows
+            ),
+            draws=rows[0]["draws"],
+            segment=rows[0]["segment"],
+            decided_at=rows[0]["decided_at"],
+        )
+        for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
+    ]
