@@ -48,13 +48,16 @@ export interface Decision {
   readonly batchId: string;
   readonly attempt: number;
   readonly action: "ship" | "mixed" | "abstain" | "regenerate" | "escalate" | "hold";
-  /** Everything may be shown that the gate's unit is about; never in shadow mode. */
+  /** The gate lets everything be shown that its unit is about; never in shadow mode. */
   readonly ships: boolean;
   /** Of the event, or a `TroubleReason`. */
   readonly reason: string;
   /** False in shadow mode alone: do what you would do without a gate. */
   readonly enforced: boolean;
-  /** The one answer that may be shown; null where nothing ships, and where the gate's unit selects none. */
+  /**
+   * The one text that may be shown: of the answer that ships, or what a person released (`desk`). Null where nothing may be, and
+   * where the gate's unit selects none.
+   */
   readonly answer: string | null;
   /** Of the selected answer, in shadow mode too. */
   readonly responseId: string | null;
@@ -73,6 +76,8 @@ export interface Decision {
   readonly receipt: string | null;
   /** A person decides about the held batch until then: ask `Client.desk`. Null where nobody is waited for. */
   readonly deskUntil: Date | null;
+  /** What a person made of the held batch, where the call waited for it. */
+  readonly desk: DeskOutcome | null;
 }
 
 /** What became of a held batch at the desk, or why nothing is known: then the action is `hold`. */
@@ -119,6 +124,8 @@ export interface AskOptions extends CallOptions {
 export interface DecideOptions extends AskOptions {
   /** Drawn where you name none: then only tries of this call repeat it. */
   readonly batchId?: string;
+  /** Seconds, beyond the deadline, to wait for a person where the batch is held for one. */
+  readonly desk?: number;
   /** One for each answer: numbers, or base64 of little-endian float32. */
   readonly embeddings?: readonly (ArrayLike<number> | string)[];
   readonly embeddingEncoder?: string;
@@ -192,13 +199,19 @@ export class Client {
 
   /** Ask for the decision about at least two answers to a prompt. Whatever goes wrong within the deadline is a hold. */
   async decide(gate: string, prompt: string, answers: Answers, options: DecideOptions = {}): Promise<Decision> {
-    const { attempt = 1, batchId = crypto.randomUUID() } = options;
+    const { attempt = 1, batchId = crypto.randomUUID(), desk = 0 } = options;
+    const end = now() + desk;
     return await orHold({ gate, batchId, attempt }, options, async () => {
       const sent: Pairs =
         answers instanceof Map ? [...answers] : [...(answers as readonly string[])].map((text, i) => [String(i), text]);
       const event = responsesEvent({ gate, batchId, attempt }, prompt, sent, options);
       const answer = await this.#ask("POST", [gate, "decisions"], options, event, batchId);
-      return readDecision(answer, { gate, batchId, attempt }, sent);
+      const decision = readDecision(answer, { gate, batchId, attempt }, sent);
+      const waits = decision.deskUntil !== null && (decision.desk === null || decision.desk.waits);
+      // A request waits five minutes at most, and less where many wait: the rest is asked for again.
+      const left = end - now();
+      if (options.desk === undefined || !waits || (left <= DESK_PAUSE && decision.desk !== null)) return decision;
+      return withDesk(decision, await this.desk(gate, batchId, { attempt, deadline: Math.max(left, DESK_PAUSE) }));
     });
   }
 
@@ -270,7 +283,7 @@ export class Client {
   async #ask(
     method: string,
     path: readonly string[],
-    { deadline = this.#deadline, mostWait = Infinity }: CallOptions & { readonly mostWait?: number },
+    { deadline = this.#deadline, mostWait = Infinity, desk }: CallOptions & { readonly mostWait?: number; readonly desk?: number },
     event?: Json,
     key?: string,
     query = "",
@@ -278,20 +291,26 @@ export class Client {
     if (!(deadline > 0 && deadline < MAX_SECONDS)) {
       throw new Trouble("invalid_request", "the deadline must be a positive number of seconds");
     }
+    if (desk !== undefined && !(desk > 0 && deadline + desk < MAX_SECONDS)) {
+      throw new Trouble("invalid_request", "the desk must be a positive number of seconds");
+    }
     const url = [this.#base, ...path.map(encodeURIComponent)].join("/") + query;
-    const end = now() + deadline;
+    const decided = now() + deadline;
+    const end = decided + (desk ?? 0);
     const expiry = new AbortController();
-    const timer = setTimeout(() => expiry.abort(), deadline * 1000);
+    const timer = setTimeout(() => expiry.abort(), (end - now()) * 1000);
     let before = "";
     try {
       for (let tries = 0; ; tries += 1) {
-        const wait = Math.min(Math.max((end - now()) * SHARE_FOR_THE_SERVICE, 0.001), mostWait).toFixed(3);
+        const wait = Math.min(Math.max((decided - now()) * SHARE_FOR_THE_SERVICE, 0.001), mostWait);
+        const margin = deadline * (1 - SHARE_FOR_THE_SERVICE);
+        const atDesk = desk === undefined ? undefined : Math.max(Math.min(desk, end - now() - wait - margin), 0.001);
         try {
           return await answerTo(url, {
             method,
             headers: {
               ...this.#headers,
-              prefer: `wait=${wait}`,
+              prefer: `wait=${wait.toFixed(3)}${atDesk === undefined ? "" : `, desk=${atDesk.toFixed(3)}`}`,
               ...(event === undefined ? {} : { "content-type": "application/json" }),
               ...(key !== undefined && /^[!#-~]+$/.test(key) ? { "idempotency-key": key } : {}),
             },
@@ -301,7 +320,7 @@ export class Client {
           });
         } catch (error) {
           if (expiry.signal.aborted) {
-            throw new Trouble("timed_out", `no answer within ${deadline} s${before}`, { cause: error });
+            throw new Trouble("timed_out", `no answer within ${deadline + (desk ?? 0)} s${before}`, { cause: error });
           }
           if (!(error instanceof Trouble) || !error.passing) throw error;
           const pause = Math.max(pauseBefore(tries), error.wait ?? 0);
@@ -351,6 +370,7 @@ async function orHold(asked: Identity, options: AskOptions, ask: () => Promise<D
       event: null,
       receipt: null,
       deskUntil: null,
+      desk: null,
     };
   }
 }
@@ -492,7 +512,7 @@ function isNumberOrNull(value: unknown): value is number | null {
 
 /** Read the service's answer about one batch: anything that is not a clear ship is no ship. */
 function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decision {
-  const event = readObject(answer.content);
+  const { desk: atDesk = null, ...event } = readObject(answer.content); // the desk is no part of the action on record
   const { responses, policy, selected, reason, enforced, unit, action: named } = event;
   const action = ACTIONS.find((one) => one === named);
   if (
@@ -532,7 +552,7 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
   }
   const known = responses.filter((one) => selected === null || one.id === selected).map((one) => one.score);
   const scores = known.filter((one) => one !== null);
-  return {
+  const decision: Decision = {
     ...asked,
     action,
     ships: action === "ship" && enforced,
@@ -548,12 +568,23 @@ function readDecision(answer: Answer, asked: Identity, answers?: Pairs): Decisio
     event,
     receipt: answer.receipt,
     deskUntil: moment(event.desk_until ?? null),
+    desk: null,
   };
+  return decision.deskUntil === null || atDesk === null ? decision : withDesk(decision, outcomeOf(atDesk, asked));
+}
+
+/** Add what a person made of a held batch: what was released may be shown. */
+function withDesk(decision: Decision, desk: DeskOutcome): Decision {
+  return { ...decision, desk, answer: desk.released ? desk.text : decision.answer };
 }
 
 /** Read the service's answer about a batch at the desk: anything that is not clearly released is not. */
 function readOutcome(answer: Answer, asked: Identity): DeskOutcome {
-  const event = readObject(answer.content);
+  return outcomeOf(readObject(answer.content), asked);
+}
+
+function outcomeOf(event: unknown, asked: Identity): DeskOutcome {
+  if (!isObject(event)) throw new Trouble("unreadable", "the answer is no event of the desk");
   const { schema, reason = "", selected = null, text = null, edited = false, by = null, remark = "" } = event;
   const action = OUTCOMES.find((one) => one === event.action);
   const texts: unknown[] = [selected, text, by];

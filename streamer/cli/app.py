@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from streamer.cli.deferred import DeferredCommand
+from streamer.cli.help import WIDEST, write_commands, write_options
 from streamer.extras import PackageMissing, needed_by
 from streamer.security.visible import visible
 
@@ -197,10 +198,17 @@ class StreamerGroup(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings."""
-        width = max(map(len, self.commands))
-        for panel, commands in _COMMANDS.items():
-            with formatter.section(panel):
-                formatter.write_dl([(name.ljust(width), line) for name, _home, _extra, line in commands])
+        write_commands(
+            {
+                heading: [(name, line) for name, _home, _extra, line in commands]
+                for heading, commands in _COMMANDS.items()
+            },
+            formatter,
+        )
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options, as those of every command, and the commands."""
+        write_options(self, ctx, formatter)
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read the command line up to the command."""
@@ -241,7 +249,8 @@ app = typer.Typer(
     name="streamer",
     cls=StreamerGroup,
     no_args_is_help=True,
-    rich_markup_mode=None,  # of the list of commands and of usage errors: Rich takes longer than all else together
+    rich_markup_mode=None,  # Rich takes longer than all else together; streamer/cli/help.py says what stands in its place
+    context_settings={"max_content_width": WIDEST},
     pretty_exceptions_enable=False,
     help=(
         "Ship or hold language-model answers inside a stated risk budget.\n\n"

@@ -30,7 +30,7 @@ _KeysOption = Annotated[
     typer.Option(
         "--public-key",
         metavar="FILE",
-        help="PEM file with the public keys that may sign checkpoints; default: the configured ones.",
+        help="PEM file with the public keys that may sign checkpoints. Default: the configured ones.",
     ),
 ]
 _CheckpointsOption = Annotated[
@@ -38,7 +38,7 @@ _CheckpointsOption = Annotated[
     typer.Option(
         "--checkpoints",
         metavar="FILE|topic",
-        help="Checkpoints kept outside the database; default: the configured file, if it exists.",
+        help="Checkpoints kept outside the database. Default: the configured file, if it exists.",
     ),
 ]
 
@@ -310,12 +310,12 @@ def report(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Begin of the period: a date like 2026-01-01, in UTC, or how far back, like 90d; default: all of it.",
+            help="Begin of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="TIME", help="End of the period, likewise; default: now."),
+        typer.Option("--until", metavar="TIME", help="End of the period, likewise. Default: now."),
     ] = None,
     gates: Annotated[
         list[str] | None, typer.Option("--gate", metavar="GATE", help="Only this gate; may be repeated.")

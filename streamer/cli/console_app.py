@@ -42,7 +42,7 @@ def console(
         typer.Option(
             "--as",
             metavar="NAME",
-            help="Under which name whoever opens the printed link acts; default: your login name.",
+            help="Under which name whoever opens the printed link acts. Default: your login name.",
         ),
     ] = None,
     port: Annotated[

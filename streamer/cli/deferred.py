@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib import import_module
-from inspect import cleandoc
 from typing import Any
 
 import typer
 from typer.core import TyperCommand
+
+from streamer.cli.help import written_for_help
 
 
 class DeferredCommand(TyperCommand):
@@ -36,32 +37,8 @@ class DeferredCommand(TyperCommand):
             alone.add_typer(found, name=self.name)
         else:
             alone.command(self.name)(found)
-        return _flowing(typer.main.get_group(alone).commands[self.name or ""])
+        return written_for_help(typer.main.get_group(alone).commands[self.name or ""])
 
     def make_context(self, *arguments: Any, **options: Any) -> Any:
         """Read its command line: from here on the command itself is asked."""
         return self.command.make_context(*arguments, **options)
-
-
-def _flowing(command: Any) -> Any:
-    """Join the lines of each paragraph of the help: Rich would break them again where the source does."""
-    if command.help:
-        command.help = "\n\n".join(" ".join(part.split()) for part in cleandoc(command.help).split("\n\n"))
-    help_option = command.get_help_option
-
-    def untyped(context: Any) -> Any:
-        return _untyped(help_option(context))
-
-    command.get_help_option = untyped
-    for option in command.params:
-        _untyped(option)
-    for child in getattr(command, "commands", {}).values():
-        _flowing(child)
-    return command
-
-
-def _untyped(option: Any) -> Any:
-    """Let the help of a switch show no type: it takes no value, and Typer would show `<bool>`."""
-    if getattr(option, "is_flag", False):
-        option.metavar = ""
-    return option

@@ -24,7 +24,7 @@ def demo(
     data: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz; default: simulated answers."
+            metavar="FILE", help="Response clouds, .jsonl or .jsonl.gz. Default: simulated answers."
         ),
     ] = None,
     gate_unit: Annotated[

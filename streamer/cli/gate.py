@@ -76,7 +76,7 @@ def create(
         int | None,
         typer.Option(
             metavar="S",
-            help="Seed of calibration's randomness, fixed permanently; default: drawn at random.",
+            help="Seed of calibration's randomness, fixed permanently. Default: drawn at random.",
             hidden=True,
         ),
     ] = None,

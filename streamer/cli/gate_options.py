@@ -377,7 +377,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "max_lambda_step",
         "D",
-        "Rule auto: the most by which one run may lower lambda. A rise acts at once; a larger one is also reported.",
+        "Rule auto: the most by which one run may lower the threshold. A rise acts at once; a larger one is also reported.",
         _BY_ITSELF,
         kind=float,
     ),

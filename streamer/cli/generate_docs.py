@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
+from streamer.cli.help import choices, default, term
 from streamer.settings.settings import Settings
 from streamer.settings.sources import entry_type, is_table, leaves, variable_name
 from streamer.telemetry.catalogue import CATALOGUE
@@ -223,36 +224,16 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _parameter(one: Any) -> str:
-    if one.param_type_name == "argument":
-        return f"`{one.metavar or f'[{one.name.upper()}]'}`"
-    value = "" if one.is_flag else f" {one.metavar or '|'.join(_choices(one)) or 'VALUE'}"
-    forms = " / ".join(filter(None, (", ".join(one.opts), ", ".join(one.secondary_opts))))
-    return f"`{forms}{value}`".replace("|", "\\|")
+    return f"`{term(one)}`".replace("|", "\\|")
 
 
 def _parameter_help(one: Any) -> str:
     text = one.help or ""
-    if one.param_type_name == "argument" and _choices(one):
-        text += f" One of {', '.join(_choices(one))}."
-    default = one.default
-    if isinstance(default, bool) and one.secondary_opts:
-        default = (one.opts if default else one.secondary_opts)[0]
-    if default is not None and default is not False and default != () and not callable(default):
-        text += f" Default: {getattr(default, 'value', default)}."
+    if one.param_type_name == "argument" and choices(one):
+        text += f" One of {', '.join(choices(one))}."
+    if (value := default(one)) is not None:
+        text += f" Default: {value}."
     return text
-
-
-def _choices(one: Any) -> list[str]:
-    from enum import Enum
-    from typing import Literal, get_args, get_origin
-
-    annotation = one.type_descriptor.annotation
-    for inner in (annotation, *get_args(annotation)):
-        if get_origin(inner) is Literal:
-            return [str(value) for value in get_args(inner)]
-        if isinstance(inner, type) and issubclass(inner, Enum):
-            return [str(member.value) for member in inner]
-    return []
 
 
 def _paragraphs(text: str | None) -> str:

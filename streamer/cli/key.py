@@ -39,13 +39,13 @@ def create(
         typer.Option(
             "--rate",
             metavar="N/s",
-            help="Requests that each instance lets pass: 50/s, 100/m, 1000/h; default: any.",
+            help="Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any.",
         ),
     ] = None,
     expires: Annotated[
         str | None,
         typer.Option(
-            "--expires", metavar="TIME", help="It ends after 12h, 90d, ...; default: when it is revoked."
+            "--expires", metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."
         ),
     ] = None,
     note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")] = "",

@@ -48,7 +48,7 @@ def import_(
         Literal["label-studio", "argilla"] | None,
         typer.Option(
             "--format",
-            help="The labelling tool that FILE is exported from, as JSON; default: by the ending of FILE.",
+            help="The labelling tool that FILE is exported from, as JSON. Default: by the ending of FILE.",
         ),
     ] = None,
     gate: Annotated[
@@ -58,7 +58,7 @@ def import_(
     kind: Annotated[str | None, typer.Option(metavar="KIND", help="Kind of rows that name none.")] = None,
     labeller: Annotated[
         str | None,
-        typer.Option(metavar="WHO", help="Labeller of rows that name none; default: your login name."),
+        typer.Option(metavar="WHO", help="Labeller of rows that name none. Default: your login name."),
     ] = None,
     sign: Annotated[
         bool,
@@ -197,7 +197,7 @@ def queue(
         Literal["csv", "jsonl", "label-studio", "argilla"] | None,
         typer.Option(
             "--format",
-            help="Format: a file to fill in, or JSON for a labelling tool; default: by the ending of --out, else csv.",
+            help="Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
         ),
     ] = None,
     out: Annotated[

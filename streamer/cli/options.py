@@ -22,7 +22,7 @@ JsonOption = Annotated[
 ]
 ByOption = Annotated[
     str | None,
-    typer.Option("--by", metavar="WHO", help="Who does this, for the record; default: your login name."),
+    typer.Option("--by", metavar="WHO", help="Who does this, for the record. Default: your login name."),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
 GateArgument = Annotated[

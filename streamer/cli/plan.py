@@ -34,7 +34,7 @@ def plan(
         int | None,
         typer.Option(
             metavar="N",
-            help="Labels that you can afford; default: the fewest that keep calibrations stable.",
+            help="Labels that you can afford. Default: the fewest that keep calibrations stable.",
         ),
     ] = None,
     data: Annotated[

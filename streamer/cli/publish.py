@@ -53,7 +53,7 @@ def publish(
     labeller: Annotated[
         str | None,
         typer.Option(
-            metavar="WHO", help="Labeller of those labels, for the record; default: the file's name."
+            metavar="WHO", help="Labeller of those labels, for the record. Default: the file's name."
         ),
     ] = None,
     rate: Annotated[

@@ -36,7 +36,7 @@ def review(
         bool | None,
         typer.Option(
             "--open/--no-open",
-            help="Open the page in this machine's browser; default: if there is a screen and a terminal.",
+            help="Open the page in this machine's browser. Default: if there is a screen and a terminal.",
             show_default=False,
         ),
     ] = None,

@@ -27,7 +27,7 @@ def fit(
         typer.Option(
             "--out",
             metavar="FILE",
-            help="Write the proposal here, for `streamer score adopt`; default: nowhere.",
+            help="Write the proposal here, for `streamer score adopt`. Default: nowhere.",
         ),
     ] = None,
     json: opt.JsonOption = False,
@@ -84,7 +84,7 @@ def adopt(
         Path | None,
         typer.Argument(
             metavar="FILE",
-            help="The proposal that `streamer score fit` wrote; default: what the recalibrator has proposed.",
+            help="The proposal that `streamer score fit` wrote. Default: what the recalibrator has proposed.",
         ),
     ] = None,
     reason: opt.ReasonOption = "learned score",

@@ -34,7 +34,7 @@ def simulate(
     seed: Annotated[
         int | None,
         typer.Option(
-            metavar="S", min=0, max=2**62, help="Seed of the simulation; default: the current time."
+            metavar="S", min=0, max=2**62, help="Seed of the simulation. Default: the current time."
         ),
     ] = None,
     into_real_gate: Annotated[

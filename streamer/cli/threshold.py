@@ -77,7 +77,7 @@ def show(
     gate: opt.GateArgument,
     version: Annotated[
         int | None,
-        typer.Option("--version", metavar="N", min=1, help="This policy version; default: the newest."),
+        typer.Option("--version", metavar="N", min=1, help="This policy version. Default: the newest."),
     ] = None,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,

@@ -29,6 +29,7 @@ from streamer.client.decisions import (
     read_decision,
     read_object,
     read_outcome,
+    with_desk,
 )
 from streamer.client.requests import gate_path, labels_event, pairs, responses_event
 from streamer.security.loopback import is_loopback
@@ -113,6 +114,7 @@ class AsyncClient:
         answers: Answers,
         *,
         deadline: float | None = None,
+        desk: float | None = None,
         raise_on_trouble: bool = False,
         **batch: Unpack[Batch],
     ) -> Decision:
@@ -122,10 +124,14 @@ class AsyncClient:
         ----------
         answers : at least two texts, or ids and texts.
         deadline : seconds; the client's own when None.
+        desk : seconds, beyond the deadline, to wait for a person where the batch is held for one; the decision's `desk` says what
+            became of it. None: do not wait.
         raise_on_trouble : raise `Trouble` in place of a hold without an event.
         batch : further fields of the event. Without a `batch_id` one is drawn: only tries of this call repeat it.
         """
         name, attempt = _identity(batch)
+        now = asyncio.get_running_loop().time
+        end = None if desk is None else now() + desk
         try:
             sent = pairs(answers)
             answer = await self._ask(
@@ -134,8 +140,16 @@ class AsyncClient:
                 deadline,
                 body=responses_event(gate, name, prompt, sent, batch),
                 headers=_JSON | ({"Idempotency-Key": name} if _fits_a_header(name) else {}),
+                desk=desk,
             )
-            return read_decision(*answer, gate=gate, batch_id=name, attempt=attempt, answers=sent)
+            decision = read_decision(*answer, gate=gate, batch_id=name, attempt=attempt, answers=sent)
+            if end is None or decision.desk_until is None or (decision.desk and not decision.desk.waits):
+                return decision
+            # A request waits five minutes at most, and less where many wait: the rest is asked for again.
+            if (left := end - now()) > _DESK_PAUSE or decision.desk is None:
+                found = await self.desk(gate, name, attempt=attempt, deadline=max(left, _DESK_PAUSE))
+                return with_desk(decision, found)
+            return decision
         except Exception as error:
             return _hold(error, gate, name, attempt, raise_on_trouble=raise_on_trouble)
 
@@ -224,24 +238,32 @@ class AsyncClient:
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         most_wait: float | None = None,
+        desk: float | None = None,
     ) -> _Answer:
         """Ask until there is an answer, a trouble that stays, or no time left. Raises `Trouble`.
 
         `most_wait` : seconds that the service is asked to wait at most; None: what the deadline leaves it.
+        `desk` : seconds beyond the deadline that the service is asked to wait for a person; None: not at all.
         """
         seconds = self._deadline if deadline is None else deadline
-        if not 0 < seconds < float("inf"):
-            raise Trouble("invalid_request", "the deadline must be a positive number of seconds")
+        for name, given in (("deadline", seconds), ("desk", desk)):
+            if given is not None and not 0 < given < float("inf"):
+                raise Trouble("invalid_request", f"the {name} must be a positive number of seconds")
         now = asyncio.get_running_loop().time
-        end = now() + seconds
+        decided = now() + seconds
+        end = decided + (desk or 0.0)
         before = ""
         try:
             async with asyncio.timeout_at(end):
                 for tries in count():
-                    wait = max((end - now()) * _SHARE_FOR_THE_SERVICE, 0.001)
+                    wait = max((decided - now()) * _SHARE_FOR_THE_SERVICE, 0.001)
                     wait = wait if most_wait is None else min(wait, most_wait)
+                    prefer = f"wait={wait:.3f}"
+                    if desk is not None:
+                        margin = seconds * (1 - _SHARE_FOR_THE_SERVICE)
+                        prefer += f", desk={max(min(desk, end - now() - wait - margin), 0.001):.3f}"
                     request = self._http.build_request(
-                        method, path, content=body, headers={**(headers or {}), "Prefer": f"wait={wait:.3f}"}
+                        method, path, content=body, headers={**(headers or {}), "Prefer": prefer}
                     )
                     try:
                         return await self._answer(request)
@@ -253,7 +275,7 @@ class AsyncClient:
                     await asyncio.sleep(pause)
         except TimeoutError:
             pass
-        raise Trouble("timed_out", f"no answer within {seconds:g} s{before}")
+        raise Trouble("timed_out", f"no answer within {seconds + (desk or 0.0):g} s{before}")
 
     async def _answer(self, request: httpx2.Request) -> _Answer:
         """Send one request and read all of its answer. Raises `Trouble`."""
@@ -309,6 +331,7 @@ class Client:
         answers: Answers,
         *,
         deadline: float | None = None,
+        desk: float | None = None,
         raise_on_trouble: bool = False,
         **batch: Unpack[Batch],
     ) -> Decision:
@@ -318,7 +341,7 @@ class Client:
         try:
             return self._thread.run(
                 lambda client: client.decide(
-                    gate, prompt, answers, deadline=deadline, raise_on_trouble=True, **batch
+                    gate, prompt, answers, deadline=deadline, desk=desk, raise_on_trouble=True, **batch
                 )
             )
         except Exception as error:

@@ -64,8 +64,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     action : ``ship``, ``mixed``, ``abstain``, ``regenerate`` or ``escalate``, of the event; ``hold`` where there is none.
     reason : of the event, or of a `Trouble`.
     enforced : False in shadow mode alone: do what you would do without a gate.
-    answer : the text of the one answer that may be shown. None where nothing ships, where the gate's unit selects none, and
-        where the answers were not at hand (`Client.decision`).
+    answer : the one text that may be shown: of the answer that ships, or what a person released (`desk`). None where nothing may
+        be, where the gate's unit selects none, and where the answers were not at hand (`Client.decision`).
     response_id, index : of the selected answer, in shadow mode too: its id, and its place from 0.
     score : of that answer, in a hold the highest; in [0, 1], None where nothing was scored.
     threshold : what scores were compared with; None where the policy is closed or open.
@@ -73,6 +73,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     detail : one sentence about a trouble.
     event : the whole event as JSON values.
     desk_until : a person decides about the held batch until then: ask `Client.desk`. None where nobody is waited for.
+    desk : what a person made of the held batch, where the call waited for it; None otherwise.
     receipt : where the decision is on record, a JSON array. Keep it, one a line: `streamer audit verify --receipts FILE` holds
         the record to it.
     """
@@ -93,10 +94,11 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     event: dict[str, Any] | None = None
     receipt: str | None = None
     desk_until: datetime | None = None
+    desk: DeskOutcome | None = None
 
     @property
     def ships(self) -> bool:
-        """Whether everything may be shown that the gate's unit is about; never in shadow mode."""
+        """Whether the gate lets everything be shown that its unit is about; never in shadow mode."""
         return self.action == "ship" and self.enforced
 
 
@@ -233,11 +235,15 @@ def read_decision(
         raise Trouble("mismatched", "the answer is about other answers")
     if not _consistent(action):
         raise Trouble("unreadable", "the answer contradicts itself")
+    at_desk = event.pop("desk", None)  # no part of the action on record
+    waited_for = None
+    if action.desk_until is not None and at_desk is not None:
+        waited_for = _outcome(at_desk, gate=gate, batch_id=batch_id, attempt=attempt)
     texts = dict(answers or ())
     order = list(texts) or ids
     scores = {response.id: response.score for response in action.responses}
     selected = action.selected
-    return Decision(
+    decision = Decision(
         gate=gate,
         batch_id=batch_id,
         attempt=attempt,
@@ -256,11 +262,22 @@ def read_decision(
         receipt=receipt,
         desk_until=action.desk_until,
     )
+    return decision if waited_for is None else with_desk(decision, waited_for)
+
+
+def with_desk(decision: Decision, outcome: DeskOutcome) -> Decision:
+    """Add what a person made of a held batch: what was released may be shown."""
+    return msgspec.structs.replace(
+        decision, desk=outcome, answer=outcome.text if outcome.released else decision.answer
+    )
 
 
 def read_outcome(body: bytes, *, gate: str, batch_id: str, attempt: int) -> DeskOutcome:
     """Read the service's answer about a batch at the desk. Raises `Trouble`: ``unreadable`` or ``mismatched``."""
-    event = read_object(body)
+    return _outcome(read_object(body), gate=gate, batch_id=batch_id, attempt=attempt)
+
+
+def _outcome(event: Any, *, gate: str, batch_id: str, attempt: int) -> DeskOutcome:
     try:
         found = msgspec.convert(event, _DeskOutcome)
     except msgspec.ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike
 
@@ -50,6 +51,7 @@ class Read:
     recognised : what was taken for what, for people.
     doubt : what severities were taken to mean by a name that leaves it open; empty: nothing.
     extra : for each cloud the value of the column `extra_column` in its first row.
+    score_columns : those that hold scores.
     """
 
     clouds: tuple[Cloud, ...]
@@ -58,6 +60,7 @@ class Read:
     recognised: str
     doubt: str = ""
     extra: tuple[Any, ...] = ()
+    score_columns: tuple[str, ...] = ()
 
 
 def read(
@@ -101,7 +104,8 @@ def in_python(text: str) -> str:
     def argument(match: re.Match[str]) -> str:
         return f'columns={{"{match[1]}": {json.dumps(match[2]) if match[2] else None}}}'
 
-    return re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
+    told = re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
+    return told.removesuffix(" (the first line names the columns)")
 
 
 def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str | None) -> Read:
@@ -124,7 +128,9 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
     for group in groups:
         if columns.wide and group[0].place != group[-1].place:
             raise table.error(
-                group[-1].place, columns.one("prompt_id"), f"{group[0].key!r} was there already"
+                group[-1].place,
+                columns.one("prompt_id"),
+                f"{group[0].key!r} was there already; a row is a whole prompt, so its id must differ from all others",
             )
         clouds.append(cloud_of(group, table, columns))
         places.append(tuple(answer.place for answer in group))
@@ -135,20 +141,30 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
         in_python(columns.words),
         in_python(columns.doubt),
         () if extra_column is None else tuple(rows[place[0]].get(extra_column) for place in places),
+        columns.named.get("score", ()),
     )
 
 
 def _mapping(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
     found: dict[Role, tuple[str, ...]] = {}
+    if not isinstance(given or {}, Mapping):
+        raise UsageError(
+            f'columns must be a dict from roles to names, like {{"answer": "generated"}}, not {given!r}'
+        )
     for role, names in (given or {}).items():
         known = next((one for one in ROLES if one == role), None)
         if known is None:
             raise UsageError(f"columns names roles ({', '.join(ROLES)}), not {role!r}")
-        found[known] = () if names is None else (names,) if isinstance(names, str) else tuple(names)
+        listed = (names,) if isinstance(names, str) else () if names is None else names
+        if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
+            raise UsageError(
+                f"columns: {role!r} must be a column's name, several in a list, or None, not {names!r}"
+            )
+        found[known] = tuple(listed)
     return found
 
 
-def scored(clouds: Sequence[Cloud], scorer: str, encode: Encode | None) -> list[ScoredCloud]:
+def scored(table: Read, scorer: str, encode: Encode | None) -> list[ScoredCloud]:
     """Score each cloud as a worker scores its batch: by its own scores, or else by its embeddings or the encoder's.
 
     Raises
@@ -156,8 +172,8 @@ def scored(clouds: Sequence[Cloud], scorer: str, encode: Encode | None) -> list[
     UsageError
         When there are texts alone and no encoder.
     """
-    vectors = _vectors(clouds, encode)
-    return [_scored(cloud, scorer, rows) for cloud, rows in zip(clouds, vectors, strict=True)]
+    vectors = _vectors(table, encode)
+    return [_scored(cloud, scorer, rows) for cloud, rows in zip(table.clouds, vectors, strict=True)]
 
 
 def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
@@ -177,11 +193,17 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
     return ScoredCloud(cloud, tuple(found.tolist()))
 
 
-def _vectors(clouds: Sequence[Cloud], encode: Encode | None) -> list[ArrayLike | None]:
+def _vectors(table: Read, encode: Encode | None) -> list[ArrayLike | None]:
+    clouds = table.clouds
     found: list[ArrayLike | None] = []
     texts: dict[str, int] = {}
     for cloud in clouds:
         if cloud.own_scores is None and cloud.responses[0].embedding is None:
+            if encode is None and table.score_columns:
+                raise UsageError(
+                    f"prompt {cloud.question_id[:60]!r} has an answer without a score (column {', '.join(table.score_columns)}): "
+                    "give every answer a number from 0 (worst) to 1 (safest), or leave the prompt out"
+                )
             if encode is None:
                 raise UsageError(
                     "answers are scored by their embeddings, and there are texts alone: give a column of embeddings or of "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.specification import Number
@@ -363,6 +364,8 @@ class Gate:
             raise ValueError(f"scorer must be one of {', '.join(SCORER_NAMES)}, not {self.scorer!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
+        if not isinstance(self.parameters or {}, Mapping):
+            raise ValueError(f'parameters must be a dict, like {{"delta": 0.05}}, not {self.parameters!r}')
         return GateSettings(
             unit=self.unit,
             scorer=_OWN,
@@ -377,7 +380,7 @@ class Gate:
         )
 
     def _scored(self, table: Read) -> list[ScoredCloud]:
-        return scored(table.clouds, self.scorer, _encode(self.encoder))
+        return scored(table, self.scorer, _encode(self.encoder))
 
     def _decisions(self, frame: Any, table: Read, found: Sequence[ScoredCloud]) -> Decisions:
         unit = self.settings_.unit

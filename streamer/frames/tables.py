@@ -5,8 +5,9 @@ No library is imported for it: whoever has such a table has the library.
 
 from __future__ import annotations
 
+import reprlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,12 +107,20 @@ def _columns(frame: Any) -> list[tuple[str, Any]]:
         return [(name, frame[name].tolist()) for name in names]
     if isinstance(frame, Mapping):
         for name, values in frame.items():
-            if isinstance(values, str) or not hasattr(values, "__len__"):
-                raise UsageError(f"the column {name!r} must have a value for each row, not be {values!r}")
+            # A set has no order, and going through a dict gives its keys.
+            if isinstance(values, str | bytes | Mapping | Set) or not hasattr(values, "__len__"):
+                raise UsageError(
+                    f"the column {name!r} must be a list with a value for each row, not {reprlib.repr(values)}"
+                )
         return [
             (str(name), values.tolist() if hasattr(values, "tolist") else values)
             for name, values in frame.items()
         ]
+    if type(frame).__name__ == "Series":
+        raise UsageError(
+            "a Series is one column: give the DataFrame that it is of, or a dict of columns, like "
+            '{"prompt_id": ids, "score": scores, "severity": severities}'
+        )
     if hasattr(frame, "ndim") or isinstance(frame, list | tuple):
         raise UsageError(
             f"{type(frame).__name__} has no names of columns: give a dict of columns, like "

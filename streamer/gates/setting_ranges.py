@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
+from functools import cache
+from numbers import Real
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from streamer.gates.settings import GateSettings
 
 LEAST_ALPHA = 1e-9
@@ -28,6 +33,26 @@ _EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
 GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
 """`GATE_NAME` in words, for error messages."""
+
+
+def of_another_type(settings: GateSettings) -> Iterator[tuple[str, str]]:
+    """Name what is a text where a number should be, or the reverse, and what it should be."""
+    for name, kind, optional, want in _types(type(settings)):  # type: ignore[arg-type]  # taken for an instance
+        value = getattr(settings, name)
+        if not isinstance(value, kind) and not (optional and value is None):
+            yield name, want + (", or absent" if optional else "")
+
+
+@cache
+def _types(settings: type[GateSettings]) -> tuple[tuple[str, type, bool, str], ...]:
+    kinds = {"float": (Real, "a number, like 0.05"), "int": (Real, "a whole number"), "str": (str, "a text")}
+    found = []
+    for field in fields(settings):
+        plain, _, none = str(field.type).partition(" | ")
+        if plain in kinds and none in ("", "None"):
+            kind, want = kinds[plain]
+            found.append((field.name, kind, bool(none), want))
+    return tuple(found)
 
 
 def numbers(settings: GateSettings) -> tuple[tuple[str, object, str], ...]:

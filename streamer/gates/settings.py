@@ -349,6 +349,8 @@ class GateSettings:
                 "learned score, and `streamer scorer list` shows installed ones"
             )
         self._check_model()
+        for name, want in setting_ranges.of_another_type(self):
+            raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         for name, ok, want in (*setting_ranges.numbers(self), *setting_ranges.names(self)):
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")

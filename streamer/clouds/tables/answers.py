@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -236,7 +237,10 @@ class AnswerReader:
             text = value.replace(",", ".", 1) if self._table.decimal_comma else value
             return float(text) if _NUMBER.fullmatch(text) else math.nan
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if is_number else math.nan
+        try:
+            return float(value) if is_number else math.nan
+        except OverflowError:  # a whole number that no float holds
+            return math.nan
 
     def _embedding(self, place: int, value: Any) -> tuple[float, ...] | None:
         column = (self._columns.named.get("embedding") or ("embedding",))[0]
@@ -253,7 +257,10 @@ class AnswerReader:
             raise self._table.error(
                 place, column, f"an embedding is a list of numbers, not {excerpt(str(numbers))}"
             )
-        vector = tuple(float(number) for number in numbers)
+        try:
+            vector = tuple(float(number) for number in numbers)
+        except OverflowError:
+            vector = (math.inf,)
         if not all(map(math.isfinite, vector)):
             raise self._table.error(place, column, "the embedding holds NaN or infinity")
         return vector
@@ -277,7 +284,8 @@ class AnswerReader:
             if (isinstance(value, str) and _NUMBER.fullmatch(value)) or (
                 isinstance(value, int | float) and not isinstance(value, bool)
             ):
-                found[column] = float(value)
+                with suppress(OverflowError):
+                    found[column] = float(value)
         return found
 
 

@@ -149,7 +149,7 @@ def test_a_ship_is_read_whole(caller: Caller) -> None:
     assert found == {
         "gate": "support-bot", "batch_id": "b-1", "attempt": 2, "action": "ship", "ships": True, "reason": "scored",
         "enforced": True, "answer": ANSWERS[1], "response_id": "1", "index": 1, "score": 0.9, "threshold": 0.5,
-        "policy_version": 7, "detail": "", "receipt": None, "desk_until": None,
+        "policy_version": 7, "detail": "", "receipt": None, "desk_until": None, "desk": None,
     }  # fmt: skip
 
 
@@ -493,7 +493,7 @@ def test_the_python_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None
 
         assert asyncio.run(reply()) == ANSWERS[1]
     assert capsys.readouterr().out.splitlines() == [
-        "It left the depot today.", "ship scored 0.9 0.5 7", "support-bot", "ship",
+        "It left the depot today.", "ship scored 0.9 0.5 7", "support-bot", "ship", "At the shop.",
     ]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from streamer.client import Trouble
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Release
+from streamer.store.desk import Reject, Release
 from tests.faults.endpoint import GATE, Site
 from tests.faults.site import wait_until
 
@@ -60,6 +60,36 @@ def test_what_becomes_of_it_at_the_desk(caller: Caller, migrated_sqlite_url: str
         )  # fmt: skip
         assert (found["by"], found["reason"], found["waits"]) == ("account:ana", "person", False)
         assert found["event"]["desk_id"]
+
+        # In one request: an edited answer is released while the request waits, another is not decided in time.
+        def decide_at(key: BatchKey, outcome: Release | Reject) -> None:
+            wait_until(lambda: site.store.desk.state(key) is not None, "it waits at the desk")
+            site.store.desk.decide(key, outcome, by="account:ana", remark="soon")
+
+        for name, outcome in (
+            ("b-4", Release(response_id="a", text="Hére.")),
+            ("b-5", Release(response_id="a")),
+            ("b-6", Reject()),
+        ):
+            person = threading.Thread(target=decide_at, args=(BatchKey(GATE, name, 1), outcome))
+            person.start()
+            one = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked | {"batch_id": name}, desk=60.0)
+            person.join()
+            edited, released = name == "b-4", name != "b-6"
+            text = {"b-4": "Hére.", "b-5": "Here."}.get(name)
+            assert (one["action"], one["ships"], one["answer"]) == ("escalate", False, text)
+            assert one["desk"]["action"] == ("released" if released else "rejected")
+            assert (one["desk"]["edited"], one["desk"]["text"], one["desk"]["remark"]) == (
+                edited,
+                text,
+                "soon",
+            )
+            assert one["event"] == json.loads(site.recorded()[name])
+        late = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked | {"batch_id": "b-7"}, desk=0.1)
+        assert (late["action"], late["answer"], late["desk"]["action"]) == ("escalate", None, "waiting")
+        assert caller.seconds < LONG["deadline"] / 2, "what the decision did not take is no time for the desk"
+        wrong = caller.call(url, "decide", GATE, "Where?", ANSWERS, **asked | {"batch_id": "b-8"}, desk=0)
+        assert (wrong["action"], wrong["reason"], wrong["desk"]) == ("hold", "invalid_request", None)
 
         # What never came to the desk, and what is not known, holds.
         caller.call(url, "decide", GATE, "Where?", ANSWERS, **LONG, batch_id="b-2", scores=[0.1, 0.9])

@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from streamer import cli
 from streamer.cli import main
 from streamer.cli.console import percent
+from streamer.cli.help import WIDEST
 from streamer.errors import Unavailable
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.encoders.identity import EncoderIdentity
@@ -71,13 +73,6 @@ def commands() -> list[list[str]]:
     return [path.split()[1:] for path, _ in _commands(typer.main.get_command(app), "streamer")]
 
 
-@pytest.mark.parametrize("words", [[], *commands()], ids=" ".join)
-def test_every_command_has_help(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, *words, "--help")
-    assert status == 0
-    assert "Usage: streamer" in out
-
-
 def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
     import typer
 
@@ -88,29 +83,57 @@ def test_the_list_says_of_each_command_what_its_own_help_begins_with() -> None:
         assert listed.help == " ".join(listed.command.help.split("\n\n")[0].split())
 
 
-def test_paragraphs_of_a_help_are_broken_only_at_the_edge_of_the_terminal(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def goes_on_too_late(lines: list[str], indent: int, width: int) -> list[str]:
+    """Lines of a text at `indent` whose first word had room on the line before."""
+    return [
+        after
+        for line, after in pairwise(lines)
+        if line[:indent].endswith("  ")
+        and re.match(rf" {{{indent}}}[^ \[]", after)
+        and len(line) + 1 + len(after.split()[0]) <= width
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 100, 300])
+def test_every_command_has_a_help_that_is_wrapped_once_and_breaks_no_word(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "3000")
-    monkeypatch.setenv("TERMINAL_WIDTH", "3000")
-    from streamer.cli.services import worker
+    monkeypatch.setenv("COLUMNS", str(columns))
+    width = min(columns, WIDEST) - 2
+    for words in [[], ["gate"], ["console", "user"], *commands()]:
+        status, shown, _ = run(capsys, *words, "--help")
+        lines = shown.splitlines()
+        assert status == 0
+        assert shown.startswith(" ".join(["Usage: streamer", *words]))
+        assert [line for line in lines if len(line) > width and "--" not in line] == [], words
+        first = next(place for place, line in enumerate(lines) if re.match(r"\w.*:$", line))
+        column = next(line.index("Show this message") for line in lines if "Show this message" in line)
+        assert goes_on_too_late(lines[:first], 2, width) == [], words
+        assert goes_on_too_late(lines[first:], column, width) == [], words
+        assert not re.search(
+            r"<\w+>|\[\[|\.\.\.[\]}]|[{}│╭]|\d<=|[Dd]efault: [^\]]*\.$", shown, re.MULTILINE
+        ), words
 
-    assert main(["worker", "--help"]) == 0
-    shown = [line.strip() for line in capsys.readouterr().out.splitlines()]
-    for paragraph in (worker.__doc__ or "").split("\n\n"):
-        assert " ".join(paragraph.split()) in shown
 
-
-def test_a_switch_shows_no_type_and_what_may_repeat_shows_it_once(
+def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    for words in (["evaluate"], ["gate", "set"], ["publish"], ["key", "list"], ["console", "user", "add"]):
-        assert main([*words, "--help"]) == 0
-        out = capsys.readouterr().out
-        assert "--help" in out
-        assert "<bool>" not in out
-        assert not re.search(r"\[\[|\.\.\.[\]}]", out), words
+
+    def shown(*words: str) -> str:
+        _, out, _ = run(capsys, *words, "--help")
+        return " ".join(out.split())
+
+    assert "(0.05 or 5%). [new gates: 0.05]" in shown("gate", "create")
+    assert "--mode shadow|enforce shadow:" in shown("gate", "create")
+    plan = shown("plan")
+    assert "the share of bad ones. [default: 0.3]" in plan
+    assert "[0 to 1; default: 0.05]" in plan
+    assert "[default: 10; with --data: what most clouds have]" in plan
+    assert "[default: .01 .05 .10 .15 .20]" in shown("evaluate")
+    assert "Usage: streamer gpso [OPTIONS] FILE... " in shown("gpso")
+    assert "Usage: streamer recalibrate [OPTIONS] [GATE] " in shown("recalibrate")
+    assert "[default: --activate]" in shown("recalibrate")
 
 
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:

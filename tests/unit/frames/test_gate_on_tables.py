@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import re
 import warnings
@@ -251,6 +252,13 @@ def test_it_has_the_habits_of_scikit_learn() -> None:
         ({"unlabelled": "best"}, "unlabelled must be one of worst, drop, fail"),
         ({"seed": -1}, "seed must be"),
         ({"label_floor": 0.2, "unit": "batch"}, "label_floor goes with"),
+        ({"alpha": "5%"}, "alpha must be a number, like 0.05, not '5%'"),
+        ({"alpha": None}, "alpha must be a number"),
+        ({"label_floor": "low"}, "label_floor must be a number, like 0.05, or absent"),
+        ({"segment_by": 3}, "segment_by must be a text, or absent"),
+        ({"parameters": 5}, "parameters must be a dict"),
+        ({"columns": "x"}, "columns must be a dict"),
+        ({"columns": {"answer": 5}}, "columns: 'answer' must be a column's name"),
         ({"columns": {"anwser": "x"}}, "columns names roles"),
         ({"columns": {"answer": "x"}}, "has no column 'x' for answer"),
     ],
@@ -260,15 +268,31 @@ def test_what_cannot_be_is_refused(parameters: dict[str, Any], says: str) -> Non
         streamer.Gate(**parameters).fit(answers(20))
 
 
+ROW = {"prompt_id": [1, 1], "score": [0.1, 0.2], "severity": [0, 1]}
+
+
 @pytest.mark.parametrize(
     ("table", "says"),
     [
         ([1, 2], "no names of columns"),
         (np.zeros((3, 2)), "no names of columns"),
         (5, "a gate takes a DataFrame"),
+        (pd.Series([0.1], name="score"), "a Series is one column"),
+        (pl.Series("score", [0.1]), "a Series is one column"),
+        (np.array([["a", 0.1]], dtype=object), "no names of columns"),
+        ([{"score": 0.1}, 3], "no names of columns"),
+        (pd.DataFrame({"prompt_id": [], "score": [], "severity": []}), "no rows"),
+        ({"prompt_id": {1, 2}, "score": [0.1, 0.2]}, "'prompt_id' must be a list"),
+        ({"prompt_id": [1, 2], "score": {0: 0.1, 1: 0.2}}, "'score' must be a list"),
+        ({**ROW, "score": [math.nan] * 2}, r"an answer without a score \(column score\): give every answer"),
+        ({**ROW, "severity": [math.nan] * 2}, "no answer has a severity.*Say which column it is"),
+        ({**ROW, "severity": [0, 2]}, "row 1, column severity: '2' is not a number from 0 to 1"),
+        ({**ROW, "severity": [0, 10**400]}, "is not a number from 0 to 1"),
+        ({**ROW, "answer_id": ["a", "a"]}, "'a' occurs twice among the answers to '1'"),
+        ({**ROW, "score": np.zeros((2, 2))}, "'1' was there already; a row is a whole prompt"),
         (pl.LazyFrame({"a": [1]}), "collect"),
         ({"a": [1], "b": [1, 2]}, "different lengths: a 1, b 2"),
-        ({"a": 1}, "must have a value for each row"),
+        ({"a": 1}, "must be a list with a value for each row, not 1"),
         (pd.DataFrame(), "no rows"),
         (pd.DataFrame([[1, 2]], columns=["score", "score"]), "two columns 'score'"),
         ({"x": [1]}, r'say which with columns={"answer": "NAME"}'),
@@ -282,8 +306,15 @@ def test_what_cannot_be_is_refused(parameters: dict[str, Any], says: str) -> Non
     ],
 )  # fmt: skip
 def test_a_table_that_cannot_be_used_says_why(table: Any, says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+    with pytest.raises(UsageError, match=says) as caught:
         streamer.Gate().fit(table)
+    assert "\n" not in str(caught.value)
+    assert "the first line" not in str(caught.value)
+
+
+def test_one_answer_a_prompt_is_enough() -> None:
+    one = {"prompt_id": [1, 2, 3], "score": [0.9, 0.8, 0.1], "severity": [0, 0, 1]}
+    assert streamer.Gate(alpha=0.3).fit(one).decide(one).ship.tolist() == [True, True, False]
 
 
 def test_texts_are_encoded_by_any_function_or_object() -> None:
