@@ -59,6 +59,7 @@ def fit(
                 "it would serve": f"{worth.learned:.1%}",
                 "difference": f"{worth.gain:+.1%}, standard error {worth.error:.1%}",
             }
+            | _knows(lesson.model)
         )
         note(
             "Means over budgets from half to twice the gate's, on prompts that did not fit the score, each calibrated with "
@@ -75,6 +76,14 @@ def fit(
             )
     if not worth.shown:
         raise typer.Exit(FAILED)
+
+
+def _knows(model: "LearnedModel | None") -> dict[str, object]:
+    """A line about the language models that a score was fitted on; none where it does not look at them."""
+    if model is None or not model.models:
+        return {}
+    names = ", ".join(one or "unnamed" for one in model.models)
+    return {"language models": f"{names}; a batch with an answer of another one is held (unknown_model)"}
 
 
 @app.command()
@@ -123,6 +132,8 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say
     from streamer.labels.learning import wanted_labels
+    from streamer.scoring.learned import LearnedModel
+    from streamer.scoring.registry import is_learned
     from streamer.settings.settings import load_settings
     from streamer.wording.numbers import when
 
@@ -166,6 +177,11 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             if wanted is None
             else f"after a run that finds {wanted} labelled prompts",
         }
+        | _knows(
+            None
+            if settings.model is None or not is_learned(settings.scorer)
+            else LearnedModel.of_text(settings.model)
+        )
     )
     if newest is not None:
         say(

@@ -154,7 +154,9 @@ def test_a_gate_changes_to_a_learned_score(
         assert store.policies.newest("towns").version == by_gram.version  # nothing changes by itself
 
     assert main(["score", "fit", "towns", "--out", "proposal.json"]) == 0
-    assert "adopt towns proposal.json" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "adopt towns proposal.json" in said
+    assert "large, small; a batch with an answer of another one is held" in said
     proposal = json.loads((tmp_path / "proposal.json").read_text())
     assert proposal["after"] > proposal["before"] + 0.2
     assert fitted.model.models == ("large", "small")
