@@ -8,6 +8,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
+def why(error: OSError) -> str:
+    """Say what the system has against a folder or file; of a folder that cannot be made, that a file is in its place."""
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "a file stands where a folder should be"
+    return error.strerror or str(error)
+
+
 class StreamerError(Exception):
     """Root of the errors that this package raises on purpose; its text is written for people."""
 

@@ -250,12 +250,12 @@ def _print(name: str, study: "GpsoStudy") -> None:
 
 
 def _make_folder(out: Path) -> None:
-    from streamer.errors import UsageError
+    from streamer.errors import UsageError, why
 
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"cannot make the folder {out}: {error.strerror or error}") from error
+        raise UsageError(f"cannot make the folder {out}: {why(error)}") from error
 
 
 def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:

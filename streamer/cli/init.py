@@ -1,6 +1,7 @@
 """`streamer init`: a folder to start in, with settings, an example table and a gate."""
 
-from contextlib import chdir
+from collections.abc import Iterable
+from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -40,7 +41,7 @@ def init(
     from streamer.cli import options as opt
     from streamer.cli.console import note, print_json, say
     from streamer.clouds.simulation import SIMULATED_KIND
-    from streamer.errors import UsageError
+    from streamer.errors import UsageError, why
     from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA
     from streamer.gates.settings import GateSettings
     from streamer.security.redaction import redact_text
@@ -56,23 +57,27 @@ def init(
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise UsageError(f"{folder} has {', '.join(there)} already: name another folder")
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
             (folder / name).write_text(_answers() if text is None else text, encoding="utf-8", newline="")
-    except OSError as error:
-        raise UsageError(f"cannot write {folder}: {error.strerror or error}") from None
-    with chdir(folder):
-        settings = load_settings()
-        chosen = GateSettings(
-            alpha=alpha,
-            severity_kind=SIMULATED_KIND,
-            audit_probability=1.0,
-            encoder=wiring.encoder_identity(settings).id,
-        )
-        wiring.migrate(settings)
-        with wiring.open_store(settings) as store:
-            store.gates.create(gate, chosen, by=actor, reason="streamer init")
+        with chdir(folder):
+            settings = load_settings()
+            chosen = GateSettings(
+                alpha=alpha,
+                severity_kind=SIMULATED_KIND,
+                audit_probability=1.0,
+                encoder=wiring.encoder_identity(settings).id,
+            )
+            wiring.migrate(settings)
+            with wiring.open_store(settings) as store:
+                store.gates.create(gate, chosen, by=actor, reason="streamer init")
+    except BaseException as error:
+        _remove(folder, files, whole=made)
+        if isinstance(error, OSError):
+            raise UsageError(f"cannot write {folder}: {why(error)}") from None
+        raise
     commands = {
         f"streamer evaluate {ANSWERS} --alpha {alpha:g}": "is a gate worth it? the report is in evaluation/",
         "streamer dev": "broker, worker and HTTP endpoint; leave it running and use a second terminal",
@@ -89,6 +94,18 @@ def init(
     width = max(map(len, commands))
     for command, does in commands.items():
         say(f"{command:{width}}   # {does}")
+
+
+def _remove(folder: Path, files: Iterable[str], *, whole: bool) -> None:
+    """Take back what was begun, so that the same command can be given again; what was there before stays."""
+    import shutil
+
+    with suppress(OSError):
+        if whole:
+            shutil.rmtree(folder)
+        else:
+            for name in files:
+                (folder / name).unlink(missing_ok=True)
 
 
 def _answers() -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError
+from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,7 +86,14 @@ def run_dev(
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        step.start()
+        try:
+            step.start()
+        except OSError as error:
+            if error.filename is None:  # about no file
+                raise
+            raise UsageError(
+                f"cannot write {error.filename}: {why(error)}; run this in a folder that you may write to"
+            ) from error
         with open_store(settings) as store:
             announce(
                 {
@@ -205,7 +212,7 @@ def run_demo(
         directory.mkdir(mode=0o700, parents=True)  # its page and its database show people's texts
     except OSError as error:
         raise UsageError(
-            f"cannot make the folder {directory}: {error.strerror}; run this in a folder that you may write to"
+            f"cannot make the folder {directory}: {why(error)}; run this in a folder that you may write to"
         ) from error
     database_url = f"sqlite:///{directory / 'audit.db'}"
     own = settings.model_copy(

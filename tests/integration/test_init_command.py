@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,3 +61,21 @@ def test_nothing_that_is_there_is_overwritten(elsewhere: Path, capsys: pytest.Ca
     (elsewhere / "file").write_text("")
     assert main(["init", "file"]) == 2
     assert "cannot write file" in capsys.readouterr().err
+
+
+@pytest.mark.encoder
+def test_what_a_full_disk_ended_can_be_begun_again(
+    elsewhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, before[1]))
+    try:
+        assert main(["init", "new"]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert capsys.readouterr().err == "streamer: cannot write new: File too large\n"
+    assert not (elsewhere / "new").exists()
+    (elsewhere / "file").write_text("")
+    assert main(["init", "file/new"]) == 2
+    assert "cannot write file/new: a file stands where a folder should be" in capsys.readouterr().err
+    assert main(["init", "new"]) == 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import streamer
-from streamer.errors import UsageError
+from streamer.errors import UsageError, why
 from streamer.research.evaluation.csv_files import parameters_csv, responses_csv
 from streamer.research.evaluation.tables import all_tables, markdown
 from streamer.research.evaluation.words import short_digest
@@ -36,9 +36,7 @@ def writable_folder(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(
-            f"cannot write to {folder}: {error.strerror or error}; name another folder"
-        ) from error
+        raise UsageError(f"cannot write to {folder}: {why(error)}; name another folder") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"cannot write to {folder}: permission denied; name another folder")
     return folder

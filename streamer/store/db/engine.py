@@ -16,7 +16,7 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, UsageError
+from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, UsageError, why
 from streamer.failpoints import disarmed
 from streamer.security.redaction import redact_text
 from streamer.signing.canonical_json import canonical_json
@@ -281,7 +281,7 @@ class Database:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
         except OSError as error:
-            raise UsageError(f"the database {path} cannot be created: {error.strerror}") from None
+            raise UsageError(f"the database {path} cannot be created: {why(error)}") from None
 
     def close(self) -> None:
         """Close every pooled connection."""

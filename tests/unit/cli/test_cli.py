@@ -817,3 +817,19 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
     status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
     assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
     assert "100 prompts that were not drawn for labelling, 0.25 or more score above" in " ".join(err.split())
+
+
+def test_a_file_in_place_of_the_folder_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / ".streamer").write_text("")
+    for command in (["db", "upgrade"], ["demo"]):
+        status, _, err = run(capsys, *command)
+        assert status == 2
+        assert "a file stands where a folder should be" in err
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'elsewhere.db'}")
+    status, _, err = run(capsys, "dev", "--no-view")
+    assert status == 2
+    assert err.splitlines()[-1].endswith(
+        "a file stands where a folder should be; run this in a folder that you may write to"
+    )
