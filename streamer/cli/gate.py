@@ -136,9 +136,8 @@ def set_(
         float | None,
         typer.Option(
             metavar="SHARE",
-            min=0.01,
-            max=1,
-            help="Label only the share of prompts with the highest scores: a --label-floor from the newest prompts that "
+            parser=opt.share_from(0.01),
+            help="Label only the share (0.01 to 1) of prompts with the highest scores: a --label-floor from the newest prompts that "
             "were not drawn for labelling, frozen in the gate's settings and its policies.",
         ),
     ] = None,

@@ -130,6 +130,17 @@ def share(text: str | float) -> float:
         raise typer.BadParameter(f"{text!r} is no number; write a share like 0.05 or 5%") from None
 
 
+def share_from(low: float) -> Callable[[str | float], float]:
+    """Make a parser that does the same for a share from `low` to 1."""
+
+    def parse(text: str | float) -> float:
+        if not low <= (value := share(text)) <= 1:
+            raise typer.BadParameter(f"{text!r} is not from {low:g} (or {low:.0%}) to 1")
+        return value
+
+    return parse
+
+
 def seconds(text: str, option: str) -> float:
     """Turn ``90``, ``90s``, ``30m``, ``12h`` or ``7d`` into seconds. Raises `UsageError` for anything else."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip().lower())

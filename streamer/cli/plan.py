@@ -8,7 +8,14 @@ import typer
 
 from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
 from streamer.cli.console import SERVED, percent
-from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, promised_method, share
+from streamer.cli.options import (
+    ColumnOption,
+    JsonOption,
+    UnlabelledOption,
+    promised_method,
+    share,
+    share_from,
+)
 from streamer.cli.plan_report import in_words as _range
 from streamer.cli.plan_report import plan_json, print_plan
 
@@ -51,6 +58,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="MEAN",
+            parser=share_from(0),
             rich_help_panel=_GUESS,
             help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
         ),
@@ -59,6 +67,7 @@ def plan(
         float | None,
         typer.Option(
             metavar="P",
+            parser=share_from(0),
             rich_help_panel=_GUESS,
             help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
             "Default: 0.8.",
@@ -136,10 +145,9 @@ def plan(
         float,
         typer.Option(
             metavar="P",
-            min=0,
-            max=1,
+            parser=share_from(0),
             rich_help_panel=_GATE,
-            help="Chance that a batch is drawn for labelling; shows the labels needed per served answer.",
+            help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
         ),
     ] = 0.05,
     repetitions: Annotated[

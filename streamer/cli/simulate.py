@@ -25,7 +25,9 @@ def simulate(
     noise: Annotated[
         float,
         typer.Option(
-            metavar="SHARE", min=0.0, max=1.0, help="Share of responses that are noise; more is worse."
+            metavar="SHARE",
+            parser=opt.share_from(0),
+            help="Share of responses that are noise, from 0 to 1; more is worse.",
         ),
     ] = 0.25,
     batches: Annotated[

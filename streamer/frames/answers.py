@@ -104,8 +104,7 @@ def in_python(text: str) -> str:
     def argument(match: re.Match[str]) -> str:
         return f'columns={{"{match[1]}": {json.dumps(match[2]) if match[2] else None}}}'
 
-    told = re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
-    return told.removesuffix(" (the first line names the columns)")
+    return re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
 
 
 def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str | None) -> Read:

@@ -280,8 +280,7 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
     if "answer" not in named and (needs_answers or not {"score", "embedding"} & named.keys()):
         scores = "" if needs_answers else ", and none holds scores or embeddings"
         raise UsageError(
-            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME (the first line "
-            "names the columns)"
+            f"{seen}; none is recognised as the answers' texts{scores}: say which with --column answer=NAME"
         )
     if not columns.wide and not {"prompt", "prompt_id"} & named.keys():
         raise UsageError(

@@ -43,6 +43,7 @@ MAX_LINE_CHARACTERS = 4 * 1024 * 1024
 
 _MAX_LINE_DEPTH = 64
 _DELIMITERS = ",;\t|"
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _SEPARATOR = re.compile(r"sep=([,;\t|])")
 """What Excel understands in the first line of CSV, and writes there."""
 _QUOTED = re.compile(r'"(?:[^"]|"")*"?')
@@ -356,8 +357,11 @@ def format_by_content(path: Path | str) -> TableFormat:
                 f"{name} has JSON objects over several lines, and not one a line; convert it: jq -c . {Path(name).name}"
             )
         return "jsonl"
+    line = start.split(b"\n", 1)[0]
+    if _NO_TEXT.search(line):
+        raise UsageError(f"{name} holds no text: is it compressed, or a file of another kind?")
     if by_name == "jsonl":
-        first = start.split(b"\n", 1)[0].decode("utf-8", "replace").strip()
+        first = line.decode("utf-8", "replace").strip()
         if any(sign in first for sign in _DELIMITERS):
             raise UsageError(
                 f"{name} is named like JSON Lines, but its first line is not JSON; it looks like CSV ({excerpt(first)}): "

@@ -128,7 +128,7 @@ def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(
     assert "--mode shadow|enforce shadow:" in shown("gate", "create")
     plan = shown("plan")
     assert "the share of bad ones. [default: 0.3]" in plan
-    assert "[0 to 1; default: 0.05]" in plan
+    assert "[1 to 1000; default: 1]" in plan
     assert "[default: 10; with --data: what most clouds have]" in plan
     assert "[default: .01 .05 .10 .15 .20]" in shown("evaluate")
     assert "Usage: streamer gpso [OPTIONS] FILE... " in shown("gpso")
@@ -523,6 +523,9 @@ def test_a_share_may_be_written_as_a_percentage(
 
 
 def test_what_is_no_share_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, written in (("--severity", "130%"), ("--audit-probability", "-1%"), ("--auc", "2")):
+        status, _, err = run(capsys, "plan", "--alpha", "10%", option, written)
+        assert (status, f"'{written}' is not from 0 (or 0%) to 1" in err) == (2, True)
     for written in ("5%%", "%", "five", ""):
         status, _, err = run(capsys, "gate", "create", "x", "--alpha", written)
         assert status == 2

@@ -151,6 +151,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     ("cut-later.jsonl", b'{"prompt": "a", "answer": "b"}\n{"prompt": "a", "ans', "line 2: not JSON: cut off"),
     ("csv.jsonl", LONG.encode() + b"a,b,1\n", r"looks like CSV \('prompt,answer,severity'\): name it .csv"),
     ("words.jsonl", b"hello\n", "line 1 is not JSON"),
+    ("random.jsonl", b"2\xfe|\x1a\x02,;\x00\xff", "holds no text: is it compressed"),
     ("json.csv", b'{"prompt": "a"}\n', "named like CSV, but its first line is JSON"),
     ("array.json", b'[{"prompt": "a"}]', "one JSON array.*jq -c '.\\[\\]'"),
     ("pretty.json", b'{\n "prompt": "a"\n}\n', "over several lines.*jq -c"),
