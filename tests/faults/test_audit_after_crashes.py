@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from streamer.audit.standalone import verify_bundle
 from tests.faults.matrix import LONG
 from tests.faults.oracle import read_all
 from tests.faults.site import _own_environment, publish, wait_until
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from tests.faults.site import Site
@@ -83,14 +82,8 @@ def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
 
 def _json(site: Site, *arguments: str) -> Any:
     """What a command prints though it found something."""
-    done = subprocess.run(
-        [sys.executable, "-m", "streamer", *arguments],
-        cwd=site.directory,
-        env=_own_environment() | site.environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    done = FORKS.run(
+        arguments, environment=_own_environment() | site.environment, folder=site.directory, seconds=240
     )
     assert done.returncode == 3, done.stderr
     return json.loads(done.stdout)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import random
 import signal
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +21,7 @@ from tests.faults.endpoint import Site
 from tests.faults.oracle import Findings, read_all
 from tests.faults.site import wait_until
 from tests.services.ports import free_port
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -80,14 +79,8 @@ def conclude(
 
 def _verify(site: Site) -> Any:
     """What `streamer audit verify` says; it names the threshold that the site put in force without labels, and no more."""
-    done = subprocess.run(
-        [sys.executable, "-m", "streamer", "audit", "verify", "--json"],
-        cwd=site.folder,
-        env=site.environment(),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
+    done = FORKS.run(
+        ["audit", "verify", "--json"], environment=site.environment(), folder=site.folder, seconds=240
     )
     report = json.loads(done.stdout)
     said = [fault["detail"].partition(":")[0] for fault in report["faults"]]

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
@@ -21,6 +19,7 @@ from streamer.stream.publisher import Publisher
 from tests.e2e.swap.answers import Source
 from tests.e2e.swap.outcomes import Outcome, judged
 from tests.faults.worker_process import WorkerProcess
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -240,15 +239,14 @@ class Service:
 
     def _streamer(self, *arguments: str) -> str:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
-        return subprocess.run(
-            [sys.executable, "-m", "streamer", *arguments],
-            cwd=self._directory,
-            env=environment | self._environment | {"COLUMNS": "1000"},
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=120,
-            check=True,
-        ).stdout
+        done = FORKS.run(
+            arguments,
+            environment=environment | self._environment | {"COLUMNS": "1000"},
+            folder=self._directory,
+            seconds=120,
+        )
+        done.check_returncode()
+        return done.stdout
 
     def _recorded(self) -> None:
         """Wait until every message has its outcome in the record."""

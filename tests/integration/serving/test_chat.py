@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing
@@ -28,6 +26,7 @@ from tests.faults.site import wait_until
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, KEY, Model, agreeing, differing
 from tests.integration.serving.test_keys import asks_for_keys, key
 from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -870,13 +869,13 @@ def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(
         ]
     assert len(labels) == 8
     assert endpoint.client.post("/v1/gates/own/labels", json=labels).json() == {"recorded": 8}
-    subprocess.run(
-        [sys.executable, "-m", "streamer", "recalibrate", "own"],
-        check=True,
-        cwd=sqlite_site.folder,
-        env={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
-        timeout=PATIENCE,
+    done = FORKS.run(
+        ["recalibrate", "own"],
+        environment={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
+        folder=sqlite_site.folder,
+        seconds=PATIENCE,
     )
+    assert done.returncode == 0, done.stderr
     assert ask(model.serve(sqlite_site, gates=gates), gate="own").choices[0].message.content == AGREED
     gates = {"own": {"temperature": 0.6}}
     told = ask(model.serve(sqlite_site, gates=gates), gate="own").streamer

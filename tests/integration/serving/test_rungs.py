@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +15,7 @@ from streamer.gates.settings import GateSettings
 from tests.faults.endpoint import PATIENCE, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model
 from tests.services.openai_server import ChatReply, ChatRequest
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -325,19 +324,16 @@ JOINED = "batches b JOIN decisions d ON d.batch = b.id"
 
 
 def run(site: Site, *command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "streamer", *command],
-        cwd=site.folder,
-        env={
+    done = FORKS.run(
+        command,
+        environment={
             **os.environ,
             "STREAMER_DATABASE_URL": site.url,
             "STREAMER_ENCODER_NAME": "openai:small",
             "STREAMER_ENCODER_DIMENSION": "64",
         },
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+        folder=site.folder,
+        seconds=PATIENCE,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
