@@ -101,7 +101,7 @@ def population(case: Case, seed: int) -> list[LabelledPrompt]:
         severities = np.full(ANSWERS, float(rng.random() < case.risk(spread, long)))
         best = int(np.argmax(features[:, _GRAM].round(DECIMALS)))
         prompts += [
-            LabelledPrompt(f"{n}-{copy}", features, [False] * ANSWERS, severities, best)
+            LabelledPrompt(f"{n}-{copy}", features, [False] * ANSWERS, severities, best, ())
             for copy in range(case.copies)
         ]
     return prompts
