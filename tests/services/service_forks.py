@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 PRELOADED = (
     "alembic.config",
@@ -114,9 +114,19 @@ class ForkedService:
 
 
 class ServiceForks:
-    """The process that is forked, from its first use to the end of this one."""
+    """The process that is forked, from its first use to the end of this one.
 
-    def __init__(self) -> None:
+    With an interpreter and modules of its own it is nobody else's, and its forks may run the files of programs.
+    """
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        preloaded: Iterable[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self._python, self._preloaded = python, list(preloaded)
+        self._environment = environment or {}
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -186,9 +196,17 @@ class ServiceForks:
             raise RuntimeError("the process that services are forked from has ended")
         return json.loads(answer)
 
+    def close(self) -> None:
+        """End the process that is forked; what it has started goes on."""
+        with self._lock:
+            if self._socket is not None and self._process is not None:
+                self._socket.close()
+                self._process.wait()
+            self._socket = self._process = None
+
     def _started(self) -> socket.socket:
         run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
-        if run is None:
+        if run is None or self._preloaded:
             with tempfile.TemporaryDirectory() as folder:
                 return self._new(f"{folder}/forks")
         place = Path(tempfile.gettempdir(), f"streamer-forks-{run}")
@@ -205,10 +223,14 @@ class ServiceForks:
             listening.bind(place)
             listening.listen(64)
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.services.service_forks"],
+                [self._python, "-m", "tests.services.service_forks", *self._preloaded],
                 stdin=listening,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},  # NumPy starts threads when it is imported
+                env={
+                    **os.environ,
+                    **self._environment,
+                    "OMP_NUM_THREADS": "1",
+                },  # NumPy starts threads when it is imported
             )
             return _connected(place)
 
@@ -273,13 +295,16 @@ def _become(request: Mapping[str, Any]) -> None:
     own = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [path for path in own if path and path not in sys.path]
     sys.argv = [request["module"], *request["arguments"]]
-    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    if request["module"].endswith(".py"):
+        runpy.run_path(request["module"], run_name="__main__")
+    else:
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
     asked = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for name in PRELOADED:
+    for name in sys.argv[1:] or PRELOADED:
         importlib.import_module(name)
     # A fork has one thread: what others do here would be half done there.
     threads = len(list(Path("/proc/self/task").iterdir()))

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
@@ -21,6 +22,7 @@ from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Mod
 from tests.services.integrations import EXAMPLES, ROOT, later_node, node_folder, python_environment
 from tests.services.openai_server import ChatReply
 from tests.services.ports import free_port
+from tests.services.service_forks import ServiceForks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +45,14 @@ SCRIPTS = (
     "litellm_sdk.py",
     pytest.param("openai_node.mjs", marks=pytest.mark.node),
 )
+
+HEAVY = {
+    "langchain_gate.py": "langchain_openai",
+    "langchain_model.py": "langchain_openai",
+    "openai_agents_guardrail.py": "agents",
+    "litellm_sdk.py": "litellm",
+}
+"""What takes long to import in the scripts that need packages of their own."""
 
 
 def reply(request: ChatRequest) -> ChatReply:
@@ -126,19 +136,45 @@ def shown(
     script: str, prompts: list[str], variables: dict[str, str], *, python: str | None = None
 ) -> list[str]:
     """What an example prints for these prompts, a line for each."""
-    if script.endswith(".mjs"):
-        # Node looks for packages beside the file.
-        command = [later_node(), shutil.copy(EXAMPLES / script, node_folder())]
+    if script in HEAVY:
+        done = _forks().run(
+            prompts,
+            environment=variables,
+            folder=EXAMPLES,
+            seconds=PATIENCE,
+            module=str(EXAMPLES / script),
+        )
     else:
-        # This environment has a later openai than the one with LiteLLM can have.
-        own = sys.executable if script == "openai_python.py" else str(python_environment() / "python")
-        command = [python or own, str(EXAMPLES / script)]
-    done = subprocess.run(
-        [*command, *prompts], env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE
-    )
+        # Node looks for packages beside the file; this environment has a later openai than the one with LiteLLM can have.
+        command = (
+            [later_node(), shutil.copy(EXAMPLES / script, node_folder())]
+            if script.endswith(".mjs")
+            else [python or sys.executable, str(EXAMPLES / script)]
+        )
+        done = subprocess.run(
+            [*command, *prompts], env=variables, capture_output=True, text=True, check=False, timeout=PATIENCE
+        )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("held: ") == done.stdout.count(HOLD), done.stderr
     return done.stdout.splitlines()
+
+
+@cache
+def _forks() -> ServiceForks:
+    """Their packages take a second to three to import, and each script is run four times."""
+    return ServiceForks(
+        str(python_environment() / "python"),
+        HEAVY.values(),
+        {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(ROOT)},
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _end_of_forks() -> Iterator[None]:
+    yield
+    if _forks.cache_info().currsize:
+        _forks().close()
+        _forks.cache_clear()
 
 
 def actions(site: Site) -> list[tuple[str, str, str]]:
