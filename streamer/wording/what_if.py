@@ -62,7 +62,7 @@ def basis_sentence(answer: WhatIfAnswer) -> str:
     if basis.source == "given":
         return (
             "The threshold was given. The intervals hold for one that was chosen without these labels; who compares k gives "
-            "each a k-th of --monitor-delta."
+            "each a k-th of the chance that it is wrong (the monitor delta)."
         )
     if basis.source == "calibrated":
         said = f"The threshold, {threshold}, is calibrated on {counted(basis.prompts, 'prompt', 'prompts')}"
