@@ -11,19 +11,18 @@ import hmac
 import secrets
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
-from streamer.events.receipts import control_receipt, with_receipt
+from streamer.events.receipts import with_receipt
 from streamer.gates.batch_key import BatchKey
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,
-    control_log,
     decisions,
     desk_items,
     desk_outcomes,
@@ -31,6 +30,25 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.desk_rows import (
+    ITEMS,
+    KEY,
+    ROW,
+    DeskAnswer,
+    DeskBatch,
+    DeskQueue,
+    DeskState,
+    WaitingBatch,
+    answers_of,
+    batch_row,
+    event_of,
+    is_batch,
+    key_of,
+    outcome_of,
+    outcome_query,
+    receipts_of,
+    state_of,
+)
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
@@ -88,71 +106,6 @@ class Reject(NamedTuple):
     """Go on holding the batch."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WaitingBatch:
-    """A batch that waits for a person, as a list shows it.
-
-    Attributes
-    ----------
-    reason : why the gate held it, as in its action.
-    prompt : how it begins; None once erased.
-    best_score : of its answers; None where it was not scored.
-    """
-
-    key: BatchKey
-    until: datetime
-    decided_at: datetime
-    reason: str
-    prompt: str | None
-    best_score: float | None
-    responses: int
-
-
-class DeskAnswer(NamedTuple):
-    """One of its answers; `text` is None once erased."""
-
-    id: str
-    text: str | None
-    score: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeskBatch:
-    """A batch that is, or was, at the desk, in full.
-
-    Attributes
-    ----------
-    until : the deadline.
-    prompt : None once erased.
-    outcome : None while it waits.
-    """
-
-    key: BatchKey
-    until: datetime
-    decided_at: datetime
-    reason: str
-    policy_version: int
-    prompt: str | None
-    answers: tuple[DeskAnswer, ...]
-    outcome: DeskV1 | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeskState:
-    """Whether a decided batch waits for a person; `outcome` is None while it does."""
-
-    until: datetime
-    outcome: DeskV1 | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeskQueue:
-    """What waits at one gate: how many, and when the oldest was held."""
-
-    waiting: int
-    oldest: datetime
-
-
 class ReleaseDesk:
     """The desk of every gate. Calls block; from any thread.
 
@@ -184,7 +137,7 @@ class ReleaseDesk:
         own = responses.c.batch == desk_items.c.batch
         query = (
             sa.select(
-                *_KEY,
+                *KEY,
                 desk_items.c.until,
                 decisions.c.decided_at,
                 decisions.c.reason,
@@ -192,14 +145,14 @@ class ReleaseDesk:
                 sa.select(sa.func.max(responses.c.score)).where(own).scalar_subquery().label("best_score"),
                 sa.select(sa.func.count()).select_from(responses).where(own).scalar_subquery().label("count"),
             )
-            .select_from(_ITEMS)
+            .select_from(ITEMS)
             .order_by(desk_items.c.until, desk_items.c.batch)
             .limit(limit)
         )
         with self._database.reading() as connection:
             return [
                 WaitingBatch(
-                    key=_key(row),
+                    key=key_of(row),
                     responses=row["count"],
                     **{name: row[name] for name in ("until", "decided_at", "reason", "prompt", "best_score")},
                 )
@@ -233,7 +186,7 @@ class ReleaseDesk:
     def batch(self, key: BatchKey) -> DeskBatch | None:
         """A batch that is or was at the desk; None for any other."""
         with self._database.reading(snapshot=True) as connection:
-            state = _state(connection, key)
+            state = state_of(connection, key)
             if state is None:
                 return None
             row = (
@@ -246,7 +199,7 @@ class ReleaseDesk:
                         decisions.c.policy_version,
                     )
                     .join(decisions, decisions.c.batch == batches.c.id)
-                    .where(_of(key))
+                    .where(is_batch(key))
                 )
                 .mappings()
                 .one()
@@ -255,34 +208,34 @@ class ReleaseDesk:
                 key=key,
                 until=state.until,
                 outcome=state.outcome,
-                answers=_answers(connection, row["id"]),
+                answers=answers_of(connection, row["id"]),
                 **{name: row[name] for name in ("prompt", "decided_at", "reason", "policy_version")},
             )
 
     def state(self, key: BatchKey) -> DeskState | None:
         """Whether a batch waits, or what became of it; None for one that never came to the desk."""
         with self._database.reading(snapshot=True) as connection:
-            return _state(connection, key)
+            return state_of(connection, key)
 
     def outcomes(self, keys: Sequence[BatchKey]) -> dict[BatchKey, DeskV1]:
         """What became of those of these batches that wait no more."""
         if not keys:
             return {}
-        query = _outcome_query().where(desk_outcomes.c.id.in_([desk_id(key) for key in keys]))
+        query = outcome_query().where(desk_outcomes.c.id.in_([desk_id(key) for key in keys]))
         with self._database.reading() as connection:
-            found = [_event(row) for row in connection.execute(query).mappings()]
+            found = [event_of(row) for row in connection.execute(query).mappings()]
         return {BatchKey(one.gate, one.batch_id, one.attempt): one for one in found}
 
     def receipt(self, outcome: DeskV1) -> str | None:
         """The receipt of an outcome, which is also in its message's headers."""
         with self._database.reading() as connection:
-            return _receipts(connection, [outcome]).get(outcome.desk_id)
+            return receipts_of(connection, [outcome]).get(outcome.desk_id)
 
     def lately(self, *, limit: int = 20) -> list[DeskV1]:
         """What was decided last, the newest first; without texts."""
-        query = _outcome_query().order_by(desk_outcomes.c.at.desc()).limit(limit)
+        query = outcome_query().order_by(desk_outcomes.c.at.desc()).limit(limit)
         with self._database.reading() as connection:
-            return [_event(dict(row) | {"text": None}) for row in connection.execute(query).mappings()]
+            return [event_of(dict(row) | {"text": None}) for row in connection.execute(query).mappings()]
 
     def in_period(self, gate: str, settings: GateSettings, *, now: datetime) -> DeskReport | None:
         """`report` of the gate's budget period; None where nothing was decided in it and the gate has no desk."""
@@ -292,67 +245,10 @@ class ReleaseDesk:
 
     def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:
         """What people made of what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
-        from streamer.risk.rounds.report import DeskReport  # which workers, who keep the desk, do not load
+        from streamer.store.desk_report import read_report  # which workers, who keep the desk, do not load
 
-        own = desk_outcomes.c
-        of_gate = sa.and_(own.gate == gate, own.at >= since)
         with self._database.reading(snapshot=True) as connection:
-            counts = {
-                (action, reason, edited): count
-                for action, reason, edited, count in connection.execute(
-                    sa.select(own.action, own.reason, own.edited, sa.func.count())
-                    .where(of_gate)
-                    .group_by(own.action, own.reason, own.edited)
-                )
-            }
-            labels = self._read.table(connection, gate)
-            newest = (
-                sa.select(
-                    labels.c.batch_id,
-                    labels.c.attempt,
-                    labels.c.response_id,
-                    labels.c.severity,
-                    sa.func.row_number()
-                    .over(
-                        partition_by=[
-                            labels.c.batch_id, labels.c.attempt, labels.c.response_id, labels.c.labeller,
-                        ],
-                        order_by=[labels.c.effective_at.desc(), labels.c.id.desc()],
-                    )
-                    .label("place"),
-                )
-                .where(labels.c.gate == gate, labels.c.kind == kind)
-                .subquery()
-            )  # fmt: skip
-            each = (
-                sa.select(sa.func.avg(newest.c.severity).label("severity"))
-                .select_from(desk_outcomes)
-                .join(
-                    newest,
-                    sa.and_(
-                        newest.c.batch_id == own.batch_id,
-                        newest.c.attempt == own.attempt,
-                        newest.c.response_id == own.response_id,
-                        newest.c.place == 1,
-                    ),
-                )
-                .where(of_gate, own.action == "released", ~own.edited)
-                .group_by(own.id)
-                .subquery()
-            )
-            labelled, severity = connection.execute(
-                sa.select(sa.func.count(), sa.func.avg(each.c.severity)).select_from(each)
-            ).one()
-        released = {edited: count for (action, _, edited), count in counts.items() if action == "released"}
-        return DeskReport(
-            since=since,
-            released=sum(released.values()),
-            edited=released.get(True, 0),
-            rejected=counts.get(("rejected", "person", False), 0),
-            expired=counts.get(("rejected", "deadline_passed", False), 0),
-            labelled=labelled,
-            severity=None if severity is None else float(severity),
-        )
+            return read_report(connection, self._read.table(connection, gate), gate, kind=kind, since=since)
 
     # -- deciding -------------------------------------------------------------------------------------------
 
@@ -363,7 +259,7 @@ class ReleaseDesk:
         ------
         NotAtDesk
             When it never came to the desk.
-        Decided
+        AlreadyDecided
             When somebody else, or the deadline, decided first, or this person something else; nothing is changed then, but for a
             deadline that nobody had noticed, which goes on record.
         UsageError
@@ -375,17 +271,17 @@ class ReleaseDesk:
             )
 
         def work(connection: sa.Connection) -> tuple[DeskV1, bool]:
-            row = _batch_row(connection, key)
+            row = batch_row(connection, key)
             until = None if row is None else _take(connection, row["id"])
             if row is None or until is None:
-                before = _outcome(connection, key)
+                before = outcome_of(connection, key)
                 if before is None:
                     raise NotAtDesk(f"no batch {key.batch_id!r} of gate {key.gate} waits for a person")
-                return before, _is_that(before, act, by, _answers(connection, row["id"]) if row else ())
+                return before, _is_that(before, act, by, answers_of(connection, row["id"]) if row else ())
             now = self._clock()
             if now > until:
                 return self._record(connection, [(row, until, None, None, "")], now)[0], False
-            text = _text_of(act, _answers(connection, row["id"]))
+            text = _text_of(act, answers_of(connection, row["id"]))
             return self._record(connection, [(row, until, act, by, remark)], now, text)[0], True
 
         outcome, ours = self._database.writing(work)
@@ -405,8 +301,8 @@ class ReleaseDesk:
         def work(connection: sa.Connection) -> int:
             now = self._clock()
             query = (
-                sa.select(*_ROW, desk_items.c.until)
-                .select_from(_ITEMS)
+                sa.select(*ROW, desk_items.c.until)
+                .select_from(ITEMS)
                 .where(desk_items.c.until < now)
                 .order_by(desk_items.c.until, desk_items.c.batch)
                 .limit(MOST_AT_ONCE)
@@ -434,7 +330,7 @@ class ReleaseDesk:
             salt = secrets.token_bytes(HASH_BYTES)
             event = DeskV1(
                 schema=SCHEMA,
-                desk_id=desk_id(_key(row)),
+                desk_id=desk_id(key_of(row)),
                 action_id=row["action_id"],
                 gate=row["gate"],
                 batch_id=row["batch_id"],
@@ -471,7 +367,7 @@ class ReleaseDesk:
             events.append(event)
         control.append(connection, desk_outcomes, [(event.desk_id,) for event in events], now=now)
         if self._publish:
-            receipts = _receipts(connection, events)
+            receipts = receipts_of(connection, events)
             for event, (row, *_) in zip(events, taken, strict=True):
                 message = self._message(event, key=row["action_key"], trace=row["action_headers"])
                 headers = with_receipt(message.headers, receipts[event.desk_id])
@@ -479,108 +375,15 @@ class ReleaseDesk:
         return events
 
 
-def _receipts(connection: sa.Connection, events: Sequence[DeskV1]) -> dict[str, str]:
-    """The receipts of outcomes, by their ids: links of the control chain."""
-    subjects = {control.subject_of(desk_outcomes, {"id": one.desk_id}): one.desk_id for one in events}
-    query = sa.select(control_log.c.subject, control_log.c.chain_height, control_log.c.chain_hash).where(
-        control_log.c.kind == desk_outcomes.name, control_log.c.subject.in_(list(subjects))
-    )
-    return {
-        subjects[subject]: control_receipt(height, link)
-        for subject, height, link in connection.execute(query)
-    }
-
-
 def text_mac(salt: bytes, text: str) -> bytes:
     """What the control chain holds of a text that was released."""
     return hmac.digest(salt, canonical_json([text]), "sha256")
-
-
-_KEY = (batches.c.gate, batches.c.batch_id, batches.c.attempt)
-_ROW = (
-    batches.c.id,
-    *_KEY,
-    decisions.c.action_id,
-    decisions.c.action_key,
-    decisions.c.action_headers,
-)
-_ITEMS = desk_items.join(batches, batches.c.id == desk_items.c.batch).join(
-    decisions, decisions.c.batch == desk_items.c.batch
-)
-
-
-def _key(row: Row) -> BatchKey:
-    return BatchKey(row["gate"], row["batch_id"], row["attempt"])
-
-
-def _of(key: BatchKey) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        batches.c.gate == key.gate, batches.c.batch_id == key.batch_id, batches.c.attempt == key.attempt
-    )
-
-
-def _batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:
-    query = sa.select(*_ROW).join(decisions, decisions.c.batch == batches.c.id).where(_of(key))
-    return connection.execute(query).mappings().one_or_none()
 
 
 def _take(connection: sa.Connection, batch: int) -> datetime | None:
     """Delete the row of a batch that waits, after whoever is about to, and return its deadline; None where it is gone."""
     deleted = sa.delete(desk_items).where(desk_items.c.batch == batch).returning(desk_items.c.until)
     return connection.execute(deleted).scalar_one_or_none()
-
-
-def _state(connection: sa.Connection, key: BatchKey) -> DeskState | None:
-    query = sa.select(desk_items.c.until).join(batches, batches.c.id == desk_items.c.batch).where(_of(key))
-    until = connection.execute(query).scalar_one_or_none()
-    if until is not None:
-        return DeskState(until=until, outcome=None)
-    outcome = _outcome(connection, key)
-    return None if outcome is None else DeskState(until=outcome.until, outcome=outcome)
-
-
-def _outcome_query() -> sa.Select[Any]:
-    return (
-        sa.select(desk_outcomes, desk_texts.c.text, decisions.c.action_id)
-        .select_from(desk_outcomes)
-        .join(
-            batches,
-            sa.and_(
-                batches.c.gate == desk_outcomes.c.gate,
-                batches.c.batch_id == desk_outcomes.c.batch_id,
-                batches.c.attempt == desk_outcomes.c.attempt,
-            ),
-        )
-        .join(decisions, decisions.c.batch == batches.c.id)
-        .join(desk_texts, desk_texts.c.outcome == desk_outcomes.c.id, isouter=True)
-    )
-
-
-def _outcome(connection: sa.Connection, key: BatchKey) -> DeskV1 | None:
-    query = _outcome_query().where(desk_outcomes.c.id == desk_id(key))
-    row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else _event(row)
-
-
-def _event(row: Row) -> DeskV1:
-    return DeskV1(
-        schema=SCHEMA,
-        desk_id=row["id"],
-        selected=row["response_id"],
-        decided_at=row["at"],
-        **{
-            name: row[name]
-            for name in (
-                "action_id", "gate", "batch_id", "attempt", "action", "reason", "text", "edited", "by", "remark", "until",
-            )
-        },
-    )  # fmt: skip
-
-
-def _answers(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
-    query = sa.select(responses.c.response_id, responses.c.text, responses.c.score)
-    rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
-    return tuple(DeskAnswer(*row) for row in rows)
 
 
 def _text_of(act: Release | Reject, answers: Sequence[DeskAnswer]) -> tuple[str, bool] | None:

@@ -342,7 +342,7 @@ def test_a_made_up_outcome_is_named(desk: Desk) -> None:
         from streamer.store import desk as module
 
         for key, changes in ((one, {}), (two, {"until": wiring.now() + timedelta(days=9)})):
-            row = module._batch_row(connection, key)
+            row = module.batch_row(connection, key)
             assert row is not None
             until = module._take(connection, row["id"])
             assert until is not None

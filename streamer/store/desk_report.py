@@ -1,0 +1,79 @@
+"""What people made of what a gate held."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.risk.rounds.report import DeskReport
+from streamer.store.db.schema import desk_outcomes
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+
+def read_report(
+    connection: sa.Connection, labels: sa.FromClause, gate: str, *, kind: str, since: datetime
+) -> DeskReport:
+    """Count the gate's outcomes since a moment, and average the severities of `kind` of what was released as it was.
+
+    `labels` : those that are read.
+    """
+    own = desk_outcomes.c
+    of_gate = sa.and_(own.gate == gate, own.at >= since)
+    counts = {
+        (action, reason, edited): count
+        for action, reason, edited, count in connection.execute(
+            sa.select(own.action, own.reason, own.edited, sa.func.count())
+            .where(of_gate)
+            .group_by(own.action, own.reason, own.edited)
+        )
+    }
+    newest = (
+        sa.select(
+            labels.c.batch_id,
+            labels.c.attempt,
+            labels.c.response_id,
+            labels.c.severity,
+            sa.func.row_number()
+            .over(
+                partition_by=[
+                    labels.c.batch_id, labels.c.attempt, labels.c.response_id, labels.c.labeller,
+                ],
+                order_by=[labels.c.effective_at.desc(), labels.c.id.desc()],
+            )
+            .label("place"),
+        )
+        .where(labels.c.gate == gate, labels.c.kind == kind)
+        .subquery()
+    )  # fmt: skip
+    each = (
+        sa.select(sa.func.avg(newest.c.severity).label("severity"))
+        .select_from(desk_outcomes)
+        .join(
+            newest,
+            sa.and_(
+                newest.c.batch_id == own.batch_id,
+                newest.c.attempt == own.attempt,
+                newest.c.response_id == own.response_id,
+                newest.c.place == 1,
+            ),
+        )
+        .where(of_gate, own.action == "released", ~own.edited)
+        .group_by(own.id)
+        .subquery()
+    )
+    labelled, severity = connection.execute(
+        sa.select(sa.func.count(), sa.func.avg(each.c.severity)).select_from(each)
+    ).one()
+    released = {edited: count for (action, _, edited), count in counts.items() if action == "released"}
+    return DeskReport(
+        since=since,
+        released=sum(released.values()),
+        edited=released.get(True, 0),
+        rejected=counts.get(("rejected", "person", False), 0),
+        expired=counts.get(("rejected", "deadline_passed", False), 0),
+        labelled=labelled,
+        severity=None if severity is None else float(severity),
+    )

@@ -1,0 +1,200 @@
+"""What is at the desk, and what became of it, as rows say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import sqlalchemy as sa
+
+from streamer.events.desk import SCHEMA, DeskV1, desk_id
+from streamer.events.receipts import control_receipt
+from streamer.gates.batch_key import BatchKey
+from streamer.store.audit import control
+from streamer.store.db.schema import (
+    batches,
+    control_log,
+    decisions,
+    desk_items,
+    desk_outcomes,
+    desk_texts,
+    responses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from streamer.store.db.schema.types import Row
+
+KEY: Final = (batches.c.gate, batches.c.batch_id, batches.c.attempt)
+"""What names a batch."""
+
+ROW: Final = (
+    batches.c.id,
+    *KEY,
+    decisions.c.action_id,
+    decisions.c.action_key,
+    decisions.c.action_headers,
+)
+"""What whoever decides about a batch has to know of it."""
+
+ITEMS: Final = desk_items.join(batches, batches.c.id == desk_items.c.batch).join(
+    decisions, decisions.c.batch == desk_items.c.batch
+)
+"""Batches that wait, with their decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingBatch:
+    """A batch that waits for a person, as a list shows it.
+
+    Attributes
+    ----------
+    reason : why the gate held it, as in its action.
+    prompt : how it begins; None once erased.
+    best_score : of its answers; None where it was not scored.
+    """
+
+    key: BatchKey
+    until: datetime
+    decided_at: datetime
+    reason: str
+    prompt: str | None
+    best_score: float | None
+    responses: int
+
+
+class DeskAnswer(NamedTuple):
+    """One of its answers; `text` is None once erased."""
+
+    id: str
+    text: str | None
+    score: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskBatch:
+    """A batch that is, or was, at the desk, in full.
+
+    Attributes
+    ----------
+    until : the deadline.
+    prompt : None once erased.
+    outcome : None while it waits.
+    """
+
+    key: BatchKey
+    until: datetime
+    decided_at: datetime
+    reason: str
+    policy_version: int
+    prompt: str | None
+    answers: tuple[DeskAnswer, ...]
+    outcome: DeskV1 | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskState:
+    """Whether a decided batch waits for a person; `outcome` is None while it does."""
+
+    until: datetime
+    outcome: DeskV1 | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskQueue:
+    """What waits at one gate: how many, and when the oldest was held."""
+
+    waiting: int
+    oldest: datetime
+
+
+def key_of(row: Row) -> BatchKey:
+    """Which batch a row is of."""
+    return BatchKey(row["gate"], row["batch_id"], row["attempt"])
+
+
+def is_batch(key: BatchKey) -> sa.ColumnElement[bool]:
+    """Whether a row of `batches` is this one."""
+    return sa.and_(
+        batches.c.gate == key.gate, batches.c.batch_id == key.batch_id, batches.c.attempt == key.attempt
+    )
+
+
+def batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:
+    """Read `ROW` of a decided batch; None where there is none."""
+    query = sa.select(*ROW).join(decisions, decisions.c.batch == batches.c.id).where(is_batch(key))
+    return connection.execute(query).mappings().one_or_none()
+
+
+def receipts_of(connection: sa.Connection, events: Sequence[DeskV1]) -> dict[str, str]:
+    """The receipts of outcomes, by their ids: links of the control chain."""
+    subjects = {control.subject_of(desk_outcomes, {"id": one.desk_id}): one.desk_id for one in events}
+    query = sa.select(control_log.c.subject, control_log.c.chain_height, control_log.c.chain_hash).where(
+        control_log.c.kind == desk_outcomes.name, control_log.c.subject.in_(list(subjects))
+    )
+    return {
+        subjects[subject]: control_receipt(height, link)
+        for subject, height, link in connection.execute(query)
+    }
+
+
+def state_of(connection: sa.Connection, key: BatchKey) -> DeskState | None:
+    """Read whether a batch waits, or what became of it; None for one that never came to the desk."""
+    query = (
+        sa.select(desk_items.c.until).join(batches, batches.c.id == desk_items.c.batch).where(is_batch(key))
+    )
+    until = connection.execute(query).scalar_one_or_none()
+    if until is not None:
+        return DeskState(until=until, outcome=None)
+    outcome = outcome_of(connection, key)
+    return None if outcome is None else DeskState(until=outcome.until, outcome=outcome)
+
+
+def outcome_query() -> sa.Select[Any]:
+    """What `event_of` reads, of every outcome."""
+    return (
+        sa.select(desk_outcomes, desk_texts.c.text, decisions.c.action_id)
+        .select_from(desk_outcomes)
+        .join(
+            batches,
+            sa.and_(
+                batches.c.gate == desk_outcomes.c.gate,
+                batches.c.batch_id == desk_outcomes.c.batch_id,
+                batches.c.attempt == desk_outcomes.c.attempt,
+            ),
+        )
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .join(desk_texts, desk_texts.c.outcome == desk_outcomes.c.id, isouter=True)
+    )
+
+
+def outcome_of(connection: sa.Connection, key: BatchKey) -> DeskV1 | None:
+    """Read what became of a batch; None while it waits."""
+    query = outcome_query().where(desk_outcomes.c.id == desk_id(key))
+    row = connection.execute(query).mappings().one_or_none()
+    return None if row is None else event_of(row)
+
+
+def event_of(row: Row) -> DeskV1:
+    """The event of an outcome, from its row."""
+    return DeskV1(
+        schema=SCHEMA,
+        desk_id=row["id"],
+        selected=row["response_id"],
+        decided_at=row["at"],
+        **{
+            name: row[name]
+            for name in (
+                "action_id", "gate", "batch_id", "attempt", "action", "reason", "text", "edited", "by", "remark", "until",
+            )
+        },
+    )  # fmt: skip
+
+
+def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
+    """Read a batch's answers, in order."""
+    query = sa.select(responses.c.response_id, responses.c.text, responses.c.score)
+    rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
+    return tuple(DeskAnswer(*row) for row in rows)
