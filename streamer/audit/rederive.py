@@ -11,7 +11,8 @@ from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Cut, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import age_moment, derive
+from streamer.recalibration.draw_ages import age_moment
+from streamer.recalibration.run import derive
 from streamer.recalibration.suffix_test import Suffix
 
 if TYPE_CHECKING:

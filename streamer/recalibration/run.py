@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Protocol, get_args
@@ -19,7 +18,14 @@ from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
-from streamer.recalibration.missing_labels import MissingLabels, missing_labels
+from streamer.recalibration.draw_ages import (
+    LONGEST_SECONDS,
+    age_moment,
+    choose_cut,
+    decided_before,
+    delay,
+    overdue_labels,
+)
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ if TYPE_CHECKING:
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.age_cut import AgeCut
+    from streamer.recalibration.missing_labels import MissingLabels
 
 
 Heads = tuple[tuple[str, str, int, int], ...]
@@ -163,7 +170,7 @@ class CalibrationRun:
     @property
     def sample(self) -> tuple[SampledGroup, ...]:
         """The groups that were calibrated on."""
-        return tuple(group for group in self.groups if _before(group, self.older_than))
+        return tuple(group for group in self.groups if decided_before(group, self.older_than))
 
     @property
     def label_lag(self) -> timedelta:
@@ -172,7 +179,7 @@ class CalibrationRun:
         delays = [delay(group, settings.label_floor) for group in self.sample]
         lag = label_lag(delays, deadline=settings.monitor_deadline_seconds)
         seconds = settings.monitor_deadline_seconds if lag is None else lag
-        return timedelta(seconds=min(seconds, _LONGEST_SECONDS))
+        return timedelta(seconds=min(seconds, LONGEST_SECONDS))
 
     @property
     def decided(self) -> Threshold:
@@ -360,9 +367,9 @@ def calibrate_gate(
         )
     )
     if drawn and cut is None:
-        cut = _choose_cut(store, gate, drawn, now)
+        cut = choose_cut(store, gate, drawn, now)
     older_than = now if cut is None else age_moment(now, cut)
-    sample = [group for group in drawn if _before(group, older_than)]
+    sample = [group for group in drawn if decided_before(group, older_than)]
     if settings.window is not None:
         sample = sample[-settings.window :]
     if settings.pending == "labelled-only":
@@ -370,7 +377,9 @@ def calibrate_gate(
     if not sample:
         raise NothingToCalibrate(_nothing(gate, since))
     young = [
-        group for group in drawn if not _before(group, older_than) and not group.waits(settings.label_floor)
+        group
+        for group in drawn
+        if not decided_before(group, older_than) and not group.waits(settings.label_floor)
     ]
     history = NO_HISTORY
     if (diagnostics or settings.calibrator.reads_history) and not settings.shape.of_ranks:
@@ -398,74 +407,8 @@ def calibrate_gate(
         labels_through=labels_through,
         heads=heads,
         age_cut=cut,
-        missing_labels=_missing_labels(settings, drawn, now),
+        missing_labels=overdue_labels(settings, drawn, now),
     )
-
-
-def _missing_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: datetime) -> MissingLabels:
-    """Test the draws that are so old that a missing label is overdue."""
-    deadline = settings.monitor_deadline_seconds
-    floor = settings.label_floor
-    old = now - timedelta(seconds=min(deadline, _LONGEST_SECONDS))
-    return missing_labels(
-        (
-            math.fsum(item.score for item in group.items) / len(group.items),
-            (late := delay(group, floor)) is None or late > deadline,
-        )
-        for group in drawn
-        if group.decided_at is not None
-        and group.decided_at < old
-        # Below a label floor no label is requested.
-        and (floor is None or any(item.score > floor for item in group.items))
-    )
-
-
-_LONGEST_SECONDS = 1e9
-_TICK = timedelta(microseconds=1)
-
-
-def age_moment(now: datetime, cut: AgeCut) -> datetime:
-    """Return before which moment the draws were decided that are old enough."""
-    return now if cut.seconds == 0 else now - timedelta(seconds=cut.seconds) + _TICK
-
-
-def _before(group: SampledGroup, moment: datetime) -> bool:
-    return group.decided_at is None or group.decided_at < moment
-
-
-def _choose_cut(
-    store: AuditSample, gate: GateRevision, drawn: Sequence[SampledGroup], now: datetime
-) -> AgeCut:
-    """Choose the age cut of a run, by ages and by delays of draws that are not in it."""
-    settings = gate.settings
-    floor = settings.label_floor
-    # With a window: twice as many draws, the middle one of which is as old as any cut may be.
-    newest = drawn if settings.window is None else drawn[-2 * settings.window :]
-    waits = [group.waits(floor) for group in newest]
-    earlier: list[float | None] = []
-    if settings.pending == "age" and any(waits) and settings.label_deadline_seconds == 0:
-        earlier = [delay(group, floor) for group in drawn[: len(drawn) - len(newest)]]
-        first = drawn[0].decided_at
-        missing = age_cut.MOST_DELAYS - len(earlier)
-        if first is not None and missing > 0:
-            before = store.label_delays(gate.gate, settings=settings, before=first, most=missing)
-            earlier = [*before, *earlier]
-    return age_cut.choose(
-        [math.inf if one.decided_at is None else (now - one.decided_at).total_seconds() for one in newest],
-        waits,
-        pending=settings.pending,
-        earlier=earlier,
-        label_deadline=settings.label_deadline_seconds,
-        deadline=settings.monitor_deadline_seconds,
-        window=settings.window,
-    )
-
-
-def delay(group: SampledGroup, floor: float | None) -> float | None:
-    """Return how late, in seconds, a group's labels came; None while they have not."""
-    if group.waits(floor) or group.labelled_at is None or group.decided_at is None:
-        return None
-    return (group.labelled_at - group.decided_at).total_seconds()
 
 
 def derive(
