@@ -67,6 +67,9 @@ def test_the_table_of_roles_is_whole() -> None:
     from streamer.clouds.tables import columns
 
     for role, names in rows:
+        if names.startswith("none: "):  # such a column is taken only where somebody names it
+            assert not columns._NAMES[role], role  # type: ignore[index]
+            continue
         for name in names.split(", "):
             assert name in columns._NAMES[role], name  # type: ignore[index]
     assert parse_mapping(["prompt_id="]) == {"prompt_id": ()}

@@ -129,10 +129,11 @@ class Pool:
         return asked
 
     async def _end(self, at_last: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # What is cancelled may begin something once more, as a connection that tries the next address does.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
         await at_last()
         await self._loop.shutdown_asyncgens()
         await self._loop.shutdown_default_executor()

@@ -90,7 +90,7 @@ def test_every_probability_is_proved_and_the_sample_is_that_of_the_base_rate(
         rate, labels = store.monitoring.rate(GATE)
         assert rate is not None
         assert not rate.boosted
-        assert labels == len(extra) > 20
+        assert labels == len(extra) > 5  # of 60 by fair coins: fewer once in 10^11 records
         answers = store.answers.audited(
             GATE, settings=store.gates.get(GATE).settings, older_than=wiring.now() + timedelta(days=1)
         )

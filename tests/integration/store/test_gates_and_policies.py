@@ -137,7 +137,7 @@ def test_another_change_keeps_the_threshold(world: World) -> None:
         ({"mode": "enforce"}, "already"),
         ({"mode": "x"}, "mode"),
         ({"colour": 1}, "colour"),
-        ({"alpha": "x"}, "wrong type"),
+        ({"alpha": "x"}, "alpha must be a number, like 0.05, not 'x'"),
     ],
 )
 def test_changes_that_cannot_be(world: World, changes: dict[str, object], said: str) -> None:
