@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamer.calibration.calibrators.transductive import TransductiveRule
-from streamer.calibration.shapes import Ramp, Smooth, rank_scores
+from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import BatchGate, gate_batch
 from streamer.gates.rule import BatchCut, Chance, Cut, Rank, Segments
 
@@ -129,10 +129,10 @@ class PolicyGate:
             raise ValueError("a random gate needs a uniform number for each response")
         if not all(0 < uniform < 1 for uniform in uniforms):
             raise ValueError("uniforms must lie between 0 and 1, both excluded")
-        shape = Smooth(rule.width) if rule.kind == "smooth" else Ramp(rule.width)
         deciding = list(scores) if by_score.unit_score is None else [by_score.unit_score] * len(scores)
         passes = (
-            shape.dithered(np.asarray(deciding, dtype=np.float64), np.asarray(uniforms)) > self._cut.value
+            rule.shape.dithered(np.asarray(deciding, dtype=np.float64), np.asarray(uniforms))
+            > self._cut.value
         )
         blanks = [False] * len(scores) if blank is None else list(blank)
         if self._unit == "response":

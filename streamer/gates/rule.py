@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, assert_never, get_args
 
+from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.threshold import THRESHOLD_STATES
 
 if TYPE_CHECKING:
@@ -86,6 +87,17 @@ class Chance:
             raise ValueError(
                 f"the width of a {self.kind} gate must be positive and finite, not {self.width!r}"
             )
+
+    @property
+    def shape(self) -> Smooth | Ramp:
+        """The chance to ship as a function of the score, and the dithered scores."""
+        match self.kind:
+            case "smooth":
+                return Smooth(self.width)
+            case "ramp":
+                return Ramp(self.width)
+            case _:
+                assert_never(self.kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from streamer.calibration.p_values import binomial
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -31,7 +31,6 @@ POWER = 0.8
 """The chance with which so many labels are to be enough."""
 
 LABELS = (50, 100, 150, 250, 400, 600, 1_000, 1_500, 2_500, 4_000, 6_000, 10_000)
-METHODS = (Selective.name, SelectiveMean.name)
 
 _CUTS = 60
 _MOST_SHIPPED = 200_000
@@ -184,7 +183,7 @@ def plan_among_shipped(
         delta=delta,
         prompts=len(population.scores),
         mean_severity=mean,
-        least=shipped_needed(alpha, delta) if method == Selective.name else math.ceil(1 / alpha - 1e-9) - 1,
+        least=_METHODS[method].least(alpha, delta),
         least_held=max(0.0, (mean - alpha) / (1 - alpha)),
         oracle=float(shipped[within[-1]]) if len(within) else 0.0,
         cuts=tuple(_at_cut(float(shipped[place]), float(selective[place]), alpha, delta) for place in walked),
@@ -245,12 +244,7 @@ def _with_labels(
     counts = counts[:, :-1]
     errors = rng.binomial(counts, np.clip(risks, 0.0, 1.0)).cumsum(axis=1)
     counts = counts.cumsum(axis=1)
-    if method == Selective.name:
-        last = last_walked(counts[:, walked], errors[:, walked], alpha, delta)
-        ends = np.where(last < 0, -1, walked[last])
-    else:
-        inside = admitted(counts, errors, alpha)
-        ends = np.where(inside.any(axis=1), len(shares) - 1 - np.argmax(inside[:, ::-1], axis=1), -1)
+    ends = _METHODS[method].ends(counts, errors, walked, alpha, delta)
     served = np.where(ends < 0, 0.0, np.cumsum(shares)[ends])
     low, high = np.quantile(served, [0.05, 0.95])
     return WithLabels(
@@ -261,3 +255,38 @@ def _with_labels(
         high=float(high),
         exceeds=float(((ends >= 0) & (selective[ends] > alpha)).mean()),
     )
+
+
+def _walk_ends(
+    counts: NDArray[np.int64], errors: NDArray[np.int64], walked: NDArray[np.intp], alpha: float, delta: float
+) -> NDArray[np.intp]:
+    last = last_walked(counts[:, walked], errors[:, walked], alpha, delta)
+    return np.where(last < 0, -1, walked[last])
+
+
+def _mean_ends(
+    counts: NDArray[np.int64], errors: NDArray[np.int64], _: NDArray[np.intp], alpha: float, __: float
+) -> NDArray[np.intp]:
+    inside = admitted(counts, errors, alpha)
+    return np.where(inside.any(axis=1), inside.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), -1)
+
+
+class _Method(NamedTuple):
+    """How a method is simulated.
+
+    Attributes
+    ----------
+    least : (alpha, delta) -> labelled answers that must ship before anything does, none of them wrong.
+    ends : numbers and severities above each cut, shapes (repetitions, cuts), the cuts of a walk, alpha and delta -> the
+        lowest cut that ships, -1 where none does, shape (repetitions,).
+    """
+
+    least: Callable[[float, float], int]
+    ends: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.intp], float, float], NDArray[np.intp]]
+
+
+_METHODS: Mapping[str, _Method] = {
+    Selective.name: _Method(shipped_needed, _walk_ends),
+    SelectiveMean.name: _Method(lambda alpha, _: math.ceil(1 / alpha - 1e-9) - 1, _mean_ends),
+}
+METHODS = tuple(_METHODS)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from streamer.calibration.loss_curve import budget_limit
-from streamer.calibration.shapes import Ramp, Smooth
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Quantile, Segments
 
@@ -143,8 +142,7 @@ def _chances(
 ) -> NDArray[np.float64]:
     rule, level = reading.rule, reading.cut.value
     if isinstance(rule, Chance) and math.isfinite(level):
-        shape = Smooth(rule.width) if rule.kind == "smooth" else Ramp(rule.width)
-        return shape.share(scores, level)
+        return rule.shape.share(scores, level)
     if isinstance(rule, Segments):
         own = {name: cut.value for name, cut in rule.own}
         levels = [own.get(group.segment or "", level) for group in groups]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from streamer.risk.rounds.state import WatchedAlarm
 from streamer.risk.states import DrawAlarm, LabelAlarm, RiskAlarm, SelectiveAlarm
@@ -30,13 +30,16 @@ def label_alarm(
 ) -> WatchedAlarm:
     """Open the n-th alarm of a gate on audit labels, on decisions after `after` of policies after `after_policy`."""
     delta, every = chance_of(settings.alarm_delta, number), settings.alarm_false_every
-    state = (
-        RiskAlarm.open(
-            alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings), false_every=every
-        )
-        if kind == "risk"
-        else SelectiveAlarm.open(delta=delta, false_every=every)
-    )
+    state: RiskAlarm | SelectiveAlarm
+    match kind:
+        case "risk":
+            state = RiskAlarm.open(
+                alpha=_budget(settings), delta=delta, tolerance=_tolerance(settings), false_every=every
+            )
+        case "selective":
+            state = SelectiveAlarm.open(delta=delta, false_every=every)
+        case _:
+            assert_never(kind)
     return WatchedAlarm(
         kind=kind,
         number=number,

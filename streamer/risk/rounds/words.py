@@ -74,7 +74,7 @@ def alert_of(
             " explained no figure of the risk in service holds, and no calibration either. Look for a worker of another"
             " version, records that were left out, or changed rows: `streamer audit verify`."
         )
-    else:
+    elif alarm.kind in ("drift_scores", "drift_cloud"):
         details |= {"statistic": alarm.statistic, "run": alarm.run}
         what = _STATISTICS.get(alarm.statistic, "what the answers are about (direction of their embeddings)")
         message = (
@@ -82,6 +82,8 @@ def alert_of(
             f" falsely so with a chance of at most {state.bets.delta:.3g}). It says nothing about harm: label some of what"
             " comes now, and recalibrate if the world has changed."
         )
+    else:
+        raise ValueError(f"an alert says nothing of alarms of the kind {alarm.kind!r}")
     cause = f"alarm {alarm.number}" + (f" {alarm.statistic}" if alarm.statistic else "")
     return alert(
         watch.gate,
