@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from alembic import context
 
+from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.migrate import COMPARED, alone, require_file
@@ -52,4 +53,11 @@ def print_sql(database: Database) -> None:
         context.run_migrations()
 
 
-run()
+try:
+    run()
+except UsageError as error:
+    if context.config.cmd_opts is None:
+        raise
+    raise SystemExit(
+        f"alembic: {error}"
+    ) from None  # one line, on standard error: SQL goes to standard output
