@@ -80,8 +80,8 @@ def create(
             hidden=True,
         ),
     ] = None,
-    reason: opt.ReasonOption = "created",
-    by: opt.ByOption = None,
+    reason: opt.RareReasonOption = "created",
+    by: opt.RareByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Create a gate. It starts closed: it holds everything and draws batches for labelling until calibrated."""

@@ -136,6 +136,19 @@ def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(
     assert "[default: --activate]" in shown("recalibrate")
 
 
+def test_ten_options_make_a_gate_and_the_rest_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    def options(word: str) -> list[str]:
+        _, shown, _ = run(capsys, "gate", "create", word)
+        return [
+            one for one in re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE) if not one.startswith("--help")
+        ]
+
+    few, all_of_them = options("--help"), options("--help-all")
+    assert len(few) == 10
+    assert set(few) < set(all_of_them)
+    assert {"--scorer", "--by", "--reason", "--delta"} <= set(all_of_them)
+
+
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
     script = (
         "import sys\nfrom streamer.cli import main\n"
