@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 
 from streamer.events import codes
+from streamer.events.responses import UPSTREAM
 from streamer.labels.llm.record import Message, Role
 from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 MODEL_PREFIX: Final = "gate/"
 
-OWN_METADATA: Final = ("upstream", "sampling")
+OWN_METADATA: Final = (UPSTREAM, "sampling")
 """Keys of a batch's metadata that say how its answers came about; no caller's."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)

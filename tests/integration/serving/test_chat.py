@@ -166,7 +166,7 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
         "x-streamer-batch-id": told["batch_id"],
         "x-streamer-action": "ship",
         "x-streamer-enforced": "true",
-        "x-streamer-policy-version": "2",
+        "x-streamer-policy-version": str(told["policy_version"]),
     }
 
     (asked,) = model.asked
@@ -538,8 +538,11 @@ def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Pla
     endpoint = plain.endpoint
     answers = [{"id": "a", "text": AGREED}, {"id": "b", "text": AGREED}]
     body = {"batch_id": "b-1", "prompt": "Where is my parcel?", "responses": answers}
-    assert endpoint.ask(body).json()["action"] == "ship"
-    assert post(endpoint, headers={"idempotency-key": "b-1"}).status_code == 409
+    assert endpoint.ask(body, gate="segmented").json()["action"] == "ship"
+    assert endpoint.ask(body).json()["reason"] == "upstream_mismatch"
+    for model_name in ("gate/segmented", MODEL):
+        again = post(endpoint, headers={"idempotency-key": "b-1"}, model=model_name)
+        assert again.status_code == 409
     assert model.asked == []
 
 
@@ -840,6 +843,46 @@ def test_a_batch_names_its_upstream_as_its_segment_where_the_gate_wants_it(plain
     told = ask(plain.endpoint, gate="segmented").streamer
     assert told["upstream"].startswith("small@")
     assert plain.site.rows("SELECT segment FROM decisions WHERE gate = 'segmented'") == [(told["upstream"],)]
+
+
+def test_a_gate_decides_about_the_upstream_that_it_was_calibrated_for_alone(
+    sqlite_site: Site, model: Model
+) -> None:
+    sqlite_site.gate("own", scorer="gram", encoder=ENCODER)
+    rule = {"answers": 9, "steps": [3, 6], "stop_above": 0.9, "stop_below": 0.1}
+    assert ask(model.serve(sqlite_site, gates={"own": rule}), gate="own").streamer["reason"] == "scored"
+    asked = len(model.asked)
+    for other in (rule | {"stop_above": 0.8}, {"answers": 2}, {"model": "large"}):
+        told = ask(model.serve(sqlite_site, gates={"own": other}), gate="own").streamer
+        assert (told["action"], told["reason"]) == ("abstain", "upstream_mismatch")
+    assert len(model.asked) == asked  # what cannot ship is not paid for
+    told = ask(model.serve(sqlite_site, gates={"own": rule}), gate="own").streamer
+    assert told["action"] == "ship"
+    sqlite_site.check()
+
+
+def test_a_gate_for_answers_of_any_origin_is_told_how_to_pin_its_upstream(
+    sqlite_site: Site, model: Model
+) -> None:
+    sqlite_site.gate("own", scorer="gram", encoder=ENCODER)
+    endpoint = sqlite_site.serve(
+        STREAMER_UPSTREAMS=json.dumps({"own": {"base_url": model.url, "model": "small"}})
+    )
+    error = post(endpoint, model="gate/own")
+    assert (error.status_code, error.json()["error"]["code"]) == (400, "unsuited_gate")
+    command = error.json()["error"]["message"].split("`streamer ")[1].split("`")[0]
+    assert command.startswith("gate set own --upstream small@")
+    done = FORKS.run(
+        command.split(),
+        environment={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
+        folder=sqlite_site.folder,
+        seconds=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    told = ask(
+        model.serve(sqlite_site, gates={"own": {}}, answers=10, key_variable=None), gate="own"
+    ).streamer
+    assert (told["reason"], told["upstream"]) == ("no_threshold", command.split()[-1])
 
 
 def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(
