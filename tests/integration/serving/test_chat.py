@@ -672,7 +672,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"seed": 1}, "seed", "independent"),
     ({"logprobs": True}, "logprobs", "log probabilities"),
     ({"top_logprobs": 2}, "top_logprobs", "log probabilities"),
-    ({"tools": [TOOL]}, "tools", "tool calls are not gated"),
+    ({"tools": [TOOL]}, "tools", "ask the gate with what they returned in the text of a message"),
     ({"tool_choice": "auto"}, "tool_choice", "tool calls are not gated"),
     ({"functions": [{"name": "look"}]}, "functions", "tool calls are not gated"),
     ({"response_format": {"type": "json_object"}}, "response_format", "system prompt"),
@@ -697,7 +697,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "messages[1].tool_calls",
         "tool calls",
     ),
-    ({"messages": [{"role": "user", "content": "", "name": "ana"}]}, "messages[0].name", "leave name out"),
+    ({"messages": [{"role": "user", "content": "", "name": 1}]}, "messages[0].name", "a text"),
+    ({"messages": [{"role": "user", "content": "", "weight": 1}]}, "messages[0].weight", "leave weight out"),
+    ({"n": True}, "n", "one answer is returned"),
+    ({"presence_penalty": False}, "presence_penalty", "leave it out"),
+    ({"logprobs": 0}, "logprobs", "chosen among several"),
+    ({"temperature": True}, "temperature", "a number"),
+    ({"max_tokens": "9"}, "max_tokens", "a number"),
     ({"metadata": {"upstream": "mine"}}, "metadata.upstream", "use another key"),
     ({"metadata": {"shop": 1}}, "metadata", "an object of texts"),
     ({"stream": "yes"}, "stream", "true or false"),
@@ -750,6 +756,8 @@ def test_what_a_gate_cannot_answer_for_is_refused_in_openais_form(sqlite_site: S
     assert model.asked == [], "nothing was paid for"
     assert sqlite_site.recorded() == {}
     assert post(endpoint, **ASKS_FOR_NOTHING).json()["streamer"]["action"] == "ship"
+    assert post(endpoint, messages=[PROMPT[0] | {"name": "ana"}]).json()["streamer"]["action"] == "ship"
+    assert "name" not in model.asked[-1].body["messages"][0]
     parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": "my parcel?"}]
     earlier = ask(endpoint).choices[0].message.model_dump()
     assert ask(endpoint, [{"role": "user", "content": parts}, earlier, *PROMPT]).streamer["action"] == "ship"
