@@ -11,7 +11,7 @@ from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import gate_json, styled_threshold
 from streamer.gates.setting_changes import calibrated_for_another, unread
-from streamer.gates.setting_ranges import EXTERNAL_PREFIX
+from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.settings import (
     FIRST_PARAMETERS,
     FLAT_NAMES,
@@ -95,6 +95,7 @@ def create(
     settings = load_settings()
     given = _with_meant_kind(with_best_scorer(given, settings), json=json)
     with wiring.open_store(settings) as store:
+        given = _with_upstream(given, settings, store)
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
@@ -148,7 +149,7 @@ def set_(
 ) -> None:
     """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
 
-    A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, the method and its
+    A change of what the threshold was calibrated for (unit, scorer, encoder, upstream, severity kind, alpha, the method and its
     parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change that
     excludes labels (removing a labeller, naming labellers for the first time, demanding signatures). Any other change keeps the threshold.
     """
@@ -169,6 +170,7 @@ def set_(
         if label_above is not None:
             given = with_floor(given, label_above, store.calibration, before, wiring.now())
         calibrated = store.policies.newest(gate).calibrated
+        given = _with_upstream(given, settings, store)
         chosen = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
@@ -456,6 +458,19 @@ def chosen_settings(
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _with_upstream(given: "Mapping[str, Any]", settings: "Settings", store: "Any") -> dict[str, Any]:
+    """Replace the name of an upstream by its id, which says how it is set now."""
+    from streamer import wiring
+
+    name = given.get("upstream")
+    if name is None or UPSTREAM_ID.fullmatch(name):
+        return dict(given)
+    return {
+        **given,
+        "upstream": wiring.upstream_id(settings, name, lambda one: store.gates.get(one).settings),
+    }
 
 
 def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:

@@ -198,6 +198,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         kind=int,
         default=_SILENT,
     ),
+    _of(
+        "upstream",
+        "NAME|MODEL@HASH",
+        "The upstream whose answers the gate decides about, by its table [upstreams.NAME] or as batches name it: model, "
+        "parameters, and the rule that says when sampling stops. Batches of any other are held. none: answers of any origin.",
+        _POLICY,
+        none=True,
+    ),
     _of("severity_kind", "KIND", "Kind of label that the gate is calibrated on.", _POLICY),
     _of(
         "labellers",

@@ -34,6 +34,7 @@ from streamer.wiring.policy_keys import policy_keys
 from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
 from streamer.wiring.serving import run_serving
+from streamer.wiring.upstreams import upstream_id
 from streamer.wiring.what_if import what_if
 from streamer.wiring.worker import run_worker
 
@@ -74,6 +75,7 @@ __all__ = [
     "tail",
     "topics",
     "trusted_keys",
+    "upstream_id",
     "what_if",
     "witnesses",
 ]

@@ -24,7 +24,7 @@ from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "model", "learn_score",
+    "model", "learn_score", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
@@ -720,10 +720,29 @@ def test_doctor_finds_what_is_missing_and_goes_on(capsys: pytest.CaptureFixture[
     levels = {finding["subject"]: finding["level"] for finding in found["findings"]}
     assert found["ok"] is False
     assert levels["python"] == levels["encoder"] == "ok"
-    assert levels["database"] == levels["broker"] == "fail"
+    assert (levels["database"], levels["broker"]) == ("fail", "ok")
     assert {frozenset(finding) for finding in found["findings"]} == {
         frozenset({"level", "subject", "text", "todo"})
     }
+
+
+@pytest.mark.usefixtures("database")
+def test_doctor_finds_no_fault_with_an_installation_without_kafka(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    assert run(capsys, "gate", "create", "x", "--scorer", "external")[0] == 0
+    status, out, _ = run(capsys, "doctor", "--json")
+    (found,) = objects(out)
+    findings = {one["subject"]: (one["level"], one["text"]) for one in found["findings"]}
+    assert (status, found["ok"]) == (0, True)
+    assert findings["broker"][0] == "ok"
+    assert "`streamer serve --no-kafka` needs none" in findings["broker"][1]
+    assert "outbox" not in findings  # the new gate's policy waits there, for a broker that may never come
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
+    status, out, _ = run(capsys, "doctor", "--json")
+    levels = {one["subject"]: one["level"] for one in objects(out)[0]["findings"]}
+    assert (status, levels["broker"], levels["outbox"]) == (cli.FOUND, "fail", "warn")
 
 
 @pytest.mark.usefixtures("database")
