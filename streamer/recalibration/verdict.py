@@ -82,10 +82,12 @@ class Closing:
     ----------
     by : who closed it.
     served : what the gate cut by when it last shipped, for settings like those of now; None if it never did.
+    alarms : how often an alarm has closed the gate since it was made.
     """
 
     by: Closer
     served: Reading | None
+    alarms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,7 @@ def closing(policies: Sequence[Policy]) -> Closing | None:
         by = "alarm"
     else:
         by = "calibration" if newest.calibrated else "nobody"
-    return Closing(by=by, served=served)
+    return Closing(by=by, served=served, alarms=sum(one.created_by == MONITOR for one in policies))
 
 
 def verdict(
