@@ -27,6 +27,7 @@ from streamer.research.evaluation.results import Options, Spread
 from streamer.research.evaluation.run import check_options
 from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
+from streamer.research.evaluation.words import scorer_title
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.registry import LEARNED, SCORER_NAMES
@@ -53,6 +54,11 @@ def done(clouds, tmp_path_factory):
 
 def refuse(*_args, **_kwargs):
     raise LookupError("computed or drawn again")
+
+
+def test_the_row_of_a_learned_score_says_whose_figures_it_has_where_that_is_refused(done):
+    (table,) = [one for one in all_tables(done[0]) if "ships at the same budget, %, unit best" in one.title]
+    assert f"{scorer_title(LEARNED)}, Gram energy where refused" in [row[1] for row in table.rows]
 
 
 def test_every_mode_calibrator_and_score_has_its_rows(done):
