@@ -8,7 +8,7 @@ import typer
 
 from streamer.calibration import registry
 from streamer.cli import options as opt
-from streamer.cli.gate_options import with_settings
+from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
 from streamer.cli.policies import gate_json, styled_threshold
 from streamer.gates.setting_changes import calibrated_for_another, unread
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
@@ -338,6 +338,8 @@ def with_promise(given: "Mapping[str, Any]", promise: str | None) -> dict[str, A
 def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[str, Any]:
     """Replace the scorer ``best-of:FILE`` by the one that ships most on a file of response clouds, and say why.
 
+    Compared is all that the file has or this installation computes, but for a learned score, which no new gate has, at the gate's
+    budget, unit and method (with its usual parameters). The marks of a judge count where one is configured, which must be theirs.
     Another one than Gram energy is taken only where it ships more by two standard errors. The file's labels choose, so that
     they must not be those that will calibrate the gate.
 
@@ -351,7 +353,9 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     from streamer.cli.console import note
     from streamer.errors import UsageError
     from streamer.extras import needed_by
-    from streamer.scoring.registry import GRAM, SCORER_NAMES
+    from streamer.scoring.plugins import entry_points
+    from streamer.scoring.registry import SCORER_NAMES
+    from streamer.scoring.scorers.judge import Judge
 
     file = str(given.get("scorer", "")).removeprefix(BEST_OF)
     if not str(given.get("scorer", "")).startswith(BEST_OF):
@@ -364,15 +368,20 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
         raise UsageError("answers are compared by their embeddings, which needs an encoder that runs here")
     with needed_by("--scorer best-of:FILE", "research"):
         from streamer.research.evaluation import evaluate
+    method = str(given.get("method", DEFAULT_METHOD))
     found = evaluate(
         Path(file),
         alphas=(alpha,),
         units=(unit,),
-        scorers=SCORER_NAMES,
+        scorers=(*SCORER_NAMES, *entry_points()),
+        method=method,
         encoder=str(encoder).partition("@")[0],
     )
     (result,) = found.data_sets
-    rows = {row.scorer: row for row in result.compared if row.scorer in SCORER_NAMES}
+    rows = {row.scorer: row for row in result.compared if row.scorer in EVERY or row.scorer in entry_points()}
+    if Judge.name in rows and (why_not := _no_judge(settings)) is not None:
+        del rows[Judge.name]
+        note(f"The judge's marks in {file} are left out: {why_not}")
     shares = ", ".join(f"{name} {row.ship_rate.mean or 0:.1%}" for name, row in rows.items())
     best = max(rows.values(), key=lambda row: row.ship_rate.mean or 0.0)
     clear = (best.more.mean or 0.0) > 2 * (best.more.error if best.more.error is not None else float("inf"))
@@ -382,9 +391,27 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
         if clear
         else f"none ships more than {GRAM} by two standard errors"
     )
-    note(f"Of {result.questions} prompts each scorer would ship, at a budget of {alpha:g}: {shares}.")
+    note(
+        f"{len(rows)} scorers were compared. Of {result.questions} prompts each would ship, at a budget of {alpha:g}, unit {unit} and "
+        f"method {method}: {shares}."
+    )
     note(f"The scorer is {chosen}: {why}. The labels of {file} chose it: calibrate the gate on others.")
+    scorer = EVERY.get(chosen)
+    if scorer is not None and scorer.in_place is not None:
+        given = {name: value for name, value in given.items() if name != "encoder"}
     return {**given, "scorer": chosen}
+
+
+def _no_judge(settings: "Settings") -> str | None:
+    """Why no gate can have the judge's marks as scores here; None where one can."""
+    from streamer import wiring
+    from streamer.errors import UsageError
+
+    try:
+        wiring.judge_scoring_id(settings)
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def with_floor(
