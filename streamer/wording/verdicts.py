@@ -97,7 +97,7 @@ def figures(report: RiskReport) -> RiskColumns | None:
 def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
     """The promised risk with its budget, and after it the other one."""
     rows: list[tuple[str, ...]] = []
-    names = (("selective", "error rate of shipped"), ("exposure", "exposure"))
+    names = (("selective", "error rate among shipped"), ("exposure", "exposure"))
     for risk, name in sorted(names, key=lambda one: one[0] != shown[0].promised):
         promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
         rows.append((f"{name}{promised}", *(interval_text(getattr(one, risk)) for one in shown)))
