@@ -53,6 +53,20 @@ def headline(report: RiskReport | None) -> str | None:
     return None if service.closed and service.period is None else sentence(report)
 
 
+def before_text(report: RiskReport) -> str | None:
+    """Say how a gate stood before the policy in force; None where that is the same, or nothing was decided."""
+    service = report.service
+    if service is None or service.before is None or service.before == service.present:
+        return None
+    one = service.before
+    first, second = _RISKS if one.promised == "exposure" else _RISKS[::-1]
+    return (
+        f"Before, {_policies(one)}: {percent(one.share_served)} of prompts served, {first[1]} "
+        f"{interval_text(getattr(one, first[0]))}; {second[1]} {interval_text(getattr(one, second[0]))}, by "
+        f"{counted(one.labelled, 'label', 'labels')}."
+    )
+
+
 class RiskColumns(NamedTuple):
     """A gate's figures side by side.
 
