@@ -22,7 +22,7 @@ from streamer.gates.settings import (
     stands_for,
 )
 from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
-from streamer.wording.numbers import when
+from streamer.wording.numbers import HELD_WORDS, when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 
 if TYPE_CHECKING:
@@ -276,11 +276,11 @@ def list_(json: opt.JsonOption = False) -> None:
         note("There is no gate yet; create one with `streamer gate create NAME`.")
         return
     print_table(
-        ["gate", "threshold", "mode", "unit", "alpha", "method", "hold action", "audit", "version", "since"],
+        ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
         [
             [
                 policy.gate, styled_threshold(policy), policy.settings.mode, policy.settings.unit,
-                policy.settings.alpha, policy.settings.method, policy.settings.hold_action,
+                policy.settings.alpha, policy.settings.method, HELD_WORDS[policy.settings.hold_action],
                 f"{policy.settings.audit_probability:.4g}", policy.version, policy.valid_from,
             ]
             for _, policy in gates

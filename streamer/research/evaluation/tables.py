@@ -145,7 +145,7 @@ def method_table(result: DataSetResult, unit: Unit, alpha: float) -> ResultTable
             "method",
             "promises",
             f"{UNIT_WORDS[unit][1]} served, %",
-            "severity among them",
+            "error rate among shipped",
             "exposure",
             "λ",
         ),
@@ -169,7 +169,7 @@ def _promise(kind: type[Calibrator] | None) -> str:
         return "exposure, on average"  # a shape of gate (smooth, ramp, ...), calibrated by `mean`
     if kind.family == "no promise":
         return "nothing"
-    what = "severity among the served" if kind.risk == "selective" else "exposure"
+    what = "error rate among shipped" if kind.risk == "selective" else "exposure"
     return f"{what}, {'on average' if kind.family == 'on average' else 'in 9 calibrations of 10'}"
 
 

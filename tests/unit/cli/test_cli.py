@@ -1,5 +1,6 @@
 """The command line as its users meet it: exit statuses, what goes where, JSON shapes, messages that say what to do."""
 
+import errno
 import io
 import json
 import os
@@ -185,6 +186,71 @@ def test_a_connection_that_breaks_is_a_failure_although_output_is_read() -> None
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60).returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["config", "show"], ["gate", "list"], ["gate", "list", "--json"], ["label", "queue"]],
+    ids=" ".join,
+)
+def test_a_full_disk_is_one_plain_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "db", "upgrade")[0] == cli.DONE
+    assert run(capsys, "gate", "create", "support-bot")[0] == cli.DONE
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "streamer", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == cli.FAILED
+    assert "cannot write a file or standard output: No space left on device" in done.stderr
+    assert "STREAMER_DEBUG" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.EDQUOT, "cannot write settings.toml: Disk quota exceeded"),
+        (errno.EROFS, "cannot write settings.toml: Read-only file system"),
+        (errno.EACCES, "cannot read or write settings.toml: Permission denied"),
+        (errno.EIO, "cannot read or write settings.toml: Input/output error"),
+    ],
+)
+def test_what_a_disk_refuses_names_the_file(
+    number: int, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses() -> None:
+        raise OSError(number, os.strerror(number), "settings.toml")
+
+    monkeypatch.setattr("streamer.settings.settings.load_settings", refuses)
+    status, _, err = run(capsys, "config", "show")
+    assert (status, err) == (cli.FAILED, f"streamer: {says}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "first.jsonl"),
+        ("", "first.jsonl is empty"),
+        ('{"question_id": "q", "responses": [{"te', "first.jsonl"),
+        ("prompt,text\n", "it looks like CSV"),
+        ('{"prompt": "why?"}\n', "first.jsonl"),
+        ("a,b\n1,2\n", "first.jsonl"),
+    ],
+    ids=["missing", "empty", "cut off", "CSV", "no answer", "other columns"],
+)
+def test_a_wrong_first_line_is_told_before_the_broker_is_asked(
+    text: str | None, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        Path("first.jsonl").write_text(text)
+    status, _, err = run(capsys, "publish", "first.jsonl", "--gate", "support-bot")
+    assert status == cli.WRONG_USAGE
+    assert says in err
+    assert "KAFKA" not in err
+
+
 @pytest.mark.parametrize(
     "words",
     [["nonsense"], ["gate", "create"], ["publish"], ["tail", "nothing"], ["demo", "--alpha", "much"]],
@@ -198,7 +264,7 @@ def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     "words",
-    [["publish", "x.jsonl"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]],
+    [["publish", "-"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]],
     ids=" ".join,
 )
 def test_without_a_broker_one_line_says_what_to_do(
