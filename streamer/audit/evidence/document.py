@@ -376,11 +376,21 @@ def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     missing = value["missing"]
     return (
         f"exposure is between {percent(value['lower'])} and {percent(value['upper'])} (confidence {percent(value['confidence'])}),"
-        f" estimate {percent(value['estimate'])}, budget {percent(value['budget'])}; from {counted(value['known'], 'drawn decision', 'drawn decisions')}"
-        " whose harm is known"
+        f" estimate {percent(value['estimate'])}"
+        + (
+            f", budget of a first attempt {percent(value['budget'])}"
+            if value["promised"] == "exposure"
+            else ""
+        )
+        + f"; from {counted(value['known'], 'drawn decision', 'drawn decisions')} whose harm is known"
         + (
             f", and {_number(missing)} whose label is missing, which count 0 below and 1 above and in the estimate"
             if missing
+            else ""
+        )
+        + (
+            ". The gate's budget is of another risk, the error rate among shipped answers, which this report does not show"
+            if value["promised"] == "selective"
             else ""
         ),
         [],

@@ -12,6 +12,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.bundle import write_bundle
+from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
 from streamer.audit.standalone import verify_bundle
@@ -148,6 +149,40 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
         (bounds.estimate, bounds.lower, bounds.upper), rel=1e-9
     )
     assert found["missing"] == bounds.overdue > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "budget", "said"),
+    [
+        ({"max_attempts": 3}, 0.1, "budget of a first attempt 10 %;"),
+        (
+            {"method": "selective-mean"},
+            None,
+            "the error rate among shipped answers, which this report does not",
+        ),
+        ({"method": "selective"}, None, "the error rate among shipped answers, which this report does not"),
+    ],
+)
+def test_exposure_is_compared_with_the_budget_that_bounds_it(
+    tmp_path: Path, settings: dict[str, Any], budget: float | None, said: str
+) -> None:
+    made = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    wiring.migrate(made)
+    with wiring.open_store(made) as store:
+        scribe = Scribe(store, made)
+        scribe.gate("one", unit="best", alpha=0.3, **settings)
+        scribe.deliver(event("one", number) for number in range(5))
+        with store.evidence.snapshot() as snapshot:
+            write_bundle(
+                snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()), texts=False, salts=True
+            )
+    report = make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None, keys=KEYS)
+    assert report["figures"]["exposure/one"]["value"]["budget"] == (
+        None if budget is None else pytest.approx(budget)
+    )
+    (sentence,) = [one.sentence for one in document_of(report).figures if one.name == "exposure/one"]
+    assert said in sentence
+    assert ("budget of a first attempt" in sentence) == (budget is not None)
 
 
 def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
