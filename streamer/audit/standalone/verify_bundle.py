@@ -1660,7 +1660,7 @@ class Verifier:
     # the ends
 
     def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Rows that are in the tables and in no chain."""
+        """Rows, or columns of rows, that are in the tables and in no chain, or say otherwise than it."""
         for row in rows:
             if row["kind"] in SEALED_LATER:
                 self.counts["rows of earlier versions that are in no chain"] += 1
@@ -1668,7 +1668,11 @@ class Verifier:
                     "alerts, acknowledgements and replays of earlier versions, which are in no chain"
                 )
                 continue
-            self.fault("chain", f"{row['kind']} {row['subject']}", "this row belongs to no chain")
+            place = f"{row['kind']} {row['subject']}"
+            if row["kind"].endswith(".erased_at"):
+                self.fault("erasure", place, "it is said to be erased, and its content is there")
+            else:
+                self.fault("chain", place, "this row, or what it says of itself, belongs to no chain")
 
     def heads(self, head: dict[str, Any]) -> None:
         """Compare where the chains end with where the record, and the checkpoints, say that they end."""
