@@ -491,6 +491,10 @@ def when_a_label_came(at: Target) -> None:
     )
 
 
+def another_signature(at: Target) -> None:
+    at.run("UPDATE label_signatures SET signature = 'other' WHERE signature = :s", s=f"of {at.region}")
+
+
 def where_refused(at: Target) -> None:
     at.run(
         'UPDATE dead_letters SET "offset" = 1000000 WHERE value = :v', v=b"rubbish of " + at.region.encode()
@@ -601,10 +605,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "when a label of the topic came, and its link": when_a_label_came,
     "the raw severity of a label of the topic": lambda at: _of_label(at, "raw_severity = 3"),
     "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
-    "the signature of a label of the topic": lambda at: at.run(
-        "UPDATE label_signatures SET signature = 'other' WHERE signature = :s",
-        s="of old" if at.region == "old" else "of window",
-    ),
+    "the signature of a label of the topic": another_signature,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
         "label_revisions", "severity = 1 - severity, raw_severity = NULL"

@@ -12,7 +12,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.bundle import write_bundle
-from streamer.audit.evidence.document import document_of
+from streamer.audit.evidence.document import WORDS, document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
 from streamer.audit.standalone import verify_bundle
@@ -183,6 +183,30 @@ def test_exposure_is_compared_with_the_budget_that_bounds_it(
     (sentence,) = [one.sentence for one in document_of(report).figures if one.name == "exposure/one"]
     assert said in sentence
     assert ("budget of a first attempt" in sentence) == (budget is not None)
+
+
+def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
+    folder: Path, report: dict[str, Any]
+) -> None:
+    assert document_of(report).how[0].endswith(" --checkpoints checkpoints.jsonl")
+    alone = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
+    (how,) = document_of(alone).how
+    assert "--checkpoints" not in how
+    assert "--public-key" not in how
+
+
+def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> None:
+    said = {one.name.partition("/")[0]: one.sentence for one in document_of(report).figures}
+    refused = {"dead_letters": 2, "by_code": {}, "conflicts": 0, "duplicates": 0, "lost": []}
+    assert (
+        WORDS["refused"](refused)[0]
+        == "2 messages were refused; no batch came again, and no offsets were lost"
+    )
+    refused |= {"conflicts": 1, "duplicates": 2, "lost": [["responses", 0, 1, 2]]}
+    assert WORDS["refused"](refused)[0] == (
+        "2 messages were refused; 2 batches came again unchanged and 1 with other content, and 1 range of offsets was lost"
+    )
+    assert "each by name" not in said["settings"]
 
 
 def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
