@@ -225,7 +225,8 @@ class RecordedOutcome:
     kind : as in `outcomes`.
     key, content_hash : of the batch; None for other kinds, and the hash once the texts were erased.
     code, refused, refused_headers : of a refused record; the bytes are None where they are not kept, or not any more.
-    label : gate, batch id, attempt, response id, kind, labeller, severity.
+    label : gate, batch id, attempt, response id, kind, labeller, severity, when it was given, and the signature that came with it
+        with the id of its key, or None for both.
     """
 
     kind: str

@@ -259,8 +259,14 @@ class _Inputs:
 
     def _of_label(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         said = label_revision(decode_label(record.value, _BOUNDLESS))
-        event = (*said.key, said.response_id, said.kind, said.labeller, said.severity)
-        return None if outcome.label == event else f"the label is {event}, and {outcome.label} is recorded"
+        event = (
+            *said.key, said.response_id, said.kind, said.labeller, said.severity, said.labelled_at,
+            said.signature, said.key_id,
+        )  # fmt: skip
+        if outcome.label == event:
+            return None
+        told, recorded = (", ".join(map(str, one)) for one in (event, outcome.label or ("nothing",)))
+        return f"the label is {told}; recorded is {recorded}"
 
     def _of_batch(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         event = decode_responses(record.value, _BOUNDLESS)

@@ -72,15 +72,17 @@ def check_witnesses(
 ) -> tuple[list[tuple[str, str]], list[str], int, int] | None:
     """Check what witnesses answered: what does not fit, what was not checked, how many answers, how many time stamps.
 
-    None where no answers are kept.
+    None where no file for answers is configured.
     """
     from streamer.audit.checkpoint_file import CheckpointFile
     from streamer.audit.witnesses import check_answers, read_answers
     from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint
 
     file = settings.audit.witness_answers
-    if file is None or not Path(file).exists():
+    if file is None:
         return None
+    if not Path(file).exists():
+        return [], [f"what witnesses answered: there is no file {file}"], 0, 0
     answers = read_answers(CheckpointFile(Path(file)).read())
     with store.evidence.snapshot() as snapshot:
         known = {}

@@ -124,9 +124,7 @@ def document_of(report: Mapping[str, Any]) -> Document:
             ("SHA-256 of its manifest", report["bundle"]),
             ("Verified with", _verified_with(report["verified_with"])),
         ],
-        how=[
-            "python verify_bundle.py bundle.zip --public-key checkpoint-key.pem.pub --report report.json",
-        ],
+        how=[_command(report["verified_with"])],
         clauses=[
             ShownClause(
                 number=one["clause"],
@@ -157,6 +155,16 @@ def _lines(
             said = f"{TITLES[family]}, of each of {len(members)} gates"
             lines.append(((numbers[members[0]], numbers[members[-1]]), said))
     return lines
+
+
+def _command(given: Mapping[str, Any]) -> str:
+    """The command that derives each figure again, with what the report was made with."""
+    return (
+        "python verify_bundle.py bundle.zip"
+        + (" --public-key checkpoint-key.pem.pub" if given["keys"] else "")
+        + " --report report.json"
+        + ("" if given["checkpoints"] is None else " --checkpoints checkpoints.jsonl")
+    )
 
 
 def _verified_with(given: Mapping[str, Any]) -> str:
@@ -283,8 +291,7 @@ def _settings(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     newest = value["newest"]
     return (
         f"budget {percent(newest['alpha'])} by the method {newest['method']}, mode {newest['mode']}, on an alarm {newest['on_alarm']};"
-        f" {counted(len(value['changes']), 'change', 'changes')} of settings in the period"
-        + (", each by name and with a reason" if value["changes"] else ""),
+        + _changes(len(value["changes"])),
         [
             _rows(("setting", "newest value"), [(name, _plain(one)) for name, one in newest.items()]),
             _rows(
@@ -296,6 +303,13 @@ def _settings(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
             ),
         ],
     )
+
+
+def _changes(number: int) -> str:
+    if not number:
+        return " no change of settings in the period"
+    who = "its author and reason" if number == 1 else "their authors and reasons"
+    return f" {counted(number, 'change', 'changes')} of settings in the period, with {who}"
 
 
 def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
@@ -376,11 +390,21 @@ def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     missing = value["missing"]
     return (
         f"exposure is between {percent(value['lower'])} and {percent(value['upper'])} (confidence {percent(value['confidence'])}),"
-        f" estimate {percent(value['estimate'])}, budget {percent(value['budget'])}; from {counted(value['known'], 'drawn decision', 'drawn decisions')}"
-        " whose harm is known"
+        f" estimate {percent(value['estimate'])}"
+        + (
+            f", budget of a first attempt {percent(value['budget'])}"
+            if value["promised"] == "exposure"
+            else ""
+        )
+        + f"; from {counted(value['known'], 'drawn decision', 'drawn decisions')} whose harm is known"
         + (
             f", and {_number(missing)} whose label is missing, which count 0 below and 1 above and in the estimate"
             if missing
+            else ""
+        )
+        + (
+            ". The gate's budget is of another risk, the error rate among shipped answers, which this report does not show"
+            if value["promised"] == "selective"
             else ""
         ),
         [],
@@ -405,9 +429,9 @@ def _alerts(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
 
 def _refused(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return (
-        f"{counted(value['dead_letters'], 'message was', 'messages were')} refused,"
-        f" {counted(value['conflicts'], 'batch', 'batches')} came again with other content, {_number(value['duplicates'])} came again"
-        f" alike, {counted(len(value['lost']), 'stretch', 'stretches')} of offsets {'was' if len(value['lost']) == 1 else 'were'} lost",
+        f"{counted(value['dead_letters'], 'message was', 'messages were') if value['dead_letters'] else 'no message was'} refused;"
+        f" {_came_again(value['duplicates'], value['conflicts'])}, and"
+        f" {counted(len(value['lost']), 'range of offsets was', 'ranges of offsets were') if value['lost'] else 'no offsets were'} lost",
         [
             _pairs(value["by_code"], "refused for"),
             _rows(
@@ -417,6 +441,15 @@ def _refused(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
             ),
         ],
     )
+
+
+def _came_again(alike: int, otherwise: int) -> str:
+    if alike and otherwise:
+        return f"{counted(alike, 'batch', 'batches')} came again unchanged and {_number(otherwise)} with other content"
+    if alike or otherwise:
+        how = "unchanged" if alike else "with other content"
+        return f"{counted(alike or otherwise, 'batch', 'batches')} came again {how}"
+    return "no batch came again"
 
 
 def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:

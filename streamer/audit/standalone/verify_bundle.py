@@ -1681,7 +1681,7 @@ class Verifier:
     # the ends
 
     def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Rows that are in the tables and in no chain."""
+        """Rows, or columns of rows, that are in the tables and in no chain, or say otherwise than it."""
         for row in rows:
             if row["kind"] in SEALED_LATER:
                 self.counts["rows of earlier versions that are in no chain"] += 1
@@ -1689,7 +1689,11 @@ class Verifier:
                     "alerts, acknowledgements and replays of earlier versions, which are in no chain"
                 )
                 continue
-            self.fault("chain", f"{row['kind']} {row['subject']}", "this row belongs to no chain")
+            place = f"{row['kind']} {row['subject']}"
+            if row["kind"].endswith(".erased_at"):
+                self.fault("erasure", place, "it is said to be erased, and its content is there")
+            else:
+                self.fault("chain", place, "this row, or what it says of itself, belongs to no chain")
 
     def heads(self, head: dict[str, Any]) -> None:
         """Compare where the chains end with where the record, and the checkpoints, say that they end."""
@@ -3405,12 +3409,21 @@ class Figures:
             gate.rows.get("drawn"),
             gate.rows.get("every label"),
         )
-        value: dict[str, Any] = {"decisions": len(gate.moments), "known": known, "missing": missing, "budget": settings.get("alpha")}  # fmt: skip
+        # A first attempt has its share of what a prompt may cost; some methods bound another risk.
+        share = settings["alpha"] / (settings.get("max_attempts") or 1) if settings else None
+        promised = "selective" if settings.get("method") in _SELECTIVE else "exposure"
+        value: dict[str, Any] = {
+            "decisions": len(gate.moments),
+            "known": known,
+            "missing": missing,
+            "promised": promised,
+            "budget": share if promised == "exposure" else None,
+        }
         delta = settings.get("monitor_delta") or 0.1  # gates of the first versions had no such setting
-        if not settings or not len(gate.moments) or gate.shipped_undrawable:
+        if share is None or not len(gate.moments) or gate.shipped_undrawable:
             bounds = None
         else:
-            bounds = exposure_interval(_in_order(gate, losses), alpha=settings["alpha"], delta=delta)
+            bounds = exposure_interval(_in_order(gate, losses), alpha=share, delta=delta)
         value |= dict(zip(("estimate", "lower", "upper"), bounds or (None, None, None), strict=True))
         value["confidence"] = 1 - delta if bounds else None
         value["shipped_without_a_chance_to_be_drawn"] = gate.shipped_undrawable
@@ -3476,6 +3489,8 @@ class Figures:
 
 
 MOST_DAYS = 62
+_SELECTIVE = ("selective", "selective-mean")
+"""Methods that bound the error rate among shipped answers, and not exposure."""
 
 
 def _by_day_or_month(days: dict[str, Counter[str]]) -> tuple[str, dict[str, Counter[str]]]:
@@ -3517,7 +3532,7 @@ def exposure_interval(
     ----------
     decisions : each with the logged probability of its draw, and its least and its most loss over that probability, 0 if it
         was not drawn.
-    alpha : the budget, from which the running mean begins.
+    alpha : the budget of a first attempt, from which the running mean begins.
     """
     least, most = [0.0, 0.0], [0.0, 0.0]  # sum and variation of each
     smallest, count = 1.0, 0

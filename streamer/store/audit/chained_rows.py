@@ -30,6 +30,7 @@ from streamer.store.db.schema import (
     desk_texts,
     gate_revisions,
     gates,
+    judgements,
     label_revisions,
     label_signatures,
     outcomes,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from streamer.store.db.schema.types import Row
 
 _PAGE = 1_000
+_PLACE = ("log_id", "topic", "partition", "offset")
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
@@ -140,7 +142,7 @@ class ChainedRowsSnapshot:
         yield from rows.scalars()
 
     def unchained(self) -> Iterator[dict[str, Any]]:
-        """Rows that belong to no chain, though they should: somebody wrote them past the program."""
+        """Rows, or columns of them, that belong to no chain, or say otherwise than it: somebody wrote them past the program."""
         sealed = {
             tuple(row)
             for row in self._connection.execute(sa.select(control_log.c.kind, control_log.c.subject))
@@ -169,24 +171,42 @@ class ChainedRowsSnapshot:
         decided = sa.select(outcomes.c.batch).where(
             outcomes.c.kind == "decision", outcomes.c.batch.is_not(None)
         )
-        refused = sa.select(outcomes.c.dead_letter).where(outcomes.c.dead_letter.is_not(None))
-        labelled = sa.select(outcomes.c.label).where(outcomes.c.label.is_not(None))
-        signed = sa.select(outcomes.c.label_signature).where(outcomes.c.label_signature.is_not(None))
-        letter = dead_letters.c
+        # Each of these says beside its outcome where and when it came; a label that came again has an outcome more.
+        letter, label, signature = dead_letters.c, label_revisions.c, label_signatures.c
+        place = [letter[name] == outcomes.c[name] for name in (*_PLACE, "recorded_at")]
+        refused = sa.select(letter.id).join_from(dead_letters, outcomes, outcomes.c.dead_letter == letter.id)
+        labelled = sa.select(label.id).join_from(label_revisions, outcomes, outcomes.c.label == label.id)
+        signed = sa.select(signature.id).join_from(
+            label_signatures, outcomes, outcomes.c.label_signature == signature.id
+        )
         queries: dict[str, sa.Select[Any]] = {
             "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
             .where(batches.c.id.not_in(decided))
             .order_by(batches.c.id),
             "dead_letters": sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
-            .where(letter.id.not_in(refused))
+            .where(letter.id.not_in(refused.where(*place)))
             .order_by(letter.id),
-            "label_revisions": sa.select(label_revisions.c.id)
-            .where(label_revisions.c.source == control.TOPIC_SOURCE, label_revisions.c.id.not_in(labelled))
-            .order_by(label_revisions.c.id),
-            "label_signatures": sa.select(label_signatures.c.id)
-            .where(label_signatures.c.source == control.TOPIC_SOURCE, label_signatures.c.id.not_in(signed))
-            .order_by(label_signatures.c.id),
+            "label_revisions": sa.select(label.id)
+            .where(
+                label.source == control.TOPIC_SOURCE,
+                label.id.not_in(labelled.where(label.received_at == outcomes.c.recorded_at))
+                # no event has these, and no link covers the second
+                | label.raw_severity.is_not(None)
+                | label.remark.is_not(None),
+            )
+            .order_by(label.id),
+            "label_signatures": sa.select(signature.id)
+            .where(
+                signature.source == control.TOPIC_SOURCE,
+                signature.id.not_in(signed.where(signature.received_at == outcomes.c.recorded_at)),
+            )
+            .order_by(signature.id),
         }
+        for table in (batches, dead_letters, desk_texts, judgements):
+            (key,) = table.primary_key.columns
+            queries[f"{table.name}.erased_at"] = (
+                sa.select(key).where(table.c.erased_at.is_not(None), table.c.salt.is_not(None)).order_by(key)
+            )
         for kind, query in queries.items():
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}

@@ -16,6 +16,7 @@ from streamer.store.db.schema import (
     dead_letters,
     decisions,
     label_revisions,
+    label_signatures,
     outbox,
     outcomes,
     pending_messages,
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 _PAGE = 1_000
 _KEY = ("gate", "batch_id", "attempt")
-_LABEL = (*_KEY, "response_id", "kind", "labeller", "severity")
+_LABEL = (*_KEY, "response_id", "kind", "labeller", "severity", "labelled_at")
+_SIGNATURE = ("signature", "key_id")
 
 
 class LoggedRows:
@@ -63,7 +65,11 @@ class LoggedRows:
 
     def outcomes(self, partition: Partition, first: int, end: int) -> dict[int, RecordedOutcome]:
         """The outcomes of the offsets from `first` to `end` - 1."""
-        label = [label_revisions.c[name].label(f"label_{name}") for name in _LABEL]
+        label = [
+            table.c[name].label(f"label_{name}")
+            for table, names in ((label_revisions, _LABEL), (label_signatures, _SIGNATURE))
+            for name in names
+        ]
         query = (
             sa.select(
                 outcomes.c.offset,
@@ -78,6 +84,7 @@ class LoggedRows:
             .outerjoin(batches, batches.c.id == outcomes.c.batch)
             .outerjoin(dead_letters, dead_letters.c.id == outcomes.c.dead_letter)
             .outerjoin(label_revisions, label_revisions.c.id == outcomes.c.label)
+            .outerjoin(label_signatures, label_signatures.c.id == outcomes.c.label_signature)
             .where(in_partition(partition, outcomes), outcomes.c.offset >= first, outcomes.c.offset < end)
         )
         return {row["offset"]: _outcome(row) for row in self._connection.execute(query).mappings()}
@@ -147,5 +154,7 @@ def _outcome(row: Any) -> RecordedOutcome:
         code=row["code"],
         refused=row["value"],
         refused_headers=row["headers"] or (),
-        label=None if row["label_gate"] is None else tuple(row[f"label_{name}"] for name in _LABEL),
+        label=None
+        if row["label_gate"] is None
+        else tuple(row[f"label_{name}"] for name in (*_LABEL, *_SIGNATURE)),
     )

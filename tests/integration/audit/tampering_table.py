@@ -169,7 +169,11 @@ def make_site(directory: Path) -> Site:
             scribe.recalibrate("best")
             deliver(*(event("best", n) for n in range(first + 8, first + 14)))
             govern(name)
-            deliver(label_event("best", first + 9), label_event("best", first + 10), topic="labels")
+            signed = json.loads(label_event("best", first + 10)) | {
+                "signature": f"of {name}",
+                "key_id": "ana",
+            }
+            deliver(label_event("best", first + 9), json.dumps(signed).encode(), topic="labels")
             deliver(*(event("best", n) for n in range(first + 14, first + 18)))
             if name == "old":
                 scribe.checkpoint()
@@ -472,6 +476,35 @@ def a_labeller(at: Target) -> None:
     )
 
 
+def _of_label(at: Target, assignment: str) -> None:
+    at.run(f"UPDATE label_revisions SET {assignment} WHERE source = 'topic' AND batch_id = :n", n=_label(at))
+
+
+def when_a_label_came(at: Target) -> None:
+    """At the label and at its link: what counts is the earlier of when it was given and when it came."""
+    _of_label(at, "received_at = datetime(received_at, '-1 second') || '.000000'")
+    _of_label(at, "effective_at = min(labelled_at, received_at)")
+    at.run(
+        "UPDATE outcomes SET recorded_at = (SELECT received_at FROM label_revisions l WHERE l.id = outcomes.label)"
+        " WHERE label IN (SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n)",
+        n=_label(at),
+    )
+
+
+def another_signature(at: Target) -> None:
+    at.run("UPDATE label_signatures SET signature = 'other' WHERE signature = :s", s=f"of {at.region}")
+
+
+def where_refused(at: Target) -> None:
+    at.run(
+        'UPDATE dead_letters SET "offset" = 1000000 WHERE value = :v', v=b"rubbish of " + at.region.encode()
+    )
+
+
+def said_to_be_erased(at: Target) -> None:
+    at.run("UPDATE batches SET erased_at = datetime('now') || '.000000' WHERE id = :b", b=at.decision("ship"))
+
+
 def remove_a_label(at: Target) -> None:
     row = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=_label(at))
     at.run("DELETE FROM outcomes WHERE label = :i", i=row["id"])
@@ -557,9 +590,22 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "headers of the published action": another_header,
     "the bytes of a refused message": refused_bytes,
     "why a message was refused": why_refused,
+    "where a refused message came from, at the message alone": where_refused,
     "when a link was recorded, a day back": when_recorded,
     "the severity of a label of the topic": a_severity,
     "who gave a label of the topic": a_labeller,
+    "when a label of the topic was given": lambda at: _of_label(
+        at,
+        "labelled_at = datetime(labelled_at, '-1 hour') || '.000000',"
+        " effective_at = datetime(labelled_at, '-1 hour') || '.000000'",
+    ),
+    "when a label of the topic came": lambda at: _of_label(
+        at, "received_at = datetime(received_at, '+1 hour') || '.000000'"
+    ),
+    "when a label of the topic came, and its link": when_a_label_came,
+    "the raw severity of a label of the topic": lambda at: _of_label(at, "raw_severity = 3"),
+    "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
+    "the signature of a label of the topic": another_signature,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
         "label_revisions", "severity = 1 - severity, raw_severity = NULL"
@@ -589,6 +635,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "a revocation of an API key removed": _remove_control("api_key_revocations"),
     "all texts of a batch erased, minutes after it shipped": erase_a_text,
     "one answer's text erased": erase_one_answer,
+    "texts said to be erased that are there": said_to_be_erased,
     "the newest checkpoint removed from the database": remove_a_checkpoint,
 }  # fmt: skip
 """What somebody changes, by its name in the table."""

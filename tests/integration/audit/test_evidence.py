@@ -12,6 +12,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.bundle import write_bundle
+from streamer.audit.evidence.document import WORDS, document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
 from streamer.audit.standalone import verify_bundle
@@ -148,6 +149,64 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
         (bounds.estimate, bounds.lower, bounds.upper), rel=1e-9
     )
     assert found["missing"] == bounds.overdue > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "budget", "said"),
+    [
+        ({"max_attempts": 3}, 0.1, "budget of a first attempt 10 %;"),
+        (
+            {"method": "selective-mean"},
+            None,
+            "the error rate among shipped answers, which this report does not",
+        ),
+        ({"method": "selective"}, None, "the error rate among shipped answers, which this report does not"),
+    ],
+)
+def test_exposure_is_compared_with_the_budget_that_bounds_it(
+    tmp_path: Path, settings: dict[str, Any], budget: float | None, said: str
+) -> None:
+    made = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    wiring.migrate(made)
+    with wiring.open_store(made) as store:
+        scribe = Scribe(store, made)
+        scribe.gate("one", unit="best", alpha=0.3, **settings)
+        scribe.deliver(event("one", number) for number in range(5))
+        with store.evidence.snapshot() as snapshot:
+            write_bundle(
+                snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()), texts=False, salts=True
+            )
+    report = make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None, keys=KEYS)
+    assert report["figures"]["exposure/one"]["value"]["budget"] == (
+        None if budget is None else pytest.approx(budget)
+    )
+    (sentence,) = [one.sentence for one in document_of(report).figures if one.name == "exposure/one"]
+    assert said in sentence
+    assert ("budget of a first attempt" in sentence) == (budget is not None)
+
+
+def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
+    folder: Path, report: dict[str, Any]
+) -> None:
+    assert document_of(report).how[0].endswith(" --checkpoints checkpoints.jsonl")
+    alone = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
+    (how,) = document_of(alone).how
+    assert "--checkpoints" not in how
+    assert "--public-key" not in how
+
+
+def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> None:
+    said = {one.name.partition("/")[0]: one.sentence for one in document_of(report).figures}
+    refused = {"dead_letters": 2, "by_code": {}, "conflicts": 0, "duplicates": 0, "lost": []}
+    assert (
+        WORDS["refused"](refused)[0]
+        == "2 messages were refused; no batch came again, and no offsets were lost"
+    )
+    refused |= {"conflicts": 1, "duplicates": 2, "lost": [["responses", 0, 1, 2]]}
+    assert WORDS["refused"](refused)[0] == (
+        "2 messages were refused; 2 batches came again unchanged and 1 with other content, and 1 range of offsets was lost"
+    )
+    assert "each by name" not in said["settings"]
 
 
 def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:

@@ -206,6 +206,15 @@ def test_time_stamps_are_kept_and_verified(scribe: Scribe, authority: Path, tmp_
     assert "is not good" in found[0][0][1]
 
 
+def test_a_file_of_answers_that_is_gone_was_not_checked(scribe: Scribe, tmp_path: Path) -> None:
+    settings = settings_with(tmp_path)
+    found = wiring.check_witnesses(settings, scribe.store)
+    assert found is not None
+    assert found[0] == []
+    assert found[1] == [f"what witnesses answered: there is no file {settings.audit.witness_answers}"]
+    assert found[2:] == (0, 0)
+
+
 @pytest.mark.parametrize("answer", [(302, b""), (200, b"x" * 70_000), (404, b"")])
 def test_what_is_no_answer_is_told_and_sent_again(
     scribe: Scribe, answer: tuple[int, bytes], tmp_path: Path
