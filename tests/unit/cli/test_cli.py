@@ -476,6 +476,41 @@ def test_a_worker_without_an_encoder_is_fine_for_external_scores(
     }.items()
 
 
+@pytest.mark.usefixtures("database")
+def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def set_to(**settings: object) -> None:
+        table = {
+            "base_url": "http://127.0.0.1:9/v1",
+            "model": "small",
+            "key_variable": "NO_SUCH_KEY",
+        } | settings
+        monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": table}))
+
+    def pinned(*words: str) -> tuple[object, bool]:
+        status, out, err = run(capsys, "gate", "set", "x", *words, "--json")
+        assert status == 0, err
+        (said,) = objects(out)
+        return said["upstream"], said["closes"]
+
+    assert run(capsys, "gate", "create", "x", "--scorer", "external", "--encoder", "none")[0] == 0
+    set_to(steps=[3, 6], stop_above=0.9)
+    first, closes = pinned("--upstream", "x")
+    assert str(first).startswith("small@")
+    assert closes
+    assert pinned("--upstream", "x") == (first, False)
+    set_to(steps=[3, 6], stop_above=0.8)
+    other, closes = pinned("--upstream", "x")
+    assert closes
+    assert other != first
+    assert pinned("--upstream", str(first)) == (first, True)
+    assert pinned("--upstream", "none") == (None, True)
+    status, _, err = run(capsys, "gate", "set", "x", "--upstream", "y")
+    assert status == cli.WRONG_USAGE
+    assert "[upstreams.NAME] of the settings here (x), not 'y'" in err
+
+
 def created(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str, int | None]:
     status, out, err = run(capsys, "gate", *words, "--json")
     assert status == 0, err
