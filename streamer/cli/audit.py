@@ -126,6 +126,10 @@ def verify(
             help="Begin where the last run with this file found everything consistent, and remember in it how far this one came.",
         ),
     ] = None,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Verify the whole record; the default without --incremental."),
+    ] = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Re-derive the whole record, and name the first row that is inconsistent. Exit status 3 if there is one.
@@ -137,8 +141,11 @@ def verify(
     from streamer.audit.reached import read_reached, write_reached
     from streamer.audit.verification import verify_record
     from streamer.cli.console import note, print_json, progress, say, warn
+    from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
+    if full and incremental is not None:
+        raise UsageError("--full and --incremental are opposites; give one of them")
     settings = load_settings()
     since = None if incremental is None else read_reached(incremental)
     keys = wiring.trusted_keys(settings, public_key)

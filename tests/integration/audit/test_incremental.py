@@ -147,6 +147,10 @@ def test_the_command_goes_on_where_it_ended(here: Path, capsys: pytest.CaptureFi
     assert main(["audit", "verify", "--incremental", "verified.json"]) == 2
     assert "is no file of `streamer audit verify --incremental`" in capsys.readouterr().err
     assert main(["audit", "verify", "--incremental", "nowhere/verified.json"]) == 3
+    assert main(["audit", "verify", "--full", "--incremental", "verified.json"]) == 2
+    assert "give one of them" in capsys.readouterr().err
+    assert main(["audit", "verify", "--full", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["counts"]["outcomes"] > 4
 
 
 @pytest.mark.parametrize(
