@@ -11,8 +11,8 @@ from streamer.clouds.sentence import budget
 from streamer.events.responses import recorded_models
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.signing.canonical_json import canonical_json
-from streamer.wording.numbers import HELD_WORDS, who
-from streamer.wording.policies import cut_text
+from streamer.wording.numbers import HELD_WORDS
+from streamer.wording.policies import cut_text, who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,8 +8,15 @@ import typer
 from streamer.cli import options as opt
 from streamer.cli.policies import policy_json, promise_text, styled_threshold
 from streamer.cli.signatures import signature_json, styled_signature
-from streamer.wording.numbers import when, who
-from streamer.wording.policies import cut_text, sample_sentence, segment_lines, status_text, threshold_text
+from streamer.wording.numbers import when
+from streamer.wording.policies import (
+    cut_text,
+    sample_sentence,
+    segment_lines,
+    status_text,
+    threshold_text,
+    who,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
-
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -39,13 +37,6 @@ def percent(share: float, decimals: int | None = None) -> str:
 def counted(number: int, one: str, many: str) -> str:
     """Write a number with its noun: ``1 batch``, ``2 batches``."""
     return f"{number} {one if number == 1 else many}"
-
-
-def who(name: str) -> str:
-    """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (as stated)``."""
-    if name.startswith(SIGNED_IN):
-        return f"{name.removeprefix(SIGNED_IN)} (signed in)"
-    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (as stated)")
 
 
 def when(moment: datetime) -> str:

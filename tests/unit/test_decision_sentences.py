@@ -10,7 +10,7 @@ from streamer.audit.story import HELD, _policy, threshold_of
 from streamer.console.pages import _decided
 from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.gates.rule import Chance, Quantile, Rank, Rule, rule_text
-from streamer.wording.numbers import who
+from streamer.wording.policies import who
 
 
 def a_decision(
