@@ -12,7 +12,7 @@ from streamer.events.responses import recorded_models
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.signing.canonical_json import canonical_json
 from streamer.wording.numbers import HELD_WORDS
-from streamer.wording.policies import cut_text
+from streamer.wording.policies import cut_text, who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,14 +158,14 @@ def _policy(facts: dict[str, Any], policy: dict[str, Any], revision: dict[str, A
     cut = threshold_of(facts, policy)
     return (
         f"version {policy['version']}, in force since {policy['valid_from']}: {cut}{own}, unit {facts['unit']}, "
-        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {policy['created_by']}: {policy['reason']}. "
+        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {who(policy['created_by'])}: {policy['reason']}. "
         + (policy["guarantee"] or "Nothing was promised.")
     )
 
 
 def _run(run: dict[str, Any]) -> str:
     return (
-        f"run {run['id']} by {run['requested_by']}, {run['finished_at']}: {run['groups']} groups, {run['items']} "
+        f"run {run['id']} by {who(run['requested_by'])}, {run['finished_at']}: {run['groups']} groups, {run['items']} "
         f"drawn responses, {run['missing']} without a label"
     )
 
@@ -188,7 +188,7 @@ def _desk(row: dict[str, Any]) -> str:
     if row["action"] == "released":
         shown = _excerpt(row["content"]["text"]) if "content" in row else "erased"
         what = f"released response {row['response_id']}{', edited' if row['edited'] else ''}: {shown};"
-    return f"{what} by {row['by']}, {row['at']}" + (f": {row['remark']}" if row["remark"] else "")
+    return f"{what} by {who(row['by'])}, {row['at']}" + (f": {row['remark']}" if row["remark"] else "")
 
 
 def _label(row: dict[str, Any]) -> str:

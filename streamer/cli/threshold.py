@@ -9,7 +9,14 @@ from streamer.cli import options as opt
 from streamer.cli.policies import policy_json, promise_text, styled_threshold
 from streamer.cli.signatures import signature_json, styled_signature
 from streamer.wording.numbers import when
-from streamer.wording.policies import cut_text, sample_sentence, segment_lines, status_text, threshold_text
+from streamer.wording.policies import (
+    cut_text,
+    sample_sentence,
+    segment_lines,
+    status_text,
+    threshold_text,
+    who,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -135,7 +142,7 @@ def show(
             **({"labels": f"at the newest run: {waiting}"} if waiting is not None and present else {}),
             "calibration run": policy.calibration_run,
             "since": when(policy.valid_from),
-            "by": policy.created_by,
+            "by": who(policy.created_by),
             "why": policy.reason,
             **(
                 {"signature": styled_signature(found, keys)}
@@ -302,7 +309,7 @@ def sign(
 def _cells(policy: "Policy") -> list[object]:
     return [
         policy.settings.alpha, policy.settings.method, policy.settings.unit, policy.calibration_run,
-        when(policy.valid_from), policy.created_by, policy.reason,
+        when(policy.valid_from), who(policy.created_by), policy.reason,
     ]  # fmt: skip
 
 

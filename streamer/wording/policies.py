@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from streamer.calibration.registry import every
+from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.wording.numbers import SERVED, counted, percent
 
@@ -31,6 +32,13 @@ def cut_text(cut: Cut, rule: Rule) -> str:
     if isinstance(rule, Quantile) and rule.quantile is not None:
         return f"Q > {level} (quantile {rule.quantile:.4g})"
     return f"rank > {level}" if isinstance(rule, Rank) else f"Q > {level}"
+
+
+def who(name: str) -> str:
+    """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (as stated)``."""
+    if name.startswith(SIGNED_IN):
+        return f"{name.removeprefix(SIGNED_IN)} (signed in)"
+    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (as stated)")
 
 
 def own_cuts(rule: Rule) -> bool:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from streamer.audit.story import HELD, threshold_of
+from streamer.audit.story import HELD, _policy, threshold_of
 from streamer.console.pages import _decided
+from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.gates.rule import Chance, Quantile, Rank, Rule, rule_text
+from streamer.wording.policies import who
 
 
 def a_decision(
@@ -60,3 +62,12 @@ def test_what_was_scored_names_the_threshold_as_everywhere() -> None:
         found = a_decision(rule=rule)
         assert says in sentence(found)
         assert threshold_of(found["line"]["facts"], found["policy"]) == says
+
+
+def test_a_name_that_nobody_checked_is_told_as_one() -> None:
+    assert who("ana") == "ana (as stated)"
+    assert who("account:ana") == "ana (signed in)"
+    assert (who(RECALIBRATOR), who(MONITOR)) == ("the recalibrator", "an alarm")
+    assert "by ana (as stated): first" in _policy(
+        a_decision()["line"]["facts"], *(a_decision()[one] for one in ("policy", "revision"))
+    )
