@@ -187,7 +187,7 @@ def test_a_labeller_who_leaves_answers_is_named_and_a_test_of_each_at_the_full_l
 
 
 def first_opening(
-    rng: np.random.Generator, skill: float, passes: Callable[[Separation], bool], **shape: Any
+    rng: np.random.Generator, skill: float, passes: Callable[[Separation], bool], **shape: int
 ) -> int | None:
     """Labels at the first of a closed gate's runs that passes: a run each 50 labels, all those of a sample read again.
 
