@@ -111,6 +111,8 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     )
     if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
         say(f"{waiting}.")
+    if (missing := run.missing_labels) is not None and missing.not_at_random:
+        warn(f"{missing.said[:1].upper()}{missing.said[1:]}.")
     rows: list[list[object]] = []
     for one in run.candidates:
         style = "bold green" if one.decides else "dim"

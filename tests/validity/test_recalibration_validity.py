@@ -142,13 +142,17 @@ def test_the_evidence_is_an_e_value_under_every_number_of_pairs() -> None:
 
 def test_labels_missing_at_random_raise_nothing_and_those_missing_at_low_scores_do() -> None:
     rng = np.random.default_rng(11)
-    false = 0
+    false = looked = 0
     for _ in range(300):
-        scores = rng.random(1000)
-        false += missing_labels(
-            zip(scores.tolist(), (rng.random(1000) < 0.1).tolist(), strict=True)
-        ).not_at_random
+        scores, missing = rng.random(1000), rng.random(1000) < 0.1
+        false += missing_labels(zip(scores.tolist(), missing.tolist(), strict=True)).not_at_random
+        # Wrong on purpose: a test at 1 % after every twenty draws.
+        looked += any(
+            stats.mannwhitneyu(scores[:n][missing[:n]], scores[:n][~missing[:n]]).pvalue <= 0.01
+            for n in range(100, 1001, 20)
+        )
     assert false <= stats.binom.isf(1e-6, 300, 0.01)
+    assert looked > stats.binom.isf(1e-6, 300, 0.01)
     scores = rng.random(3000)
     found = missing_labels(
         zip(scores.tolist(), (rng.random(3000) < 0.2 * (1 - scores)).tolist(), strict=True)
@@ -183,7 +187,7 @@ def test_a_labeller_who_leaves_answers_is_named_and_a_test_of_each_at_the_full_l
 
 
 def first_opening(
-    rng: np.random.Generator, skill: float, passes: Callable[[Separation], bool], **shape: Any
+    rng: np.random.Generator, skill: float, passes: Callable[[Separation], bool], **shape: int
 ) -> int | None:
     """Labels at the first of a closed gate's runs that passes: a run each 50 labels, all those of a sample read again.
 

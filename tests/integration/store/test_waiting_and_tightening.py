@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.audit.rederive import Waits, contradiction, reading_of
+from streamer.cli.recalibrate import print_report
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
+from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule, tighten_by_rule
 from streamer.recalibration.run import calibrate_gate
 from streamer.risk.rounds.watch import RiskWatch
 from tests.integration.store.conftest import START, World
@@ -246,7 +247,9 @@ def test_a_gate_whose_score_does_not_separate_does_not_open_by_itself(
     assert one.policy.state == "closed"
 
 
-def test_labels_that_are_missing_at_low_scores_are_told_of(site: Callable[..., LabelledGate]) -> None:
+def test_labels_that_are_missing_at_low_scores_are_told_of(
+    site: Callable[..., LabelledGate], capsys: pytest.CaptureFixture[str]
+) -> None:
     one = site(monitor_deadline_seconds=3600.0)
     numbers = one.decide(300)
     one.label([n for n in numbers if one.score(n) > 0.2], bad_below(0.3))
@@ -261,6 +264,14 @@ def test_labels_that_are_missing_at_low_scores_are_told_of(site: Callable[..., L
     )
     assert [(found.kind, found.level) for found in told] == [("labels_not_at_random", "ticket")]
     assert "missing more often at low scores" in told[0].message
+    capsys.readouterr()
+    by_hand = recalibrate_by_hand(
+        one.store.calibration, one.store.policies, one.store.gates.get(GATE),
+        clock=one.clock, by="ana", reason="look", dry_run=True,
+    )  # fmt: skip
+    print_report(by_hand, None, explain=False)
+    shown = capsys.readouterr()
+    assert "Labels are missing more often at low scores" in " ".join((shown.out + shown.err).split())
 
 
 def test_a_labeller_whose_answers_stay_without_a_label_is_told_of(site: Callable[..., LabelledGate]) -> None:

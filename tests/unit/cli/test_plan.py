@@ -72,6 +72,7 @@ def test_people_read_what_it_needs_and_what_it_gives(
     assert max(map(len, text.splitlines()[3:])) <= 90
     plain = " ".join(text.split())
     assert "9 labelled prompts or more" in plain
+    assert "not used until these are older than 95 % of labels take: have so many more drawn" in plain
     assert "A guess: mean severity 0.30, AUC 0.80" in plain
     assert "100 simulated calibrations, seed 0" in plain
     assert re.search(r"served +\d\d\.\d % of (prompts|responses|batches); \d+ to \d+ % in 90 % of", text)
