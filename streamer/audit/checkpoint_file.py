@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from streamer.audit.standalone.verify_bundle import complete_lines
+from streamer.clouds.line_record import read_whole
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class CheckpointFile:
     def read(self) -> list[bytes]:
         """Every line, the oldest first. Raises `UsageError` when the file cannot be read."""
         try:
-            return complete_lines(self.path.read_bytes())
+            return complete_lines(read_whole(self.path))
         except OSError as error:
             raise UsageError(f"cannot read the checkpoints {self.path}: {error.strerror}") from error
 

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamer.audit.standalone.verify_bundle import decided_without_trust
+from streamer.clouds.sentence import budget
 from streamer.events.responses import recorded_models
+from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.signing.canonical_json import canonical_json
+from streamer.wording.numbers import HELD_WORDS
+from streamer.wording.policies import cut_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 HELD = {
     "no_threshold": "the gate had not been calibrated",
@@ -20,6 +27,7 @@ HELD = {
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",
     "no_logprob": "the event brought no log-probabilities, which the gate's score is made of",
     "unknown_model": "an answer is of a model that the gate's learned score was not fitted on",
+    "upstream_mismatch": "the gate is calibrated for the answers of a different upstream, or with different settings of it",
     "attempts_exhausted": "the prompt had used up its attempts",
     "deadline_passed": "it came too late",
 }
@@ -39,7 +47,7 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
         ("came", f"as {topic}[{partition}] offset {offset}, recorded {line['recorded_at']}"),
     ]
     told += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
-    models = _models(line)
+    models = models_of(line)
     told += [
         ("response", _response(one, position, line, models))
         for position, one in enumerate(facts["responses"])
@@ -88,7 +96,7 @@ def _excerpt(text: str | None) -> str:
     return text if len(text) <= _EXCERPT else text[:_EXCERPT] + " ..."
 
 
-def _models(line: dict[str, Any]) -> tuple[str, ...]:
+def models_of(line: dict[str, Any]) -> tuple[str, ...]:
     """The language model of each response; nothing at all where none is named, or it is erased."""
     content = line.get("content") or {}
     return recorded_models(content.get("metadata"), [one[0] for one in line["facts"]["responses"]])
@@ -104,9 +112,15 @@ def _response(response: list[Any], position: int, line: dict[str, Any], models: 
 
 def _decision(facts: dict[str, Any], revision: dict[str, Any], models: tuple[str, ...]) -> str:
     outcome, selected = facts["outcome"], facts["selected"]
-    what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome, f"held ({outcome})")
+    what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome) or HELD_WORDS.get(outcome, "held")
     if selected is not None:
         what = f"shipped response {selected}"
+    told = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
+    return f"{what}, because {why_of(facts, revision, models)}; decided {facts['decided_at']}{told}"
+
+
+def why_of(facts: dict[str, Any], revision: Mapping[str, Any], models: tuple[str, ...]) -> str:
+    """Say why a batch was decided as it was; `models` are those of its answers, as far as they are known."""
     why = HELD.get(facts["reason"], "scores and threshold decided")
     if facts["embedding_source"] == "event":
         if facts["reason"] != "encoder_mismatch":
@@ -124,22 +138,27 @@ def _decision(facts: dict[str, Any], revision: dict[str, Any], models: tuple[str
         why += f" ({', '.join(strange) or 'erased'}; it was on those of {', '.join(one or 'no name' for one in known)})"
     if decided_without_trust(facts):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
-    told = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
-    return f"{what}, because {why}; decided {facts['decided_at']}{told}"
+    return why
+
+
+def threshold_of(facts: Mapping[str, Any], policy: Mapping[str, Any]) -> str:
+    """Write the threshold that a batch was decided by: its own, where it had one."""
+    if "cut_state" in facts:
+        return cut_text(Cut(facts["cut_state"], facts.get("cut_threshold")), INDICATOR)
+    rule = INDICATOR if policy["rule"] is None else rule_of_text(policy["rule"])
+    return cut_text(Cut(policy["state"], policy["threshold"]), rule)
 
 
 def _policy(facts: dict[str, Any], policy: dict[str, Any], revision: dict[str, Any]) -> str:
-    state, threshold = policy["state"], policy["threshold"]
     own = ""
     if "cut_state" in facts:
-        state, threshold = facts["cut_state"], facts.get("cut_threshold")
         own = " for this batch" + (
             f", segment {facts['segment']!r}" if facts.get("segment") is not None else ""
         )
-    cut = f"lambda {threshold!r}" if state == "cut" else state
+    cut = threshold_of(facts, policy)
     return (
         f"version {policy['version']}, in force since {policy['valid_from']}: {cut}{own}, unit {facts['unit']}, "
-        f"alpha {revision['alpha']!r}, method {revision['method']}; by {policy['created_by']}: {policy['reason']}. "
+        f"budget {budget(revision['alpha'])}, method {revision['method']}; by {policy['created_by']}: {policy['reason']}. "
         + (policy["guarantee"] or "Nothing was promised.")
     )
 

@@ -14,7 +14,7 @@ from streamer.audit import signing
 from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
-from streamer.audit.rederive import ActionRules, contradiction, reading_of
+from streamer.audit.rederive import ActionRules, Waits, contradiction, reading_of
 from streamer.audit.standalone.verify_bundle import Verifier
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
@@ -234,12 +234,22 @@ def _calibrated_again(
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
     served: dict[tuple[str, int], Reading] = {}
+    waits = Waits()
     for line in lines:
         yield line
         row = line["row"]
         if line["kind"] == "policies" and row is not None:
             served[row["gate"], row["version"]] = reading_of(row)
-        if line["kind"] != "calibration_runs" or row is None or line["height"] <= after:
+            waits.policy(row)
+        if line["kind"] == "proposal_rejections" and row is not None:
+            waits.rejection(row["run"])
+        if line["kind"] != "calibration_runs" or row is None:
+            continue
+        columns = row["candidates"]["columns"]
+        candidates = [dict(zip(columns, values, strict=True)) for values in line["candidates"]]
+        decided = next((reading_of(one) for one in candidates if one["decides"]), None)
+        too_soon = waits.run(row, decided)
+        if line["height"] <= after:
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
         try:
@@ -249,10 +259,11 @@ def _calibrated_again(
         if gate is None:
             verifier.fault("policy", place, f"there is no revision {row['gate_revision']} of {row['gate']}")
             continue
-        columns = row["candidates"]["columns"]
+        if too_soon is not None:
+            verifier.fault("policy", place, too_soon)
         found = contradiction(
             row,
-            [dict(zip(columns, values, strict=True)) for values in line["candidates"]],
+            candidates,
             gate=gate,
             inputs=inputs,
             started_at=datetime.fromisoformat(row["started_at"]),

@@ -81,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if logged:
             sys.excepthook(type(error), error, error.__traceback__)
             return FAILED
+        if isinstance(error, OSError) and (refused := _disk_refusal(error)) is not None:
+            complain(redact_text(refused))
+            return FAILED
         complain(
             f"unexpected {type(error).__name__}: {redact_text(str(error)).splitlines()[0] if str(error) else 'no text'}; "
             "run it again with STREAMER_DEBUG=1 to see where"
@@ -91,6 +94,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A caller's process continues with its own hooks; ours logs even what happens at its exit.
         if arguments is not None:
             sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+
+
+def _disk_refusal(error: OSError) -> str | None:
+    """Say what a disk refuses and of which file, as far as the system names it; None where the error is another."""
+    import errno
+
+    full = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
+    if error.errno not in (*full, errno.EIO, errno.EACCES, errno.EPERM):
+        return None
+    deed = "write" if error.errno in full else "read or write"
+    # Writing to an open file, standard output among them, names none.
+    file = "a file or standard output" if error.filename is None else str(error.filename)
+    return f"cannot {deed} {file}: {error.strerror}"
 
 
 def _file_of(stream: TextIO | None) -> os.stat_result | None:

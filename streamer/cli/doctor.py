@@ -177,11 +177,14 @@ def _database(settings: "Settings", *, full: bool) -> Iterator[Diagnosis]:
         pooling = store.reports.pooling()
         if pooling is not None:
             yield Diagnosis("ok", "connection", _CONNECTIONS[pooling])
-        yield from _record(store, full=full)
+        yield from _record(store, full=full, publishes=settings.kafka.bootstrap_servers is not None)
 
 
-def _record(store: "Store", *, full: bool) -> Iterator[Diagnosis]:
-    """Recompute the hash chains over what was recorded; a long record only when asked."""
+def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosis]:
+    """Recompute the hash chains over what was recorded; a long record only when asked.
+
+    `publishes` : a broker is configured, for which messages wait.
+    """
     from streamer.cli.console import counted
 
     links = sum(store.reports.chain_heights().values())
@@ -205,7 +208,7 @@ def _record(store: "Store", *, full: bool) -> Iterator[Diagnosis]:
             "this database user could change what was recorded; workers need not be able to",
             "streamer db roles, then a user of the role streamer_app for everything but upgrades",
         )
-    if waiting:
+    if waiting and publishes:
         yield Diagnosis(
             "warn",
             "outbox",
@@ -221,6 +224,13 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer.stream.embedded_broker import is_embedded
     from streamer.stream.topics import cluster_id, log_bounds
 
+    if settings.kafka.bootstrap_servers is None:
+        yield Diagnosis(
+            "ok",
+            "broker",
+            "none is configured; `streamer serve --no-kafka` needs none, workers need STREAMER_KAFKA_BOOTSTRAP_SERVERS",
+        )
+        return
     require_broker(settings)
     connection = wiring.connection(settings)
     identity = settings.kafka.log_id or cluster_id(connection)

@@ -82,7 +82,8 @@ def evaluate(
         typer.Option(
             metavar="NAME,...|all",
             rich_help_panel=_SCORES,
-            help=f"Label-free scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, or one of an installed package.",
+            help=f"Scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, logprob, or one of an installed package. all: those that are "
+            "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
         ),
     ] = "gram",
     score_field: Annotated[
@@ -165,7 +166,7 @@ def evaluate(
     from streamer.errors import UsageError
     from streamer.research.evaluation import Options, evaluated, read_data_set
     from streamer.research.evaluation.data_sets import named_apart
-    from streamer.research.evaluation.run import check_options, check_severities
+    from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
     from streamer.settings.settings import load_settings
 
@@ -201,7 +202,7 @@ def evaluate(
     ]
     stored = _stored(settings, from_store or [], check_unlabelled(options.unlabelled))
     for data in (*read, *stored):
-        check_severities(data, options)
+        check_data_set(data, options)
     check_folders(out, cache)
     try:
         with ExitStack() as until, DemoProgress() as watch:
@@ -261,8 +262,9 @@ def _with_scores(
     from streamer.research.evaluation.data_sets import keeps_texts
     from streamer.research.evaluation.run import packages_of
     from streamer.scoring.registry import GRAM
+    from streamer.scoring.scorers.logprob import Logprob
 
-    others = [name for name in options.scorers if name != GRAM]
+    others = [name for name in options.scorers if name not in (GRAM, Logprob.name)]
     made = []
     for data in data_sets:
         kept = data.scores.get(GRAM)

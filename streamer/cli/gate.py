@@ -8,10 +8,10 @@ import typer
 
 from streamer.calibration import registry
 from streamer.cli import options as opt
-from streamer.cli.gate_options import with_settings
+from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
 from streamer.cli.policies import gate_json, styled_threshold
 from streamer.gates.setting_changes import calibrated_for_another, unread
-from streamer.gates.setting_ranges import EXTERNAL_PREFIX
+from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.settings import (
     FIRST_PARAMETERS,
     FLAT_NAMES,
@@ -22,7 +22,7 @@ from streamer.gates.settings import (
     stands_for,
 )
 from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
-from streamer.wording.numbers import when
+from streamer.wording.numbers import HELD_WORDS, when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def create(
             hidden=True,
         ),
     ] = None,
-    reason: opt.ReasonOption = "created",
-    by: opt.ByOption = None,
+    reason: opt.RareReasonOption = "created",
+    by: opt.RareByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Create a gate. It starts closed: it holds everything and draws batches for labelling until calibrated."""
@@ -95,6 +95,7 @@ def create(
     settings = load_settings()
     given = _with_meant_kind(with_best_scorer(given, settings), json=json)
     with wiring.open_store(settings) as store:
+        given = _with_upstream(given, settings, store)
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
@@ -148,7 +149,7 @@ def set_(
 ) -> None:
     """Change a gate: a new revision and a new policy version. Says whether that closes the gate.
 
-    A change of what the threshold was calibrated for (unit, scorer, encoder, severity kind, alpha, the method and its
+    A change of what the threshold was calibrated for (unit, scorer, encoder, upstream, severity kind, alpha, the method and its
     parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change that
     excludes labels (removing a labeller, naming labellers for the first time, demanding signatures). Any other change keeps the threshold.
     """
@@ -169,6 +170,7 @@ def set_(
         if label_above is not None:
             given = with_floor(given, label_above, store.calibration, before, wiring.now())
         calibrated = store.policies.newest(gate).calibrated
+        given = _with_upstream(given, settings, store)
         chosen = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
@@ -274,11 +276,11 @@ def list_(json: opt.JsonOption = False) -> None:
         note("There is no gate yet; create one with `streamer gate create NAME`.")
         return
     print_table(
-        ["gate", "threshold", "mode", "unit", "alpha", "method", "hold action", "audit", "version", "since"],
+        ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
         [
             [
                 policy.gate, styled_threshold(policy), policy.settings.mode, policy.settings.unit,
-                policy.settings.alpha, policy.settings.method, policy.settings.hold_action,
+                policy.settings.alpha, policy.settings.method, HELD_WORDS[policy.settings.hold_action],
                 f"{policy.settings.audit_probability:.4g}", policy.version, policy.valid_from,
             ]
             for _, policy in gates
@@ -336,6 +338,8 @@ def with_promise(given: "Mapping[str, Any]", promise: str | None) -> dict[str, A
 def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[str, Any]:
     """Replace the scorer ``best-of:FILE`` by the one that ships most on a file of response clouds, and say why.
 
+    Compared is all that the file has or this installation computes, but for a learned score, which no new gate has, at the gate's
+    budget, unit and method (with its usual parameters). The marks of a judge count where one is configured, which must be theirs.
     Another one than Gram energy is taken only where it ships more by two standard errors. The file's labels choose, so that
     they must not be those that will calibrate the gate.
 
@@ -349,7 +353,9 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     from streamer.cli.console import note
     from streamer.errors import UsageError
     from streamer.extras import needed_by
-    from streamer.scoring.registry import GRAM, SCORER_NAMES
+    from streamer.scoring.plugins import entry_points
+    from streamer.scoring.registry import SCORER_NAMES
+    from streamer.scoring.scorers.judge import Judge
 
     file = str(given.get("scorer", "")).removeprefix(BEST_OF)
     if not str(given.get("scorer", "")).startswith(BEST_OF):
@@ -362,15 +368,20 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
         raise UsageError("answers are compared by their embeddings, which needs an encoder that runs here")
     with needed_by("--scorer best-of:FILE", "research"):
         from streamer.research.evaluation import evaluate
+    method = str(given.get("method", DEFAULT_METHOD))
     found = evaluate(
         Path(file),
         alphas=(alpha,),
         units=(unit,),
-        scorers=SCORER_NAMES,
+        scorers=(*SCORER_NAMES, *entry_points()),
+        method=method,
         encoder=str(encoder).partition("@")[0],
     )
     (result,) = found.data_sets
-    rows = {row.scorer: row for row in result.compared if row.scorer in SCORER_NAMES}
+    rows = {row.scorer: row for row in result.compared if row.scorer in EVERY or row.scorer in entry_points()}
+    if Judge.name in rows and (why_not := _no_judge(settings)) is not None:
+        del rows[Judge.name]
+        note(f"The judge's marks in {file} are left out: {why_not}")
     shares = ", ".join(f"{name} {row.ship_rate.mean or 0:.1%}" for name, row in rows.items())
     best = max(rows.values(), key=lambda row: row.ship_rate.mean or 0.0)
     clear = (best.more.mean or 0.0) > 2 * (best.more.error if best.more.error is not None else float("inf"))
@@ -380,9 +391,27 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
         if clear
         else f"none ships more than {GRAM} by two standard errors"
     )
-    note(f"Of {result.questions} prompts each scorer would ship, at a budget of {alpha:g}: {shares}.")
+    note(
+        f"{len(rows)} scorers were compared. Of {result.questions} prompts each would ship, at a budget of {alpha:g}, unit {unit} and "
+        f"method {method}: {shares}."
+    )
     note(f"The scorer is {chosen}: {why}. The labels of {file} chose it: calibrate the gate on others.")
+    scorer = EVERY.get(chosen)
+    if scorer is not None and scorer.in_place is not None:
+        given = {name: value for name, value in given.items() if name != "encoder"}
     return {**given, "scorer": chosen}
+
+
+def _no_judge(settings: "Settings") -> str | None:
+    """Why no gate can have the judge's marks as scores here; None where one can."""
+    from streamer import wiring
+    from streamer.errors import UsageError
+
+    try:
+        wiring.judge_scoring_id(settings)
+    except UsageError as error:
+        return str(error)
+    return None
 
 
 def with_floor(
@@ -456,6 +485,19 @@ def chosen_settings(
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _with_upstream(given: "Mapping[str, Any]", settings: "Settings", store: "Any") -> dict[str, Any]:
+    """Replace the name of an upstream by its id, which says how it is set now."""
+    from streamer import wiring
+
+    name = given.get("upstream")
+    if name is None or UPSTREAM_ID.fullmatch(name):
+        return dict(given)
+    return {
+        **given,
+        "upstream": wiring.upstream_id(settings, name, lambda one: store.gates.get(one).settings),
+    }
 
 
 def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:

@@ -124,6 +124,8 @@ def _texts(text: str, _option: str) -> str:
 
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings)}
 
+DEFAULT_METHOD: str = _DEFAULTS["calibrator"].name
+
 
 def _of(field: str, metavar: str, text: str, panel: str, **more: Any) -> SettingOption:
     more.setdefault("default", _DEFAULTS[field])
@@ -165,14 +167,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         help=f"Calibrator: {', '.join(METHODS)}. Choose it before anyone sees labels (docs/guarantees.md says what each "
         "promises).",
         panel=_POLICY,
-        default=_DEFAULTS["calibrator"].name,
+        default=DEFAULT_METHOD,
     ),
     _of(
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
         "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares; learned begins with gram and has a learned score proposed. With gate create, best-of:FILE takes the one that ships most on a file of "
-        "labelled answers, if that is clear.",
+        "labelled answers at the gate's budget, unit and method, if that is clear: of those that are computed here, installed packages' too, and of logprob and judge where the file has their numbers.",
         _POLICY,
     ),
     SettingOption(
@@ -197,6 +199,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         _POLICY,
         kind=int,
         default=_SILENT,
+    ),
+    _of(
+        "upstream",
+        "NAME|MODEL@HASH",
+        "The upstream whose answers the gate decides about, by its table [upstreams.NAME] or as batches name it: model, "
+        "parameters, and the rule that says when sampling stops. Batches of any other are held. none: answers of any origin.",
+        _POLICY,
+        none=True,
     ),
     _of("severity_kind", "KIND", "Kind of label that the gate is calibrated on.", _POLICY),
     _of(

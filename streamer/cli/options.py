@@ -20,11 +20,22 @@ from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
 ]
-ByOption = Annotated[
-    str | None,
-    typer.Option("--by", metavar="WHO", help="Who does this, for the record. Default: your login name."),
-]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")]
+
+
+def _by(*, hidden: bool) -> Any:
+    text = "Who does this, for the record. Default: your login name."
+    return typer.Option("--by", metavar="WHO", help=text, hidden=hidden)
+
+
+def _reason(*, hidden: bool) -> Any:
+    return typer.Option("--reason", metavar="TEXT", help="Why, for the record.", hidden=hidden)
+
+
+ByOption = Annotated[str | None, _by(hidden=False)]
+RareByOption = Annotated[str | None, _by(hidden=True)]
+"""Of a command that shows it with `--help-all` only, as the next."""
+ReasonOption = Annotated[str, _reason(hidden=False)]
+RareReasonOption = Annotated[str, _reason(hidden=True)]
 GateArgument = Annotated[
     str, typer.Argument(metavar="GATE", help="Name of the gate.", autocompletion=gate_names)
 ]

@@ -386,8 +386,9 @@ def _print_until_sure(made: "UntilSure") -> None:
         f"{percent(made.level, 0)} of them.\n"
         "same number for all: what is served if every prompt gets the mean number of answers. Where that is as much, set it as "
         "answers, and no steps.\n"
-        f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}, then calibrate on "
-        "batches that it sampled."
+        f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}. Then `streamer gate set "
+        "GATE --upstream GATE`\nfreezes it in the gate's settings and closes the gate, until it is calibrated on batches that the "
+        "rule sampled."
     )
 
 
@@ -469,7 +470,7 @@ def _print_rungs(made: "PlannedRungs") -> None:
     say(
         f'To use the split that keeps {percent(chosen.kept, 0)}, set then = "NAME-dear" and then_from = '
         f"{chosen.split.start:g} in [upstreams.NAME], and\n"
-        f"  streamer gate create NAME --alpha {chosen.first:.4g} --label-floor {chosen.split.floor:g}\n"
+        f"  streamer gate create NAME --upstream NAME --alpha {chosen.first:.4g} --label-floor {chosen.split.floor:g}\n"
         f"  streamer gate create NAME-dear --alpha {_floored(chosen.later)} --segment-by upstream"
     )
 

@@ -242,7 +242,7 @@ def _least_held(made: Plan) -> str:
         )
     return (
         f"{percent(made.least_held, 1)} or more by any gate, however good its score: exposure of {exposure} must come down to "
-        f"{alpha}; {percent(made.least_held_selective, 1)} or more for as small a severity among the served"
+        f"{alpha}; {percent(made.least_held_selective, 1)} or more for as small an error rate among shipped"
     )
 
 

@@ -64,11 +64,13 @@ def publish(
     """Publish response batches to the responses topic.
 
     A file holds events (streamer.responses.v1), or response clouds: question_id, question, references, and
-    responses with text and label, or a table, with one answer or one prompt a row. Every line is checked before it is sent.
+    responses with text and label, or a table, with one answer or one prompt a row. Every line is checked before it is sent,
+    and the first of every file before the broker is asked.
 
     If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
     names an unknown gate: it is published, and workers refuse it until the gate is created.
     """
+    from pathlib import Path
     from time import monotonic, sleep
 
     from streamer import wiring
@@ -82,8 +84,26 @@ def publish(
 
     columns = parse_mapping(column or ())
     settings = load_settings()
-    require_broker(settings)
     topics, limits = wiring.topics(settings), wiring.limits(settings)
+
+    def batches_of(file: str, report: "Callable[[str], None]") -> "Iterator[Publication]":
+        return publications(
+            file,
+            gate=gate,
+            labels=labels,
+            labeller=labeller,
+            limits=limits,
+            columns=columns,
+            embeddings_of=embeddings_of,
+            report=report,
+        )
+
+    for file in files:
+        if Path(file).is_file() or not (
+            file == "-" or Path(file).exists()
+        ):  # what can be read twice, or not at all
+            next(batches_of(file, lambda _text: None), None)
+    require_broker(settings)
     batches = label_count = 0
     start = monotonic()
     with (
@@ -95,17 +115,7 @@ def publish(
         for file in files:
             # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
-            batches_of = publications(
-                file,
-                gate=gate,
-                labels=labels,
-                labeller=labeller,
-                limits=limits,
-                columns=columns,
-                embeddings_of=embeddings_of,
-                report=note,
-            )
-            for one in _looked_at(batches_of, known, ahead):
+            for one in _looked_at(batches_of(file, note), known, ahead):
                 if rate is not None:
                     sleep(max(0.0, start + batches / rate - monotonic()))
                 publisher.send(topics.responses, one.value, key=one.key)

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from streamer.cli import options as opt
+from streamer.cli.policies import promise_text
 from streamer.cli.verdicts import print_figures
 from streamer.wording.numbers import percent, when
 from streamer.wording.verdicts import (
     ALARMS,
     alarm_text,
+    before_text,
     burn_text,
     desk_text,
     drawing_text,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 def risk(
     gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
+    explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
     """Show whether gates keep their budgets, how certain that is, and which alarms are raised.
@@ -44,6 +47,9 @@ def risk(
         for one in gates:
             judged = store.monitoring.judged(one.gate, now=now)
             reports.append(judged or report_of(store.monitoring.watch(one.gate), one.settings))
+        promises = (
+            [store.policies.newest(one.gate).guarantee for one in gates] if explain else [None] * len(gates)
+        )
         desks = [store.desk.in_period(one.gate, one.settings, now=now) for one in gates]
     if json:
         for report, desk in zip(reports, desks, strict=True):
@@ -55,12 +61,17 @@ def risk(
         if place:
             say("")
         _show(report, desk)
+        if (promise := promises[place]) is not None:
+            say("")
+            say(promise_text(promise, explain=True) or "Nothing is promised and nothing ships.")
 
 
 def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
     from streamer.cli.console import print_pairs, say
 
     say(sentence(report))
+    if (before := before_text(report)) is not None:
+        say(before)
     print_figures(report)
     say("")
     pairs: list[tuple[str, object]] = []

@@ -103,7 +103,8 @@ def adopt(
 ) -> None:
     """Put a proposed score in force: freeze it in the gate's settings, and calibrate on the labels that did not fit it.
 
-    The audit sample is scored again first, which needs the gate's encoder. The gate is closed for the moment between the
+    A FILE is checked first: the score is fitted again on the record's labels, must come out the same, and is recorded as a fit. The
+    audit sample is scored again, which needs the gate's encoder. The gate is closed for the moment between the
     change and its calibration. `streamer gate set GATE --scorer gram` goes back, and closes the gate until it is recalibrated.
     """
     from streamer import wiring
@@ -118,7 +119,7 @@ def adopt(
         model, done = wiring.adopt_proposed(settings, gate, by=actor, reason=reason)
     else:
         model = _read(gate, file)
-        done = wiring.adopt_score(settings, gate, model, by=actor, reason=reason)
+        done = wiring.adopt_fitted(settings, gate, model, by=actor, reason=reason)
     if json:
         print_json({"scorer": model.name, **report_json(done)})
     else:

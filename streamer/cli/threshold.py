@@ -87,6 +87,7 @@ def show(
     from streamer.cli.console import note, print_fields, print_json, say, warn
     from streamer.cli.unread_labels import labels_fields, unread_json
     from streamer.cli.verdicts import verdict_json
+    from streamer.gates.setting_changes import calibrated_for_another
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.in_sample import in_sample
     from streamer.settings.settings import load_settings
@@ -107,6 +108,7 @@ def show(
         risk = store.monitoring.judged(gate, now=wiring.now()) if present else None
         run = policy.calibration_run
         sample = [] if run is None or not policy.calibrated else store.calibration.sample(run)
+        older = store.policies.version(gate, policy.version - 1).active if policy.version > 1 else None
     if json:
         unread_labels = {"unread_labels": unread_json(unread).get(gate)}
         print_json(_version_json(found, keys) | unread_labels | verdict_json(risk))
@@ -115,7 +117,10 @@ def show(
         say(verdict)
     say(f"{gate}, version {policy.version}{'' if present else ' (superseded)'}: {status_text(policy)}")
     figures = in_sample(Reading.of_policy(policy), policy.settings.unit, sample)
-    if (sentence := sample_sentence(figures, None, policy.settings)) is not None:
+    before = None
+    if older is not None and not calibrated_for_another(older.policy.settings, policy.settings):
+        before = in_sample(Reading.of_policy(older.policy), policy.settings.unit, sample)
+    if (sentence := sample_sentence(figures, before, policy.settings)) is not None:
         say(sentence)
     print_fields(
         {

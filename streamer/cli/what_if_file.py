@@ -136,7 +136,7 @@ class FileAnswer:
             ("prompts", *(str(one.prompts) for one in both)),
             (served, *(percent(one.figures.ship_rate or 0.0) for one in both)),
         ]
-        for name, words in (("selective", "error rate of shipped"), ("exposure", "exposure")):
+        for name, words in (("selective", "error rate among shipped"), ("exposure", "exposure")):
             budget = (
                 f", budget {percent(self.alpha)}" if name == risk and self.found.threshold is not None else ""
             )

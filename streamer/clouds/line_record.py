@@ -6,7 +6,10 @@ again instead of believed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import os
+import stat
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -20,6 +23,18 @@ if TYPE_CHECKING:
 _CHECK_BYTES = 16
 
 
+def read_whole(path: Path) -> bytes:
+    """Read a file that is about to be written to. A device has no end and a pipe waits for ever: neither is read.
+
+    Raises
+    ------
+    OSError : it cannot be read, is not there, or is no regular file.
+    """
+    if not path.is_dir() and not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is a device or a pipe, not a regular file", os.fspath(path))
+    return path.read_bytes()
+
+
 def read_lines(path: Path, *, strict_type: Any) -> list[Any]:
     """Return the values of all whole lines, in their order; none where there is no file.
 
@@ -29,7 +44,7 @@ def read_lines(path: Path, *, strict_type: Any) -> list[Any]:
     """
     decoder = msgspec.json.Decoder(strict_type)
     try:
-        lines = path.read_bytes().split(b"\n")
+        lines = read_whole(path).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:

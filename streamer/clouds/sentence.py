@@ -37,7 +37,7 @@ def budget(alpha: float) -> str:
 def sentence(report: OfflineRisk, alpha: float) -> str:
     """Say how much was served, what came with it, and what was allowed.
 
-    For example: "served 64 % of prompts, wrong among the served 15 %, exposure 9.8 % per prompt against a budget
+    For example: "served 64 % of prompts, error rate among shipped 15 %, exposure 9.8 % per prompt against a budget
     of 10 %".
     """
     one, many = UNIT_WORDS[report.unit]
@@ -51,6 +51,6 @@ def sentence(report: OfflineRisk, alpha: float) -> str:
     if shipped is not None and every is not None and shipped > every and percent(shipped) != percent(every):
         wrong_way = f"the score works the wrong way for {many}, of all of which {percent(every)} are wrong: "
     return wrong_way + (
-        f"served {percent(report.ship_rate)} of {many}, wrong among the served {percent(report.selective_risk)}, "
+        f"served {percent(report.ship_rate)} of {many}, error rate among shipped {percent(report.selective_risk)}, "
         f"exposure {percent(report.exposure_risk, 1)} per {one} against a budget of {budget(alpha)}"
     )

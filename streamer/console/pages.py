@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from streamer.audit.story import is_linked, tell
+from streamer.audit.story import is_linked, models_of, tell, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, thresholds_chart
 from streamer.console.what_if import Questions
@@ -543,7 +543,7 @@ def _sample_rows(before: InSample | None, after: InSample | None, many: str) -> 
 
     return [
         (f"{many} served", percent(before.served, 1), percent(after.served, 1)),
-        ("wrong among these", wrong(before), wrong(after)),
+        ("error rate among shipped", wrong(before), wrong(after)),
         ("exposure", percent(before.exposure, 1), percent(after.exposure, 1)),
     ]
 
@@ -581,7 +581,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "damaged": False,
         "shipped": shipped,
         "enforced": facts["mode"] == "enforce",
-        "sentence": _decided(facts, found["policy"], answers),
+        "sentence": _decided(found, facts, answers),
         "prompt": content["prompt"] if content else None,
         "erased": not content,
         "answers": answers,
@@ -600,19 +600,23 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _decided(
-    facts: Mapping[str, Any], policy: Mapping[str, Any], answers: Sequence[Mapping[str, Any]]
-) -> str:
-    """Say in a sentence what was decided and why, as far as one score and one threshold say it; empty where they do not."""
+def _decided(found: Mapping[str, Any], facts: dict[str, Any], answers: Sequence[Mapping[str, Any]]) -> str:
+    """Say in a sentence what was decided and why."""
+    policy = found["policy"]
     scores = [one["score"] for one in answers if one["score"] is not None]
     threshold = facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"]
     state = facts.get("cut_state", policy["state"])
-    if facts["reason"] != "scored" or not scores or facts["unit"] == "batch":
-        return ""
+    if facts["reason"] != "scored" or not scores or state == "closed":
+        return f"Held, because {why_of(facts, found['revision'], models_of(found['line']))}"
     if state == "open":
         return f"The gate was open, so that everything shipped; the best score is {max(scores):.3g}"
-    if state == "closed" or threshold is None or policy["rule"] is not None:
-        return ""
+    if threshold is None or policy["rule"] is not None or facts["unit"] == "batch":
+        what = {"ship": "Shipped", "mixed": "Shipped in part"}.get(facts["outcome"], "Held")
+        whole = ", which decides on all answers together" if facts["unit"] == "batch" else ""
+        return (
+            f"{what} by policy {policy['version']} ({threshold_of(facts, policy)}){whole}; the best score is "
+            f"{max(scores):.3g}"
+        )
     above = max(scores) > threshold
     return (
         f"The best score, {max(scores):.3g}, is {'above' if above else 'not above'} the threshold {threshold:.3g} of policy "

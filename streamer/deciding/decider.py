@@ -16,6 +16,7 @@ from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import (
+    UPSTREAM,
     content_hash,
     decode_responses,
     dimension_of,
@@ -245,6 +246,8 @@ class BatchDecider:
             held = "attempts_exhausted"
         elif record.is_overdue(now) or settings.is_late(event.created_at, record.timestamp_ms, now):
             held = "deadline_passed"
+        elif settings.upstream is not None and event.metadata.get(UPSTREAM) != settings.upstream:
+            held = "upstream_mismatch"
         elif len(event.responses) < self._limits.min_responses:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):

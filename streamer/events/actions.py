@@ -42,6 +42,7 @@ Reason = Literal[
     "no_logprob",
     "no_mark",
     "unknown_model",
+    "upstream_mismatch",
     "attempts_exhausted",
     "deadline_passed",
 ]

@@ -33,6 +33,9 @@ SCHEMA: Final = "streamer.responses.v1"
 MODELS: Final = "streamer.models"
 """The key of a batch's metadata, reserved, under which the record keeps which answer is of which model; see `recorded_metadata`."""
 
+UPSTREAM: Final = "upstream"
+"""The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
+
 LEAST_LOGPROB = -10_000
 """Of a response; endpoints write -9999 for a token that they call very unlikely."""
 

@@ -110,6 +110,16 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
         ]
         | None
     ) = None
+    upstream: (
+        Annotated[
+            str,
+            Meta(
+                extra_json_schema={"minLength": 10, "maxLength": 200},
+                description="The upstream whose answers the gate decides about; null: answers of any origin.",
+            ),
+        ]
+        | None
+    ) = None
     severity_kind: GateName
     labellers: (
         Annotated[tuple[str, ...], Meta(description="Whose labels are read; null: everybody's.")] | None

@@ -153,7 +153,7 @@ class Report:
             return sentence(figures, alpha)
         many = UNIT_WORDS[self.unit][1]
         return (
-            f"served {percent(figures.ship_rate)} of {many}, wrong among the served {percent(figures.selective_risk, 1)} "
+            f"served {percent(figures.ship_rate)} of {many}, error rate among shipped {percent(figures.selective_risk, 1)} "
             f"against a budget of {budget(alpha)}"
         )
 

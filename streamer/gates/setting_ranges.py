@@ -30,6 +30,9 @@ DIMENSIONS = (2, 4096)
 
 _EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
 
+UPSTREAM_ID = re.compile(r"(?=.{10,200}\Z).+@[0-9a-f]{8}")
+"""What an upstream's id looks like: see `streamer.serving.chat.upstream`."""
+
 GATE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 GATE_NAME_RULE = "1 to 64 of a-z, 0-9, '.', '_', '-', the first a letter or digit"
 """`GATE_NAME` in words, for error messages."""
@@ -64,6 +67,11 @@ def numbers(settings: GateSettings) -> tuple[tuple[str, object, str], ...]:
             "segment_by",
             settings.segment_by is None or 0 < len(settings.segment_by) <= 200,
             "a metadata key of 1 to 200 characters, or absent",
+        ),
+        (
+            "upstream",
+            settings.upstream is None or UPSTREAM_ID.fullmatch(settings.upstream) is not None,
+            "MODEL@ and the 8 hexadecimal digits of an upstream's settings, or absent",
         ),
         (
             "label_floor",

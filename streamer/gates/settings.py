@@ -107,6 +107,9 @@ class GateSettings:
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
         (`accept`) if they are named as the encoder's and have its dimension.
     dimension : of the embeddings that are accepted, in 2..4096; None: none are.
+    upstream : the id (``MODEL@HASH``) of the upstream whose answers it decides about: with the rule that says when
+        sampling stops, part of what its threshold is calibrated for. Batches of another one, or of none, are held, and no
+        run reads decisions that were made under another. None: answers of any origin.
     severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
     labellers : whose labels are read, sorted; None: everybody's. Labels of others are recorded and never read.
     signed_labels : read only labels that their labeller has signed.
@@ -164,6 +167,7 @@ class GateSettings:
     encoder: str
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
+    upstream: str | None = None
     severity_kind: str = "human"
     labellers: tuple[str, ...] | None = None
     signed_labels: bool = False

@@ -12,7 +12,7 @@ import msgspec
 
 from streamer.clouds.cloud import parse_cloud
 from streamer.clouds.cloud_files import read_rows
-from streamer.clouds.line_record import append_lines, read_lines
+from streamer.clouds.line_record import append_lines, read_lines, read_whole
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.label_files import LabelTask
@@ -95,7 +95,7 @@ class CloudLabelling:
         if str(source) != "-" and out.exists() and out.samefile(source):
             raise UsageError("--out names the file that is read; give another one")
         try:
-            whole = out.read_bytes() if out.exists() else b""
+            whole = read_whole(out) if out.exists() else b""
             self._file = out.open("ab", buffering=0)
         except OSError as error:
             raise UsageError(f"cannot write {out}: {error.strerror or error}") from error

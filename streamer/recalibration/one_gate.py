@@ -16,7 +16,7 @@ from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.missing_labels import unlabelled_by
 from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate, with_diagnostics
-from streamer.recalibration.skill import separation
+from streamer.recalibration.skill import level_of, separation
 from streamer.recalibration.verdict import Comparison, Verdict, closing, hold, verdict
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def recalibrate_by_rule(
         recorded = replace(recorded, held_until=decided.held_until)
     else:
         decided = verdict(
-            gate.settings, compared, closed=closed, worse=_worse(run), unskilled=_unskilled(run)
+            gate.settings, compared, closed=closed, worse=_worse(run), unskilled=_unskilled(run, closed)
         )
     failpoint("before_record")
     _record(store, recorded, decided, before, compared, alarms, now=clock())
@@ -260,9 +260,12 @@ def _worse(run: CalibrationRun) -> str | None:
     return run.suffix.said if run.suffix is not None and run.suffix.cuts else None
 
 
-def _unskilled(run: CalibrationRun) -> str | None:
-    """Say that what the run would ship is no better than what it would hold; None where it is, or all ships."""
-    found = separation(Reading.of_run(run), run.gate.settings.unit, run.sample)
+def _unskilled(run: CalibrationRun, closed: Closing | None) -> str | None:
+    """Say of a closed gate that what the run would ship is not shown to be better; None where it is, or all ships."""
+    if closed is None:
+        return None
+    level = level_of(closed.alarms, run.age_cut)
+    found = separation(Reading.of_run(run), run.gate.settings.unit, run.sample, level=level)
     return None if found is None or found.shown else found.said
 
 
@@ -364,7 +367,7 @@ def _judge_loosening(
         evidence=store.known_evidence(run.gate.gate),
         unwatched=_unwatched(store.unwatched_since(run.gate.gate), run.started_at),
         worse=_worse(run) or _worse(cautious),
-        unskilled=_unskilled(cautious),
+        unskilled=_unskilled(cautious, closed),
     )
     if not decided.cautious:
         return decided, run

@@ -1,4 +1,10 @@
-"""Does the score separate good answers from bad ones: is what ships better than what is held? Pure."""
+"""Does the score separate good answers from bad ones: is what ships better than what is held? Pure.
+
+A closed gate asks at each of its runs, of labels most of which it has read before. A test at 5 % of each would let every
+fourth useless score pass within twenty runs. So the evidence is a mixture of exp(l S - l^2 V / 2) over l > 0, which may be
+looked at after every group, and what it has to reach grows with the samples that began anew: the 5 % are spent once, over
+all of them.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +19,18 @@ from streamer.recalibration.comparison import shipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from streamer.gates.settings import Unit
+    from streamer.recalibration.age_cut import AgeCut
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.run import SampledGroup
 
-_LEVEL = 1.6448536269514722
-"""The normal quantile of a one-sided test at 5 %."""
+LEVEL = 0.05
+"""How likely a score without skill is ever taken for a useful one, over all runs of a gate."""
+
+_TYPICAL_GROUPS = 20
+"""So many groups the mixture is made for: evidence is lost slowly on either side of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +42,27 @@ class Separation:
     groups : labelled groups.
     shipped, held : mean severities.
     z : how many standard errors the first is below the second.
+    level : how likely what is no better is ever shown to be, over all runs on this sample as it grows.
     """
 
     groups: int
     shipped: float
     held: float
     z: float
+    level: float = LEVEL
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the evidence that what ships is better; 0 before the first group."""
+        weight = self.groups / (self.groups + _TYPICAL_GROUPS)
+        scaled = self.z * math.sqrt(weight)
+        beyond = math.erfc(-scaled / math.sqrt(2))  # twice the mass of l > 0
+        return (math.log(beyond) if beyond > 0 else -math.inf) + (math.log1p(-weight) + scaled**2) / 2
 
     @property
     def shown(self) -> bool:
-        """Whether what ships is better, by a one-sided test at 5 %."""
-        return self.z > _LEVEL
+        """Whether what ships is better, by a test that may be repeated as labels come."""
+        return self.z > 0 and self.log_evidence >= -math.log(self.level)
 
     @property
     def said(self) -> str:
@@ -57,17 +79,36 @@ class Separation:
         )
 
 
-def separation(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> Separation | None:
-    """Compare what ships with what is held; None where all ships or nothing does: there is nothing to compare.
+def level_of(alarms: int, cut: AgeCut | None) -> float:
+    """Return what of the 5 % a sample may spend: the shares 1/2, 1/6, 1/12, ... of all samples come to the whole.
 
-    Items of a group are not independent: the standard error is over groups.
+    A sample begins anew with each of the gate's closings by an alarm, and, as a window reads no more than so many
+    draws, as often as the window has moved on by its own length.
     """
+    level = LEVEL / ((alarms + 1) * (alarms + 2))
+    if cut is None or cut.window is None:
+        return level
+    windows = max(math.ceil((cut.draws - cut.unused) / cut.window), 1)
+    return level / (windows * (windows + 1))
+
+
+def separation(
+    reading: Reading, unit: Unit, groups: Sequence[SampledGroup], *, level: float = LEVEL
+) -> Separation | None:
+    """Compare what ships with what is held; None where all ships or nothing does: there is nothing to compare."""
     groups = [group for group in groups if all(item.severity is not None for item in group.items)]
     if not groups or reading.ships_nothing:
         return None
     sizes = [len(group.items) for group in groups]
     share = shipped(reading, unit, groups, sizes)
     severity = np.array([item.severity for group in groups for item in group.items], np.float64)
+    return separated(share, severity, sizes, level=level)
+
+
+def separated(
+    share: NDArray[np.float64], severity: NDArray[np.float64], sizes: Sequence[int], *, level: float
+) -> Separation | None:
+    """Compare by what of each item ships. Items of a group are not independent: the standard error is over groups."""
     if share.sum() == 0 or share.sum() == len(share):
         return None
     each = -(share - share.mean()) * (severity - severity.mean())
@@ -75,8 +116,9 @@ def separation(reading: Reading, unit: Unit, groups: Sequence[SampledGroup]) -> 
     of_groups = np.add.reduceat(each, starts)
     spread = math.sqrt(float(of_groups @ of_groups))
     return Separation(
-        groups=len(groups),
+        groups=len(sizes),
         shipped=float(share @ severity / share.sum()),
         held=float((1 - share) @ severity / (1 - share).sum()),
         z=float(of_groups.sum()) / spread if spread > 0 else 0.0,
+        level=level,
     )

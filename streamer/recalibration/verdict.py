@@ -42,7 +42,7 @@ class Comparison:
     Attributes
     ----------
     direction : of the run, seen from the policy.
-    lambda_step : how far lambda would move, >= 0, may be infinite.
+    lambda_step : how far lambda moves, >= 0, may be infinite.
     ship_rates : share of the run's groups that would ship, by the policy and by the run.
     labelled_groups : groups of the run with a label.
     new_groups : those of them that the run behind the policy has not read with a label; all where no run is behind it.
@@ -64,7 +64,7 @@ class Comparison:
         said = []
         if self.lambda_step > settings.max_lambda_step:
             far = f"by {self.lambda_step:.4g}" if math.isfinite(self.lambda_step) else "without bound"
-            said.append(f"lambda would move {far}, at most {settings.max_lambda_step:g} is allowed")
+            said.append(f"the threshold would move {far}, at most {settings.max_lambda_step:g} is allowed")
         if self.ship_rate_step > settings.max_ship_rate_step:
             was, now = self.ship_rates
             said.append(
@@ -82,10 +82,12 @@ class Closing:
     ----------
     by : who closed it.
     served : what the gate cut by when it last shipped, for settings like those of now; None if it never did.
+    alarms : how often an alarm has closed the gate since it was made.
     """
 
     by: Closer
     served: Reading | None
+    alarms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +187,7 @@ def closing(policies: Sequence[Policy]) -> Closing | None:
         by = "alarm"
     else:
         by = "calibration" if newest.calibrated else "nobody"
-    return Closing(by=by, served=served)
+    return Closing(by=by, served=served, alarms=sum(one.created_by == MONITOR for one in policies))
 
 
 def verdict(

@@ -172,8 +172,9 @@ async def _refused(_request: Request, error: Exception) -> Response:
 
 async def _not_there(_request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    code = "method_not_allowed" if error.status_code == 405 else "not_found"
     response = Problem(
-        error.status_code, "not_found", f"{error.detail}; GET /openapi.json lists what there is"
+        error.status_code, code, f"{error.detail}; GET /openapi.json lists what there is"
     ).response()
     response.headers.update(error.headers or {})
     return response

@@ -18,6 +18,7 @@ _TITLES: Final = {
     "bad_media_type": "Send application/json",
     "forbidden_host": "The service does not answer to this host name",
     "not_found": "There is nothing here",
+    "method_not_allowed": "The path does not take this method",
     "unknown_batch": "The batch is not decided",
     "not_at_desk": "The batch does not wait for a person",
     "overloaded": "Too many requests wait",

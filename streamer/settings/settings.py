@@ -206,7 +206,8 @@ class JudgeSettings(_Group):
     )
     score_requests_per_minute: _PositiveInt = Field(
         600,
-        description="Most requests of a worker for such marks in a minute; a batch that would need more is held (`no_mark`).",
+        description="Most requests of a worker for such marks in a minute, further tries and reminders included; what would need "
+        "more is held (`no_mark`).",
     )
     price_per_million_input: Decimal | None = Field(
         None,

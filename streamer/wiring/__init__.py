@@ -14,7 +14,7 @@ from streamer.wiring.configured_judge import judge, judge_scoring_id
 from streamer.wiring.console import run_console
 from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
 from streamer.wiring.label_keys import key_block, label_keys
-from streamer.wiring.learning import adopt_proposed, adopt_score, fit_score
+from streamer.wiring.learning import adopt_fitted, adopt_proposed, fit_score
 from streamer.wiring.parts import (
     check_database,
     check_topics,
@@ -34,12 +34,13 @@ from streamer.wiring.policy_keys import policy_keys
 from streamer.wiring.recalibrator import run_recalibrator
 from streamer.wiring.review import run_review
 from streamer.wiring.serving import run_serving
+from streamer.wiring.upstreams import upstream_id
 from streamer.wiring.what_if import what_if
 from streamer.wiring.worker import run_worker
 
 __all__ = [
+    "adopt_fitted",
     "adopt_proposed",
-    "adopt_score",
     "check_database",
     "check_topics",
     "check_witnesses",
@@ -74,6 +75,7 @@ __all__ = [
     "tail",
     "topics",
     "trusted_keys",
+    "upstream_id",
     "what_if",
     "witnesses",
 ]

@@ -34,11 +34,14 @@ log = structlog.get_logger(__name__)
 def fit_score(settings: Settings, gate: str) -> Lesson:
     """Fit a learned score on a gate's labels; writes nothing. Raises `UsageError` as `streamer.labels.learning.learn`."""
     with open_store(settings) as store:
-        revision = store.gates.get(gate)
-        if (why := cannot_learn(revision.settings)) is not None:
-            raise UsageError(f"gate {gate}: {why}")
-        batches = store.learned_scores.drawn(gate, settings=revision.settings, before=now())
-        return learn(revision, batches, _embed(settings, revision))
+        return _fit(settings, store, store.gates.get(gate))
+
+
+def _fit(settings: Settings, store: Store, revision: GateRevision) -> Lesson:
+    if (why := cannot_learn(revision.settings)) is not None:
+        raise UsageError(f"gate {revision.gate}: {why}")
+    batches = store.learned_scores.drawn(revision.gate, settings=revision.settings, before=now())
+    return learn(revision, batches, _embed(settings, revision))
 
 
 class ScoreLearner:
@@ -106,6 +109,36 @@ def adopt_proposed(
             )
         model = newest.model
     return model, adopt_score(settings, gate, model, by=by, reason=reason)
+
+
+def adopt_fitted(
+    settings: Settings, gate: str, model: LearnedModel, *, by: str, reason: str
+) -> Recalibration:
+    """Adopt, as `adopt_score` does, a score that `fit_score` returned: it is fitted again, must come out the same, and is recorded.
+
+    Raises
+    ------
+    UsageError
+        When the labels on record fit another score, or one that is not worth having.
+    """
+    with open_store(settings) as store:
+        revision = store.gates.get(gate)
+        # Where an earlier call was ended after the change it is continued.
+        if revision.settings.scorer != model.name:
+            lesson = _fit(settings, store, revision)
+            if lesson.model.name != model.name:
+                raise UsageError(
+                    f"gate {gate}: the record's labels fit {lesson.model.name}, and the proposal is {model.name}: it was changed, "
+                    f"or labels were; `streamer score fit {gate} --out FILE` makes one of the present labels"
+                )
+            if not lesson.worth.shown:
+                raise UsageError(
+                    f"gate {gate}: the score {model.name} is not worth having: {lesson.worth.said}"
+                )
+            store.score_fits.record(
+                revision, lesson, labelled=lesson.fit + lesson.calibrate, why=lesson.worth.said, by=by
+            )
+    return adopt_score(settings, gate, model, by=by, reason=reason)
 
 
 def adopt_score(settings: Settings, gate: str, model: LearnedModel, *, by: str, reason: str) -> Recalibration:

@@ -9,14 +9,40 @@ from streamer.errors import UsageError
 from streamer.settings.sources import file_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from streamer.gates.settings import GateSettings
     from streamer.serving.chat.upstream import Upstream
     from streamer.settings.settings import Settings
 
 
-def upstreams(settings: Settings, environment: Mapping[str, str] = os.environ) -> dict[str, Upstream]:
-    """Return the upstream of each gate that has one. Raises `UsageError` where a value or a key is missing or wrong."""
+def upstream_id(settings: Settings, name: str, settings_of: Callable[[str], GateSettings]) -> str:
+    """Return what batches of the gate `name` will say of their upstream. Needs no key.
+
+    `settings_of` : the settings of a gate in front of it.
+
+    Raises
+    ------
+    UsageError : there is no such upstream in the settings, or one of them is wrong.
+    """
+    from streamer.serving.chat.rungs import as_reached
+
+    if name not in settings.upstreams:
+        there = ", ".join(settings.upstreams) or "none"
+        raise UsageError(
+            f"--upstream must be MODEL@ and 8 hexadecimal digits, as batches name it, or the name of a table "
+            f"[upstreams.NAME] of the settings here ({there}), not {name!r}"
+        )
+    return as_reached(name, upstreams(settings, with_keys=False), settings_of).id
+
+
+def upstreams(
+    settings: Settings, environment: Mapping[str, str] = os.environ, *, with_keys: bool = True
+) -> dict[str, Upstream]:
+    """Return the upstream of each gate that has one. Raises `UsageError` where a value or a key is missing or wrong.
+
+    `with_keys` : False where nothing will be asked of them.
+    """
     from streamer.labels.llm.record import Price
     from streamer.serving.chat.rungs import check_rungs
     from streamer.serving.chat.upstream import Upstream
@@ -31,7 +57,9 @@ def upstreams(settings: Settings, environment: Mapping[str, str] = os.environ) -
         found[gate] = Upstream(
             base_url=one.base_url,
             model=one.model,
-            api_key="" if one.key_variable is None else _key(gate, one.key_variable, environment),
+            api_key=""
+            if one.key_variable is None or not with_keys
+            else _key(gate, one.key_variable, environment),
             answers=one.answers,
             steps=one.steps,
             stop_above=one.stop_above,

@@ -109,13 +109,13 @@ def sample_sentence(now: InSample | None, before: InSample | None, settings: Gat
         return None
 
     def figures(one: InSample) -> str:
-        wrong = "" if one.wrong is None else f", {percent(one.wrong, 1)} of these wrong"
+        wrong = "" if one.wrong is None else f", error rate among shipped {percent(one.wrong, 1)}"
         of = "" if settings.unit == "best" else f" of {SERVED[settings.unit]}"
         return f"{percent(one.served, 1)}{of} served{wrong}, exposure {percent(one.exposure, 1)}"
 
     budget = f" against a budget of {percent(settings.alpha)}"
     if every()[settings.method].risk == "selective":
-        budget = f"; the budget of {percent(settings.alpha)} is on what is wrong among these"
+        budget = f"; the budget of {percent(settings.alpha)} is on the error rate among shipped"
     said = (
         f"On the {counted(now.groups, 'prompt', 'prompts')} that it was calibrated on: {figures(now)}{budget} "
         f"({counted(now.labelled, 'labelled answer ships', 'labelled answers ship')})."

@@ -53,6 +53,20 @@ def headline(report: RiskReport | None) -> str | None:
     return None if service.closed and service.period is None else sentence(report)
 
 
+def before_text(report: RiskReport) -> str | None:
+    """Say how a gate stood before the policy in force; None where that is the same, or nothing was decided."""
+    service = report.service
+    if service is None or service.before is None or service.before == service.present:
+        return None
+    one = service.before
+    first, second = _RISKS if one.promised == "exposure" else _RISKS[::-1]
+    return (
+        f"Before, {_policies(one)}: {percent(one.share_served)} of prompts served, {first[1]} "
+        f"{interval_text(getattr(one, first[0]))}; {second[1]} {interval_text(getattr(one, second[0]))}, by "
+        f"{counted(one.labelled, 'label', 'labels')}."
+    )
+
+
 class RiskColumns(NamedTuple):
     """A gate's figures side by side.
 
@@ -97,7 +111,7 @@ def figures(report: RiskReport) -> RiskColumns | None:
 def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
     """The promised risk with its budget, and after it the other one."""
     rows: list[tuple[str, ...]] = []
-    names = (("selective", "error rate of shipped"), ("exposure", "exposure"))
+    names = (("selective", "error rate among shipped"), ("exposure", "exposure"))
     for risk, name in sorted(names, key=lambda one: one[0] != shown[0].promised):
         promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
         rows.append((f"{name}{promised}", *(interval_text(getattr(one, risk)) for one in shown)))

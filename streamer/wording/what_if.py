@@ -102,7 +102,7 @@ def answer_rows(answer: WhatIfAnswer) -> list[tuple[str, ...]]:
     ]
     if answer.settings.unit == "response":
         rows.append(("share of responses shipped", *(percent(one.shipped) for one in both)))
-    for risk, name in (("selective", "error rate of shipped"), ("exposure", "exposure")):
+    for risk, name in (("selective", "error rate among shipped"), ("exposure", "exposure")):
         promised = f", budget {percent(answer.budget)}" if answer.promised == risk else ""
         rows.append((f"{name}{promised}", *(_interval(getattr(one, risk)) for one in both)))
     rows.append(("labelled shipped answers", *(str(one.labelled) for one in both)))

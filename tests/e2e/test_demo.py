@@ -108,7 +108,7 @@ def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> N
     done = demo(tmp_path, "--seed", "5")
     first = done.stdout.splitlines()[0]
     assert re.fullmatch(
-        r"served \d+ % of prompts, wrong among the served \d+ %, "
+        r"served \d+ % of prompts, error rate among shipped \d+ %, "
         r"exposure [\d.]+ % per prompt against a budget of 10 %",
         first,
     ), first

@@ -13,7 +13,7 @@ from tests.e2e.swap.answers import Answers
 from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Life
 from tests.e2e.swap.outcomes import judged
 from tests.e2e.swap.picture import draw
-from tests.e2e.swap.report import says_kept, table
+from tests.e2e.swap.report import says_kept, sentences, table
 from tests.e2e.swap.service import ALPHA, Service
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def decided(number: int, state: str, version: int) -> DecisionSummary:
     return DecisionSummary(
         gate="g", batch_id=f"g/{number:05}", attempt=1, decided_at=NOW, unit="best", mode="enforce",
         outcome="ship" if shipped else "abstain", reason="scored", selected="r0" if shipped else None, responses=3,
-        shipped=int(shipped), best_score=0.9, policy_version=version, policy_state=state, threshold=0.5, sampled=False,
+        shipped=int(shipped), best_score=0.9, policy_version=version, policy_state=state, threshold=0.5, sampled=number % 2 == 0,
         topic="responses", partition=number % 4, offset=number,
     )  # fmt: skip
 
@@ -54,11 +54,11 @@ def test_what_shipped_is_joined_with_how_bad_it_was() -> None:
     )
     assert outcome.open_before
     assert (outcome.exposure_before, outcome.exposure_after) == (1 / 4, 2 / 4)
-    assert (outcome.closed, outcome.labels, outcome.bad) == (4, 3, 2.0)
+    assert (outcome.closed, outcome.drawn, outcome.labels, outcome.bad) == (4, 2, 3, 2.0)
     assert (outcome.reopened, outcome.exposure_reopened) == (4, 1 / 4)
     assert outcome.curve == (0.0, 1.0, 2.0, 2.0, 2.0, 2.0, 3.0)
     assert [says_kept(one) for one in outcome.said.values()] == [True, False]
-    assert "| 50% | shortly | none | 0.25, 0.50 | 1 of 1 | 4 | 3 | 2 | 0 of 1 | 4 | 0.25 |" in table(
+    assert "| 50% | shortly | none | 0.25, 0.50 | 1 of 1 | 4 | 2 | 3 | 2 | 0 of 1 | 4 | 0.25 |" in table(
         [outcome]
     )
 
@@ -83,13 +83,17 @@ def test_gates_whose_answers_change_are_closed_and_the_others_stay_open(
         lives=SHORT_LIVES,
         lengths=SHORT,
     ).run()
-    print(table(outcomes))
-    assert all(one.open_before and len(one.said) == 3 for one in outcomes)
+    print(table(outcomes), sentences(outcomes), sep="\n\n")
+    assert all(one.open_before and len(one.said) == 5 for one in outcomes)
     changed = [one for one in outcomes if one.life.swapped]
     steady = [one for one in outcomes if not one.life.swapped]
     assert [one.closed is not None for one in changed] == [True] * len(changed)
     assert [one.closed for one in steady] == [None] * len(steady)
     for one in changed:
+        assert not [text for n, text in one.said.items() if n > 0 and says_kept(text)]
+        since = [text for n, text in one.said.items() if n >= one.until]
+        assert since
+        assert all("ALARM: " in text for text in since)
         assert one.exposure_before < one.exposure_after
         assert 0 < one.bad <= one.until
         assert one.curve[-1] >= one.bad

@@ -293,7 +293,7 @@ def test_the_demo_on_your_own_response_clouds(terminal: Terminal) -> None:
         labels=True,
     )
     out = terminal.run(line, seconds=240)
-    assert re.match(r"served \d+ % of prompts, wrong among the served", out), out
+    assert re.match(r"served \d+ % of prompts, error rate among shipped", out), out
     for place in re.findall(r"^(?:report|database) +(?:sqlite:///)?(.+)$", out, re.MULTILINE):
         assert Path(place).is_file()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,13 @@ from scipy import stats
 
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.missing_labels import missing_labels, unlabelled_by
+from streamer.recalibration.skill import level_of, separated
 from streamer.recalibration.suffix_test import LEAST_EVIDENCE, evidence, order, suffix_test
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from streamer.recalibration.skill import Separation
 
 ALPHA = 0.1
 DRAWS = 300
@@ -173,3 +180,50 @@ def test_a_labeller_who_leaves_answers_is_named_and_a_test_of_each_at_the_full_l
     found = unlabelled_by(shown)
     assert found is not None
     assert found[0] == "eve"
+
+
+def first_opening(
+    rng: np.random.Generator, skill: float, passes: Callable[[Separation], bool], **shape: Any
+) -> int | None:
+    """Labels at the first of a closed gate's runs that passes: a run each 50 labels, all those of a sample read again.
+
+    Every answer is bad with chance .3 on average; of skill 0 the score says nothing of it.
+    """
+    runs, samples, window = shape.get("runs", 20), shape.get("samples", 1), shape.get("window")
+    for alarms in range(samples):
+        scores = rng.random(50 * runs)
+        losses = (rng.random(50 * runs) < 0.3 * (1 + skill * (1 - 2 * scores))).astype(float)
+        for drawn in range(50, 50 * runs + 1, 50):
+            read = slice(max(0, drawn - window) if window else 0, drawn)
+            ships = (scores[read] > threshold(scores[read], losses[read])).astype(float)
+            cut = choose(
+                [0.0] * drawn, [False] * drawn, pending="age", earlier=[], label_deadline=0, deadline=1
+            )
+            cut = replace(cut, window=window)
+            found = separated(ships, losses[read], [1] * len(ships), level=level_of(alarms, cut))
+            if found is not None and passes(found):
+                return alarms * 50 * runs + drawn
+    return None
+
+
+LIVES = [{"runs": 20}, {"runs": 6, "samples": 5}, {"runs": 40, "window": 200}]
+
+
+@pytest.mark.parametrize("shape", LIVES, ids=["one sample", "five samples", "window"])
+def test_a_score_without_skill_opens_no_gate_however_often_it_is_asked(shape: dict[str, int]) -> None:
+    rng, gates = np.random.default_rng(13), 400
+    opened = sum(first_opening(rng, 0.0, lambda one: one.shown, **shape) is not None for _ in range(gates))
+    assert opened <= stats.binom.isf(1e-6, gates, 0.05)
+    # Wrong on purpose: a test at 5 % of each run.
+    anew = sum(
+        first_opening(rng, 0.0, lambda one: one.z > stats.norm.isf(0.05), **shape) is not None
+        for _ in range(gates)
+    )
+    assert anew > stats.binom.isf(1e-6, gates, 0.05)
+
+
+def test_a_useful_score_opens_after_a_few_hundred_labels() -> None:
+    rng = np.random.default_rng(14)
+    for skill, most in ((0.9, 300), (0.5, 600)):
+        found = [first_opening(rng, skill, lambda one: one.shown) for _ in range(100)]
+        assert np.median([np.inf if one is None else one for one in found]) <= most

@@ -117,6 +117,14 @@ export class Decisions {
     if (facts.encoder !== settings.encoder && !(unembedded && facts.encoder === "none") && !untrusted) {
       fault(`its encoder is not that of policy ${facts.policy}`);
     }
+    const wanted = settings.upstream ?? null;
+    if (facts.reason === "upstream_mismatch" && wanted === null) fault("it was held for its upstream, and its gate names none");
+    const metadata = entry.raw.content?.metadata;
+    if (wanted !== null && metadata) {
+      const same = plain(metadata.upstream ?? null) === wanted;
+      if (!same && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and its answers are not of its gate's upstream");
+      if (same && facts.reason === "upstream_mismatch") fault("it was held for its upstream, which is its gate's");
+    }
     const hold = settings.hold_action;
     const scores = facts.responses.map((one) => one[1]);
     const actions = facts.responses.map((one) => one[3]);

@@ -47,7 +47,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
         height <= (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
         (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
-        facts.encoder === settings.encoder && facts.responses.some((one) => one[4] && one[1] !== null) &&
+        facts.encoder === settings.encoder && ofUpstream(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null) &&
         !(learned && keyedBits(gate.salt, "fold", row.gate, facts.batch[1]) < 2n ** 63n);
       if (!concerns || read.has(canonical(facts.batch))) continue;
       complete = false;
@@ -56,6 +56,12 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
     }
     if (complete) report.count("runs whose sample is complete");
   }
+}
+
+/** A run for one upstream reads no decision that was made under another. */
+function ofUpstream(governance, facts, settings) {
+  const wanted = settings.upstream ?? null;
+  return wanted === null || governance.policy(facts.batch[0], facts.policy)?.settings.upstream === wanted;
 }
 
 /** Each input is a drawn response of a recorded decision, with its score and probability. */
@@ -76,6 +82,7 @@ export function checkInputs(governance, decisions, report) {
       }
       const { facts } = found;
       if (!response[4] || facts.extra_draw) fault("it has read what its gate's own audit did not draw");
+      if (!ofUpstream(governance, facts, settings)) fault("it has read a decision for another upstream");
       if (learned && gate?.salt && keyedBits(gate.salt, "fold", row.gate, one.batch_id) < 2n ** 63n) {
         fault("it has read a label of the fold that fits the score");
       }

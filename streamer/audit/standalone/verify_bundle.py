@@ -73,7 +73,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
@@ -99,7 +99,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "learn_score": "off",
+    "learn_score": "off", "upstream": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -526,6 +526,7 @@ class _Run:
             self._after < facts["decided_at"] < self._before
             and facts["policy"] >= self._since
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
+            and self._settings.get("upstream") in (None, settings.get("upstream"))
             and any(one[4] and one[1] is not None for one in facts["responses"])
             and not (self._learned and self._salt and fits_a_score(self._salt, *facts["batch"][:2]))
         ):
@@ -1395,6 +1396,7 @@ class Verifier:
             and ("timestamp_ms" in facts or "deadline_ms" in facts)
         ):
             self.fault("action", place, "it was held for a deadline that had not passed")
+        self._of_upstream(line, facts, settings, place)
         best = self._action(line, facts, policy, settings, place)
         if best is not False:
             self._draw(line, facts, settings, best, place)
@@ -1404,6 +1406,25 @@ class Verifier:
             self._at_desk(line, facts, settings, place)
         else:
             self._desk.pop(tuple(facts["batch"]), None)
+
+    def _of_upstream(
+        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], place: str
+    ) -> None:
+        """Check that a gate which is calibrated for one upstream scored its answers alone, as far as metadata are there."""
+        wanted = settings.get("upstream")
+        differs = facts["reason"] == "upstream_mismatch"
+        if wanted is None:
+            if differs:
+                self.fault("action", place, "it was held for its upstream, and its gate names none")
+            return
+        metadata = (line.get("content") or {}).get("metadata")
+        if metadata is None:  # erased, or never kept
+            return
+        scored = any(response[1] is not None for response in facts["responses"])
+        if scored and metadata.get("upstream") != wanted:
+            self.fault("action", place, "it was scored, and its answers are not of its gate's upstream")
+        if differs and metadata.get("upstream") == wanted:
+            self.fault("action", place, "it was held for its upstream, which is its gate's")
 
     def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
         """Check that a decision was made under the newest policy there was.
@@ -2611,6 +2632,10 @@ class _RunAgain:
             base = one["probability"] if served is None else served["audit_probability"]
         if one["probability"] != base:
             yield f"its own audit drew it with the probability {base}"
+        if settings.get("upstream") is not None and (
+            served is None or served.get("upstream") != settings["upstream"]
+        ):
+            yield "it has read a decision for another upstream"
         if served is not None and one["draws"] != served["audit_draws"]:
             yield "another number of its responses was to be drawn"
         if settings["unit"] == "batch" or settings["shape"] == "rank":

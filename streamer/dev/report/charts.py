@@ -10,7 +10,9 @@ import numpy as np
 
 from streamer.calibration import LossCurve
 from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.gates.rule import INDICATOR, Cut
 from streamer.web.plot import Plot, ceiling, percent_ticks
+from streamer.wording.policies import cut_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,12 +25,12 @@ BINS = 25
 
 
 def threshold_words(threshold: float) -> str:
-    """Name a threshold for people: lambda, or the state when it is infinite."""
+    """Name a threshold for people; one that is infinite by what it does."""
     if threshold == math.inf:
         return "closed: nothing ships"
     if threshold == -math.inf:
         return "open: everything ships"
-    return f"λ = {threshold:.4f}"
+    return cut_text(Cut.at(threshold), INDICATOR)
 
 
 def calibration_chart(groups: Sequence[LabelledGroup], *, alpha: float, threshold: float) -> str:

@@ -56,7 +56,7 @@ def render_report(run: DemoRun) -> str:
             _origin(run),
             "<h2>What to try next</h2>",
             _next(run),
-            "<footer>Ship iff score &gt; λ, strictly. Severity 0 is fine, 1 is worst.</footer>",
+            "<footer>An answer ships if its score Q is above the threshold. Severity 0 is fine, 1 is worst.</footer>",
             "</main></body></html>",
         )
     )
@@ -136,7 +136,7 @@ def score_key(many: str) -> tuple[tuple[str, str], ...]:
 
 TRADEOFF_KEY = (
     ("k-ship", "ship rate"),
-    ("k-selective", "selective risk: severity among what ships"),
+    ("k-selective", "error rate among shipped (selective risk)"),
     ("k-exposure", "exposure risk: average harm, held ones counting 0"),
 )
 """The legend of `tradeoff_chart`."""

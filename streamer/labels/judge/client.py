@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from streamer.errors import UsageError
 from streamer.labels.judge.parsing import JudgeVerdict, MalformedReply, parse_verdict
 from streamer.labels.judge.record import JudgeFailure, Judgement
 from streamer.labels.judge.rubric import SEED, judge_name, messages, reminder
-from streamer.labels.llm.client import Chat
+from streamer.labels.llm.client import Chat, NothingSent
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import cost_of
 from streamer.tracing import NO_TRACING
@@ -108,16 +108,25 @@ class JudgeClient:
         jobs = (partial(self._judge, case) for case in cases)
         return self._pool.finished(jobs, ahead=2 * self._endpoint.concurrency)
 
-    def in_time(self, cases: Sequence[JudgeCase], *, seconds: float) -> list[Judgement | None]:
+    def in_time(
+        self, cases: Sequence[JudgeCase], *, seconds: float, allowed: Callable[[], bool] = lambda: True
+    ) -> list[Judgement | None]:
         """Judge all cases, at most for this long; in the order of the cases.
+
+        Parameters
+        ----------
+        cases : what is to be judged.
+        seconds : for all of them together.
+        allowed : asked right before each request is sent, in another thread; a case whose next request it does not allow ends
+            with what was sent before.
 
         Returns
         -------
         list of Judgement or None
             A case that is not judged by then is a judgement with the failure ``timed_out``, and holds what was asked until
-            then; None where it was not asked about at all. An endpoint that takes no request is a failure too.
+            then; so has one that ran out of allowed requests, with its last failure. None where it was not asked about at all. An endpoint that takes no request is a failure too.
         """
-        jobs = [partial(self._judge_until, case, seconds) for case in cases]
+        jobs = [partial(self._judge_until, case, seconds, allowed) for case in cases]
         found: dict[int, Judgement | None] = {}
         for group in self._pool.finished(jobs, ahead=max(1, len(jobs))):
             found |= dict(group)
@@ -135,12 +144,16 @@ class JudgeClient:
     ) -> None:
         self.close()
 
-    async def _judge_until(self, case: JudgeCase, seconds: float) -> Judgement | None:
+    async def _judge_until(
+        self, case: JudgeCase, seconds: float, allowed: Callable[[], bool]
+    ) -> Judgement | None:
         kept: list[Exchange] = []
         why: FailureCode = "timed_out"
         try:
             async with asyncio.timeout(seconds):
-                return await self._judge(case, kept.append)
+                return await self._judge(case, kept.append, allowed)
+        except NothingSent:
+            return None
         except TimeoutError:
             detail = f"no mark within {seconds:g} s"
         except UsageError as error:
@@ -156,16 +169,22 @@ class JudgeClient:
             cost=self._cost(tuple(kept)),
         )
 
-    async def _judge(self, case: JudgeCase, record: Callable[[Exchange], None] | None = None) -> Judgement:
+    async def _judge(
+        self,
+        case: JudgeCase,
+        record: Callable[[Exchange], None] | None = None,
+        allowed: Callable[[], bool] = lambda: True,
+    ) -> Judgement:
         asked = messages(case, self._boundary(), seed=self._seed)
-        exchanges = await self._chat.ask(asked, self._endpoint.parameters, record=record)
+        parameters = self._endpoint.parameters
+        exchanges = await self._chat.ask(asked, parameters, record=record, allowed=allowed)
         verdict, exchanges = _read(exchanges)
         if verdict is None and (reply := _unreadable(exchanges[-1])) is not None:
-            again = await self._chat.ask(
-                reminder(asked, reply, exchanges[-1].detail or ""), self._endpoint.parameters, record=record
-            )
-            verdict, again = _read(again)
-            exchanges += again
+            reminded = reminder(asked, reply, exchanges[-1].detail or "")
+            with suppress(NothingSent):
+                again = await self._chat.ask(reminded, parameters, record=record, allowed=allowed)
+                verdict, again = _read(again)
+                exchanges += again
         return self._judgement(case, verdict, exchanges)
 
     def _judgement(

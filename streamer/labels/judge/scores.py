@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
-from collections import Counter, OrderedDict
+from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -39,9 +40,40 @@ class AsksInTime(Protocol):
 
     id: str
 
-    def in_time(self, cases: Sequence[JudgeCase], *, seconds: float) -> list[Judgement | None]:
-        """A judgement for each case, None for one that was not asked about."""
+    def in_time(
+        self, cases: Sequence[JudgeCase], *, seconds: float, allowed: Callable[[], bool]
+    ) -> list[Judgement | None]:
+        """A judgement for each case, None for one that was not asked about; `allowed` is asked before each request."""
         ...
+
+
+class RequestBudget:
+    """Counts the requests of the last minute, and allows no more than so many. Thread-safe."""
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self._most = most
+        self._clock = clock
+        self._sent: deque[float] = deque()
+        self._lock = threading.Lock()
+
+    def left(self) -> int:
+        """How many may be sent now."""
+        with self._lock:
+            return self._left(self._clock())
+
+    def take(self) -> bool:
+        """Count one that is about to be sent; False where it must not be."""
+        with self._lock:
+            now = self._clock()
+            if self._left(now) < 1:
+                return False
+            self._sent.append(now)
+            return True
+
+    def _left(self, now: float) -> int:
+        while self._sent and self._sent[0] <= now - _MINUTE:
+            self._sent.popleft()
+        return self._most - len(self._sent)
 
 
 def scoring_id(judge_id: str, endpoint: JudgeEndpoint) -> str:
@@ -58,7 +90,8 @@ class JudgeScores:
     judge : who marks.
     name : of `scoring_id`.
     seconds : how long `of` may take, > 0; what has no mark then has none.
-    per_minute : most requests that may be begun in a minute, >= 1; a batch that would need more is not asked about.
+    per_minute : most requests that may be sent in a minute, >= 1, further tries and reminders included. A batch with more new
+        answers than are left is not asked about; an answer whose next request is one too many has no mark.
     report_status : told whether the judge answers.
     clock : seconds, from any start.
 
@@ -86,11 +119,10 @@ class JudgeScores:
         self.cost: Decimal | None = None
         self._judge = judge
         self._seconds = seconds
-        self._per_minute = per_minute
+        self._budget = RequestBudget(per_minute, clock)
         self._report_status = report_status
         self._clock = clock
         self._known: OrderedDict[bytes, Judgement] = OrderedDict()
-        self._begun: list[float] = []
         self._paused_until = float("-inf")
 
     def of(self, batches: Sequence[AnswersToMark]) -> list[Marks]:
@@ -106,11 +138,9 @@ class JudgeScores:
 
     def _affordable(self, batches: Sequence[Sequence[JudgeCase | None]]) -> dict[bytes, JudgeCase]:
         """The cases to ask about, each once: whole batches, as long as the budget lasts."""
-        now = self._clock()
-        if now < self._paused_until:
+        if self._clock() < self._paused_until:
             return {}
-        self._begun = [at for at in self._begun if at > now - _MINUTE]
-        left = self._per_minute - len(self._begun)
+        left = self._budget.left()
         wanted: dict[bytes, JudgeCase] = {}
         for cases in batches:
             new = {
@@ -129,14 +159,13 @@ class JudgeScores:
         if not cases:
             return []
         try:
-            found = self._judge.in_time(cases, seconds=self._seconds)
+            found = self._judge.in_time(cases, seconds=self._seconds, allowed=self._budget.take)
         except Exception:
             log.exception("judge.failed", cases=len(cases))
             found = [None] * len(cases)
         now = self._clock()
         for one in found:
             if one is not None:
-                self._begun.extend([now] * len(one.exchanges))
                 self.tokens += one.usage.prompt + one.usage.completion
                 if one.cost is not None:
                     self.cost = one.cost if self.cost is None else self.cost + one.cost

@@ -51,6 +51,10 @@ class RequestFailed(Exception):
         self.parameter = parameter
 
 
+class NothingSent(Exception):
+    """No request of a question was sent: its caller allowed none."""
+
+
 class LLMClient(ABC):
     """Asks an endpoint through the package `openai`, whose own retries are off: each try is on record here.
 
@@ -113,6 +117,7 @@ class LLMClient(ABC):
         *,
         tokens: int = 0,
         record: Callable[[Exchange], None] | None = None,
+        allowed: Callable[[], bool] = lambda: True,
     ) -> tuple[Exchange, ...]:
         """Ask until a reply comes, the question is refused, or the tries are used up.
 
@@ -125,6 +130,7 @@ class LLMClient(ABC):
         parameters : what is sent beside them, with the model's name.
         tokens : how many the request and its reply are thought to use, for the pace.
         record : gets each exchange as soon as it is over, also one that was cancelled or that ends in an error.
+        allowed : asked right before each request is sent; False ends the question with what was sent before.
 
         Returns
         -------
@@ -135,12 +141,16 @@ class LLMClient(ABC):
         ------
         UsageError
             The endpoint takes no request at all: wrong key, unknown model, no credit left.
+        NothingSent
+            Not even the first request was allowed.
         """
         exchanges: list[Exchange] = []
         refused: frozenset[str] = frozenset()
         tries = 0
         while True:
             async with self._turn(tokens):
+                if not allowed():
+                    break
                 sent = fitted(parameters, self._not_taken | refused)
                 began = self._clock()
                 try:
@@ -163,6 +173,8 @@ class LLMClient(ABC):
                 break
             with self._resting():
                 await self._sleep(self._delay(tries - 1, failed.wait))
+        if not exchanges:
+            raise NothingSent
         return tuple(exchanges)
 
     @abstractmethod

@@ -46,6 +46,10 @@ STYLE = {
 }
 
 
+_LEGEND = 0.6
+"""Inches of a figure's height that `panels` leaves for a legend."""
+
+
 def panels(
     results: Sequence[DataSetResult], units: Sequence[str], *, width: float, height: float, margin: float
 ) -> tuple[Figure, Any]:
@@ -61,7 +65,10 @@ def finish(figure: Figure, axis: Axes, title: str) -> None:
     handles, labels = axis.get_legend_handles_labels()
     width, height = figure.get_size_inches()
     columns = max(1, min(len(labels), int(width / (0.65 + 0.085 * max(map(len, labels))))))
-    below = (0.12 + 0.24 * math.ceil(len(labels) / columns)) / height
+    legend = 0.12 + 0.24 * math.ceil(len(labels) / columns)
+    height += max(0.0, legend - _LEGEND)  # a longer one makes the figure higher, and no panel lower
+    figure.set_size_inches(width, height)
+    below = legend / height
     set_title(figure, title)
     figure.legend(handles, labels, loc="lower center", ncols=columns, frameon=False, fontsize=10)
     figure.tight_layout(rect=(0, below, 1, 1))

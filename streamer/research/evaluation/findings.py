@@ -30,7 +30,7 @@ class Headline:
     """What the share served means."""
     wrong: str
     through: str
-    """What the severity among the served means."""
+    """What the error rate among shipped means."""
     sentence: str
     good: str
     """Whether the score is any good, in a word or two."""
@@ -51,7 +51,7 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
         said = f"At a budget of {budget(alpha)} nothing ships: {_why_closed(result, alpha)}"
     else:
         said = (
-            f"At a budget of {budget(alpha)} the gate serves {served} of {many}; severity among them is "
+            f"At a budget of {budget(alpha)} the gate serves {served} of {many}; the error rate among shipped is "
             f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
             f"{one}."
         )
@@ -233,7 +233,7 @@ def _judges(evaluation: Evaluation) -> str:
             "The judge's fixed thresholds happened to stay within the budgets beside them; nothing made them."
         )
     return (
-        f"A fixed threshold on the judge's score promises nothing: on {name}, unit {row.unit}, λ = {1 - row.alpha:g} lets "
+        f"A fixed threshold on the judge's score promises nothing: on {name}, unit {row.unit}, Q ≥ {1 - row.alpha:g} lets "
         f"{percent(row.exposure.mean, 1)} through beside a budget of {budget(row.alpha)}."
     )
 

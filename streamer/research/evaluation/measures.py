@@ -38,6 +38,9 @@ JUDGE = "judge"
 MODES = ("G-Eval-Naive", "G-Eval-CRC", "Gram-CRC")
 """The paper's: the judge's score and a fixed threshold, the judge's score and BB-CRC, Gram energy and RBWA-CRC."""
 
+RUNS = {one.name: one.run for one in METHODS_COMPARED}
+"""How each method serves, with its usual parameters."""
+
 _SPLITS_REDRAWN, _REDRAWS = 5, 8
 
 
@@ -167,18 +170,16 @@ def scorer_rows(
     *,
     alphas: Sequence[float],
     learned: Mapping[float, Halves] | None = None,
+    method: str = "mean",
 ) -> list[ScorerRow]:
-    """Run the method ``mean`` on each score and pair what it ships with what the Gram energy ships.
+    """Run a method on each score and pair what it ships with what the Gram energy ships.
 
     `learned` : halves of the learned score, which is fitted and judged for each budget.
     """
-    found = {
-        (name, alpha): outcomes(by_law("mean"), one, alpha)
-        for name, one in halves.items()
-        for alpha in alphas
-    }
+    run = RUNS[method]
+    found = {(name, alpha): outcomes(run, one, alpha) for name, one in halves.items() for alpha in alphas}
     if learned is not None:
-        found |= {(LEARNED, alpha): outcomes(by_law("mean"), learned[alpha], alpha) for alpha in alphas}
+        found |= {(LEARNED, alpha): outcomes(run, learned[alpha], alpha) for alpha in alphas}
     test, calibration = _sizes(halves[GRAM])
     return [
         ScorerRow(

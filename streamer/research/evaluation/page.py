@@ -36,7 +36,7 @@ from streamer.research.evaluation.tables import (
 )
 from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
 from streamer.scoring.learned import Learned
-from streamer.scoring.registry import LEARNED, SCORERS
+from streamer.scoring.registry import LEARNED, SCORER_NAMES, SCORERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -224,7 +224,10 @@ def command(evaluation: Evaluation) -> str:
     for unit in options.units:
         words += ["--unit", unit]
     words += ["--splits", str(options.splits), "--seed", str(options.seed)]
-    words += ["--scorers", "all" if len(options.scorers) == len(SCORERS) + 1 else ",".join(options.scorers)]
+    words += [
+        "--scorers",
+        "all" if set(options.scorers) == {*SCORER_NAMES, LEARNED} else ",".join(options.scorers),
+    ]
     for field in options.external:
         words += ["--score-field", field]
     if options.judge_field != JUDGE_FIELD:

@@ -173,7 +173,7 @@ class RankingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScorerRow:
-    """What a score ships at a budget, method ``mean``, beside what the Gram energy ships on the same splits.
+    """What a score ships at a budget, by the method of the options, beside what the Gram energy ships on the same splits.
 
     Attributes
     ----------
@@ -255,6 +255,7 @@ class Options:
     answer_pattern : regular expression whose one group is an answer's final answer, which exact match compares; None:
         it compares the answer's head.
     unlabelled : what becomes of answers without a severity: `worst` counts them as 1, `drop` leaves them out.
+    method : by which the scores that are compared gate.
     """
 
     alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -266,6 +267,7 @@ class Options:
     judge_field: str = JUDGE_FIELD
     answer_pattern: str | None = None
     unlabelled: str = "worst"
+    method: str = "mean"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

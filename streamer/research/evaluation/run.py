@@ -19,6 +19,7 @@ from streamer.research.evaluation.kept_results import keep_evaluation, kept_eval
 from streamer.research.evaluation.learned import in_gram_order, learned_halves
 from streamer.research.evaluation.measures import (
     JUDGE,
+    RUNS,
     calibrator_rows,
     measured_units,
     mode_rows,
@@ -118,11 +119,13 @@ def check_options(options: Options) -> Options:
             raise UsageError(f"a unit is one of {', '.join(UNITS)}, not {unit!r}")
     names = (*SCORER_NAMES, LEARNED, *packages_of(options))
     wanted = (set(names) if "all" in options.scorers else set()) | (set(options.scorers) - {"all"}) | {GRAM}
-    if unknown := sorted(wanted - set(names)):
+    if unknown := sorted(wanted - {*names, Logprob.name}):
         raise UsageError(
-            f"there is no scorer {', '.join(unknown)}: name some of {', '.join((*SCORER_NAMES, LEARNED))}, one of an installed "
-            "package (`streamer scorer list`), or all"
+            f"there is no scorer {', '.join(unknown)}: name some of {', '.join((*SCORER_NAMES, LEARNED, Logprob.name))}, one of "
+            "an installed package (`streamer scorer list`), or all"
         )
+    if options.method not in RUNS:
+        raise UsageError(f"scores are compared by one of {', '.join(RUNS)}, not {options.method!r}")
     check_unlabelled(options.unlabelled)
     if options.answer_pattern is not None:
         compiled_pattern(options.answer_pattern)
@@ -133,17 +136,16 @@ def check_options(options: Options) -> Options:
         options,
         alphas=tuple(sorted(set(options.alphas))),
         units=tuple(unit for unit in UNITS if unit in options.units) or UNITS,
-        scorers=tuple(name for name in names if name in wanted),
+        scorers=tuple(name for name in (*names, Logprob.name) if name in wanted),
         external=tuple(dict.fromkeys(options.external)),
     )
 
 
 def packages_of(options: Options) -> tuple[str, ...]:
-    """Return the scorers of installed packages that are named, in order; ``all`` stands for none of them."""
-    own = {*SCORER_NAMES, LEARNED, "all"}
-    named = [name for name in options.scorers if name not in own]
-    there = entry_points() if named else {}
-    return tuple(name for name in sorted(set(named)) if name in there)
+    """Return the scorers of installed packages that are named, in order; ``all`` stands for all that are installed."""
+    own = {*SCORER_NAMES, LEARNED, Logprob.name}
+    named = set(options.scorers) - own
+    return tuple(name for name in sorted(entry_points()) if name in named or "all" in named) if named else ()
 
 
 def evaluate_data_sets(
@@ -199,8 +201,8 @@ def evaluate_data_sets(
 
 
 def _scorers(data: DataSet, options: Options) -> list[str]:
-    names = [name for name in options.scorers if name in data.scores]
     own = [name for name in (JUDGE, OWN_SCORE, Logprob.name) if name in data.scores]
+    names = [name for name in options.scorers if name in data.scores and name not in own]
     return [*names, *own, *options.external]
 
 
@@ -239,14 +241,18 @@ def _units(data: DataSet, options: Options) -> tuple[list[Unit], tuple[str, ...]
     return wanted, tuple(notes)
 
 
-def check_severities(data: DataSet, options: Options) -> None:
-    """Refuse a data set that no unit has severities enough in, whatever its scores: before anything is encoded.
+def check_data_set(data: DataSet, options: Options) -> None:
+    """Refuse a data set that cannot be evaluated, before anything is encoded: too few severities, or no log-probabilities.
 
     Raises
     ------
     UsageError
-        When it is certain that no unit could be evaluated.
+        When it is certain that no unit could be evaluated, or log-probabilities were asked for and there are none.
     """
+    if Logprob.name in options.scorers and Logprob.name not in data.scores:
+        raise UsageError(
+            f"{data.source}: no answer has a log-probability, and the scorer {Logprob.name} is one of them"
+        )
     labelled = sum(any(one is not None for one in cloud.severities) for cloud in data.clouds)
     answers = sum(len(cloud.responses) for cloud in data.clouds)
     if options.unlabelled == "drop":
@@ -327,6 +333,7 @@ def _compute(part: _Part) -> _Found:
                 unit,
                 alphas=options.alphas,
                 learned=None if learned is None else learned.halves,
+                method=options.method,
             )
         ),
         mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),

@@ -14,8 +14,8 @@ from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.results import JUDGE_FIELD, Options
 from streamer.research.evaluation.run import (
     NoWatch,
+    check_data_set,
     check_options,
-    check_severities,
     evaluate_data_sets,
     packages_of,
 )
@@ -61,6 +61,7 @@ def evaluate(
     unlabelled: str = "worst",
     columns: Mapping[Role, tuple[str, ...]] | None = None,
     judge: PatientGrader | None = None,
+    method: str = Options().method,
     encoder: str | Encoder = DEFAULT_ENCODER,
     device: str = "auto",
     threads: int | None = None,
@@ -87,6 +88,7 @@ def evaluate(
     unlabelled : what becomes of answers without a severity: ``worst`` counts each as 1, ``drop`` leaves them out, ``fail``
         refuses the file.
     judge : who is asked for the scores of files that do not have them; None: nobody.
+    method : by which the scores that are compared gate, with its usual parameters.
     encoder, device, threads : of the embeddings; see `streamer.research.experiments.stored_encoder.StoredEncoder`.
     cache : folder of what was computed before; None keeps nothing.
     processes : that compute side by side. More than 1 needs a main module that can be imported.
@@ -116,6 +118,7 @@ def evaluate(
             judge_field=judge_field,
             answer_pattern=answer_pattern,
             unlabelled=unlabelled,
+            method=method,
         )
     )
     watch = watch or NoWatch()
@@ -132,7 +135,7 @@ def evaluate(
         ]
     )
     for data in data_sets:
-        check_severities(data, options)
+        check_data_set(data, options)
     check_folders(out, cache)
     data_sets = scored_data_sets(
         data_sets,

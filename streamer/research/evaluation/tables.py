@@ -19,6 +19,7 @@ from streamer.research.evaluation.words import (
     ratio,
     scorer_title,
 )
+from streamer.scoring.registry import LEARNED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +145,7 @@ def method_table(result: DataSetResult, unit: Unit, alpha: float) -> ResultTable
             "method",
             "promises",
             f"{UNIT_WORDS[unit][1]} served, %",
-            "severity among them",
+            "error rate among shipped",
             "exposure",
             "λ",
         ),
@@ -168,7 +169,7 @@ def _promise(kind: type[Calibrator] | None) -> str:
         return "exposure, on average"  # a shape of gate (smooth, ramp, ...), calibrated by `mean`
     if kind.family == "no promise":
         return "nothing"
-    what = "severity among the served" if kind.risk == "selective" else "exposure"
+    what = "error rate among shipped" if kind.risk == "selective" else "exposure"
     return f"{what}, {'on average' if kind.family == 'on average' else 'in 9 calibrations of 10'}"
 
 
@@ -276,11 +277,12 @@ def scorer_table(evaluation: Evaluation, unit: str) -> ResultTable:
                 row = found[alpha]
                 more = "" if name == "gram" else f" ({_signed(row.more.mean, row.more.error)})"
                 cells.append(f"{percentage(row.ship_rate)}{more}")
-            rows.append((result.name, scorer_title(name), *cells))
+            refusable = ", Gram energy where refused" if name == LEARNED else ""
+            rows.append((result.name, f"{scorer_title(name)}{refusable}", *cells))
     return ResultTable(
         title=f"What each score ships at the same budget, %, unit {unit}",
         caption=(
-            "Method mean. In brackets what it ships more than the Gram energy, in points, paired split by split: its error is "
+            f"Method {evaluation.options.method}. In brackets what it ships more than the Gram energy, in points, paired split by split: its error is "
             "that of the difference, and a difference within two errors is no finding."
         ),
         columns=("data set", "score", *(f"α = {budget_label(alpha)}" for alpha in alphas)),

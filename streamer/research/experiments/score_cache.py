@@ -35,7 +35,7 @@ SCORES_FOLDER = Path(".streamer/scores")
 OWN_EMBEDDINGS = "embeddings of the file"
 """The encoder of clouds that bring their embeddings along."""
 
-_VERSION = "3"
+_VERSION = "4"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64

@@ -7,6 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from streamer.clouds.line_record import read_whole
 from streamer.errors import Unavailable, UsageError
 from streamer.research.sampling.replies import Reply
 
@@ -24,7 +25,7 @@ def read_journal(path: Path, plan: Mapping[str, Any]) -> tuple[Reply, ...]:
     Raises `UsageError` where the file belongs to another plan, or is no journal.
     """
     try:
-        whole = path.read_bytes()
+        whole = read_whole(path)
     except FileNotFoundError:
         return ()
     except OSError as error:

@@ -71,6 +71,8 @@ def check_out(plan: SamplingPlan, out: Path) -> None:
         raise UsageError(f"there is no folder {out.parent}; make it, or give another --out")
     if out.is_dir():
         raise UsageError(f"{out} is a folder; --out names a file")
+    if out.exists() and not out.is_file():
+        raise UsageError(f"{out} is a device or a pipe; --out names a file")
     if not journal_path(out).exists():
         for path in (out, *cloud_paths(plan, out)):
             if path.exists():

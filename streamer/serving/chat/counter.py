@@ -19,7 +19,7 @@ from streamer.journal import RecordedBatch
 from streamer.scoring.scorers.logprob import Logprob
 from streamer.serving.bodies import BatchBody
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
-from streamer.serving.chat.rungs import Handed, HandsOn, handed
+from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, sampling_record
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
@@ -147,11 +147,15 @@ class ChatCounter:
                 param="model",
             )
         gate: str | None = request.gate
+        front: tuple[str, Upstream, GateSettings] | None = None
         while gate is not None:
             sampler, settings = await self._rung(gate)
-            request.check(sampler.upstream)
-            _check_gate(settings, sampler.upstream, later=self.is_later(gate))
-            gate = sampler.upstream.then
+            upstream = sampler.upstream
+            request.check(upstream)
+            if front is not None:
+                upstream = handed_on(front[1], upstream, front[0], front[2])
+            _check_gate(gate, settings, upstream)
+            front, gate = (gate, upstream, settings), upstream.then
 
     async def _rung(self, gate: str) -> tuple[Sampler, GateSettings]:
         """What is sampled for a gate, and its settings. Raises `Problem`."""
@@ -194,14 +198,17 @@ class ChatCounter:
                 return _same(found, request), True
         self._log.admit()
         taken = before.answers if before is not None and upstream.with_earlier else ()
-        async with self._unless_it_ends():
-            sampled = await sampler.sample(
-                request.messages,
-                until=deadline.at,
-                best_score=partial(self._best_score, settings),
-                logprobs=settings.of_event == _LOGPROB,
-                earlier=taken,
-            )
+        if settings.mode == "enforce" and settings.upstream not in (None, upstream.id):
+            sampled = Sampled((), None, ())  # held whatever they say, and drawn for nobody
+        else:
+            async with self._unless_it_ends():
+                sampled = await sampler.sample(
+                    request.messages,
+                    until=deadline.at,
+                    best_score=partial(self._best_score, settings),
+                    logprobs=settings.of_event == _LOGPROB,
+                    earlier=taken,
+                )
         batch = _fitting(make, sampled)
         try:
             answer = await self._log.decide(batch, deadline, headers=headers, timestamp_ms=timestamp_ms)
@@ -325,7 +332,7 @@ def _hands_on(upstream: Upstream, settings: GateSettings) -> HandsOn | None:
     return HandsOn(upstream.then, upstream.then_from, settings.label_floor)
 
 
-def _check_gate(settings: GateSettings, upstream: Upstream, *, later: bool) -> None:
+def _check_gate(gate: str, settings: GateSettings, upstream: Upstream) -> None:
     """Refuse a gate that could ship none of the answers, or whose answers could not be told again, or nothing shown of them."""
     if settings.unit != "best":
         raise _unsuited(f"its unit is {settings.unit}; one answer is selected under the unit best alone")
@@ -347,10 +354,11 @@ def _check_gate(settings: GateSettings, upstream: Upstream, *, later: bool) -> N
         raise _unsuited(
             "its scores are of its own upstream's tokens, and with_earlier takes answers of another one"
         )
-    if later and settings.calibrator.by_segment and settings.segment_by != _UPSTREAM:
+    if settings.upstream is None and settings.segment_by != _UPSTREAM:
         raise _unsuited(
-            f"prompts are handed on to it, and which ones depends on another gate; create it with --segment-by {_UPSTREAM}, so "
-            "that each way in which they come has a threshold of its own"
+            "its threshold is for answers of any origin, and must be for those of this upstream, as it is set. "
+            f"`streamer gate set {gate} --upstream {upstream.id}` makes it so; --segment-by {_UPSTREAM} in its place gives each "
+            "version of the settings a threshold of its own. Either closes the gate until it is calibrated for it"
         )
 
 

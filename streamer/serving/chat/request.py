@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 
 from streamer.events import codes
+from streamer.events.responses import UPSTREAM
 from streamer.labels.llm.record import Message, Role
 from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 MODEL_PREFIX: Final = "gate/"
 
-OWN_METADATA: Final = ("upstream", "sampling")
+OWN_METADATA: Final = (UPSTREAM, "sampling")
 """Keys of a batch's metadata that say how its answers came about; no caller's."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)
@@ -54,7 +55,10 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "service_tier": ("auto", "default"),
 }
 """Values that ask for nothing, of parameters whose other values cannot be taken."""
-_TOOLS: Final = "tool calls are not gated; let the model call tools at its own endpoint, and send the finished conversation to the gate"
+_TOOLS: Final = (
+    "tool calls are not gated; let the model call tools at its own endpoint, and ask the gate with what they returned in the "
+    "text of a message"
+)
 _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
     "logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
@@ -149,10 +153,13 @@ def read(raw: bytes) -> ChatRequest:
         raise ChatProblem(400, "bad_request", "the body is not a JSON object")
     given = {name: value for name, value in body.items() if value is not None}
     for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys():
-        if given[name] not in _NEUTRAL.get(name, ()):
+        if not any(_same(given[name], neutral) for neutral in _NEUTRAL.get(name, ())):
             raise _unsupported(
                 name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out")
             )
+    for name in _OF_THE_UPSTREAM:
+        if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
+            raise _invalid(name, "a number")
     return ChatRequest(
         gate=_gate(given.get("model")),
         messages=_messages(given.get("messages")),
@@ -162,6 +169,11 @@ def read(raw: bytes) -> ChatRequest:
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
         size=len(raw),
     )
+
+
+def _same(value: object, neutral: object) -> bool:
+    """Whether two values of JSON are equal; in Python true is 1 besides."""
+    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def _gate(model: object) -> str:
@@ -189,9 +201,11 @@ def _message(message: object, where: str) -> Message:
         raise _unsupported(f"{where}.role", _TOOLS)
     if role not in _ROLES:
         raise _invalid(f"{where}.role", f"one of {', '.join(_ROLES)}")
+    if not isinstance(message.get("name", ""), str | None):
+        raise _invalid(f"{where}.name", "a text")
     for name, value in message.items():
         # Whoever sends an earlier answer back sends its empty members, too.
-        if name not in ("role", "content") and value not in (None, "", [], {}):
+        if name not in ("role", "content", "name") and value not in (None, "", [], {}):
             advice = _TOOLS if name in ("tool_calls", "function_call") else f"leave {name} out"
             raise _unsupported(f"{where}.{name}", advice)
     return Message(role, _content(message.get("content"), f"{where}.content"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,8 +15,9 @@ from streamer.serving.chat.request import OWN_METADATA
 from streamer.serving.chat.upstream import After
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from streamer.gates.settings import GateSettings
     from streamer.journal import RecordedBatch
     from streamer.serving.chat.upstream import Upstream
 
@@ -77,6 +78,46 @@ def handed(batch: RecordedBatch) -> Handed | None:
             for one, reason in zip(action.responses, sampling["finish_reasons"], strict=True)
         ),
     )
+
+
+def handed_on(upstream: Upstream, then: Upstream, gate: str, settings: GateSettings) -> Upstream:
+    """Return the upstream `then` as it is reached by what `gate`, with these settings and this upstream, hands on.
+
+    What hands prompts on to an upstream is part of how its answers come about; see `handed`.
+    """
+    assert settings.label_floor is not None
+    return replace(
+        then,
+        after=After(
+            gate=gate,
+            upstream=upstream.id,
+            scorer=settings.scorer,
+            encoder=settings.encoder,
+            at_least=upstream.then_from,
+            at_most=settings.label_floor,
+        ),
+    )
+
+
+def as_reached(
+    gate: str, upstreams: Mapping[str, Upstream], settings_of: Callable[[str], GateSettings]
+) -> Upstream:
+    """Return a gate's upstream with what hands requests on to it, as the batches of that gate will name it.
+
+    Raises
+    ------
+    UsageError : a gate in front has no label floor, and so hands nothing on.
+    """
+    front = next((name for name, one in upstreams.items() if one.then == gate), None)
+    if front is None:
+        return upstreams[gate]
+    settings = settings_of(front)
+    if settings.label_floor is None:
+        raise UsageError(
+            f"gate {front!r} hands on to {gate!r} what scores at most its label floor, and has none: set it first, with "
+            f"`streamer gate set {front} --label-floor`"
+        )
+    return handed_on(as_reached(front, upstreams, settings_of), upstreams[gate], front, settings)
 
 
 def check_rungs(upstreams: Mapping[str, Upstream], *, max_responses: int) -> None:

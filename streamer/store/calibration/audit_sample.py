@@ -56,11 +56,24 @@ def readable(
         scored_by(settings),
         decisions.c.encoder == settings.encoder,
         batches.c.attempt == 1,
+        *_of_upstream(gate, settings),
     )
     if since_version is None:
         return conditions
     # By policy and not by moment: workers date decisions, and their clocks may differ.
     return (*conditions, decisions.c.policy_version >= since_version)
+
+
+def _of_upstream(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bool], ...]:
+    """A gate of one upstream learns from what it decided about that one: under other settings it took answers of any origin."""
+    if settings.upstream is None:
+        return ()
+    versions = (
+        sa.select(policies.c.version)
+        .join_from(policies, gate_revisions, REVISION_OF_POLICY)
+        .where(policies.c.gate == gate, gate_revisions.c.upstream == settings.upstream)
+    )
+    return (decisions.c.policy_version.in_(versions),)
 
 
 def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:

@@ -1,6 +1,6 @@
 """Change the answers' source under many gates of one service, and count what gets out: `make swap`.
 
-    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after 600] [--step 25] [--short]
+    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after N] [--step 25] [--short] [--mended]
         [--picture FILE.png] [--story FILE.png] [--json FILE] [--outcomes FILE] [--beside FILE] [--data FOLDER]
 
 Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,13 +22,16 @@ from streamer.scoring.encoders.registry import load_encoder
 from tests.conftest import SHARED_DATA
 from tests.e2e.scenario.population import read_prompts
 from tests.e2e.swap.answers import Answers
-from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Lengths, Life, full_lives
+from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Lengths, Life, full_lives, mended_lives
 from tests.e2e.swap.outcomes import Outcome
 from tests.e2e.swap.picture import draw, draw_story
 from tests.e2e.swap.report import sentences, table
 from tests.e2e.swap.service import ALPHA, Service
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 STORY = Life(seed=1, swapped=0.5, old=False, never=0.02)
 """The gate of `--story`."""
@@ -38,9 +42,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="gates that differ in their seed only")
     full = Lengths()
     parser.add_argument("--old", type=int, default=full.old, help="decisions of old gates before the change")
-    parser.add_argument("--after", type=int, default=full.after, help="decisions after it")
+    parser.add_argument("--after", type=int, help="decisions after it")
     parser.add_argument("--step", type=int, default=full.step, help="decisions between two pauses")
     parser.add_argument("--short", action="store_true", help="a smaller form")
+    parser.add_argument(
+        "--mended",
+        action="store_true",
+        help="gates whose answers are mended after the closing, until they are open again",
+    )
     parser.add_argument("--picture", type=Path, help="draw bad answers over decisions into this PNG")
     parser.add_argument(
         "--story",
@@ -74,8 +83,18 @@ def read(path: Path) -> list[Outcome]:
     return msgspec.json.decode(path.read_bytes(), type=list[Outcome])
 
 
+def chosen(arguments: argparse.Namespace, full: Lengths) -> tuple[Sequence[Life], Lengths]:
+    """Which gates are to live, and how long."""
+    if arguments.short:
+        return SHORT_LIVES, SHORT
+    lives = mended_lives(arguments.seeds) if arguments.mended else full_lives(arguments.seeds)
+    after = full.mended_after if arguments.mended else full.after
+    return lives, replace(full, old=arguments.old, after=arguments.after or after, step=arguments.step)
+
+
 def run(arguments: argparse.Namespace, full: Lengths) -> list[Outcome]:
     """Start the services, lead all gates through their lives, and return what became of them."""
+    lives, lengths = chosen(arguments, full)
     data = arguments.data / "triviaqa_llama13b_20x.jsonl.gz"
     if not data.exists():
         sys.exit(f"no {data.name}: put the response clouds into {arguments.data}")
@@ -102,10 +121,8 @@ def run(arguments: argparse.Namespace, full: Lengths) -> list[Outcome]:
                 prefix="swap.",
                 directory=Path(folder),
                 answers=answers,
-                lives=SHORT_LIVES if arguments.short else full_lives(arguments.seeds),
-                lengths=SHORT
-                if arguments.short
-                else replace(full, old=arguments.old, after=arguments.after, step=arguments.step),
+                lives=lives,
+                lengths=lengths,
                 tell=lambda text: print(text, file=sys.stderr, flush=True),
             ).run()
     finally:

@@ -55,10 +55,12 @@ class Batch:
 
 
 class Source:
-    """Where one gate's answers come from: each prompt as likely as any other, until the source changes.
+    """Where one gate's answers come from: each prompt as likely as any other.
 
-    From then on a share of the prompts gets answers that were given to another prompt and agree with each other, so that
-    they score well and are all wrong.
+    Attributes
+    ----------
+    changed : whether a share of the prompts gets answers that were given to another prompt and agree with each other, so
+        that they score well and are all wrong.
     """
 
     def __init__(self, life: Life, answers: Sequence[Answers], *, mean_lag: float) -> None:
@@ -69,13 +71,14 @@ class Source:
         self._agreeing = [one for one in answers if one.score > middle]
         self._rng = np.random.default_rng([life.seed, *life.gate.encode()])
         self.given = 0
+        self.changed = False
 
-    def next(self, *, changed: bool, late_labels: bool) -> Batch:
+    def next(self, *, late_labels: bool) -> Batch:
         """Return the gate's next prompt with its answers."""
         rng, life = self._rng, self._life
         asked = self._answers[rng.integers(len(self._answers))]
         given, swapped = asked, rng.random() < life.swapped
-        while changed and swapped and given.question == asked.question:
+        while self.changed and swapped and given.question == asked.question:
             given = self._agreeing[rng.integers(len(self._agreeing))]
         lag = rng.exponential(self._mean_lag)
         missing = rng.random() < life.never

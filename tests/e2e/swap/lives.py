@@ -15,24 +15,27 @@ class Life:
     swapped : share of prompts that get another prompt's answers after the change; 0: nothing changes.
     old : whether the gate has served for long when the change comes.
     never : share of drawn answers that nobody labels.
+    mended : decisions after the gate's closing from which on answers are what they were; None: never.
     """
 
     seed: int
     swapped: float
     old: bool
     never: float
+    mended: int | None = None
 
     @property
     def gate(self) -> str:
         """The name of the gate."""
         age = "old" if self.old else "young"
         labels = "gaps" if self.never else "full"
-        return f"swap{self.swapped * 100:.0f}-{age}-{labels}-{self.seed}"
+        mended = "" if self.mended is None else "-mended"
+        return f"swap{self.swapped * 100:.0f}-{age}-{labels}{mended}-{self.seed}"
 
     @property
-    def cell(self) -> tuple[float, bool, float]:
+    def cell(self) -> tuple[float, bool, float, bool]:
         """What it has in common with the gates of other seeds."""
-        return (self.swapped, self.old, self.never)
+        return (self.swapped, self.old, self.never, self.mended is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +47,7 @@ class Lengths:
     closed : all drawn and labelled, before the gate opens.
     young, old : decisions of an open gate before the change.
     after : decisions after the change.
+    mended_after : the same where the source is mended: enough for a new sample, and a wait of one label lag.
     stride : decisions between two pauses for the recalibrator, while old gates grow old.
     step : the same, shortly before the change and after it: what is told is as fine as this.
     look : decisions between two looks at `streamer risk`.
@@ -55,6 +59,7 @@ class Lengths:
     young: int = 100
     old: int = 1000
     after: int = 600
+    mended_after: int = 3000
     stride: int = 100
     step: int = 25
     look: int = 100
@@ -75,11 +80,16 @@ def full_lives(seeds: int) -> list[Life]:
     ]
 
 
+def mended_lives(seeds: int) -> list[Life]:
+    """Gates that may open again, each once a seed: what the answers' source became is mended while they are closed."""
+    return [Life(seed=seed, swapped=0.5, old=True, never=0.0, mended=200) for seed in range(1, seeds + 1)]
+
+
 SHORT_LIVES = (
     Life(seed=1, swapped=1.0, old=False, never=0.0),
-    Life(seed=2, swapped=1.0, old=False, never=0.0),
+    Life(seed=2, swapped=1.0, old=False, never=NEVER),
     Life(seed=1, swapped=0.0, old=False, never=0.0),
     Life(seed=1, swapped=0.0, old=False, never=NEVER),
 )
 
-SHORT = Lengths(closed=100, young=50, after=200, step=50, look=100, lag=5.0, audit=0.5)
+SHORT = Lengths(closed=100, young=50, after=200, step=50, look=50, lag=5.0, audit=0.5)

@@ -24,7 +24,8 @@ class Outcome:
     exposure_before : severity that was shipped per decision, from the opening until the change.
     exposure_after : the same after the change, while the policy of the change was in force.
     closed : decisions until the gate was closed; None: it was not.
-    labels : labels given between the change and the closing, or the end.
+    drawn : decisions drawn between the change and the closing, or the end.
+    labels : labels given in that time.
     bad : severity shipped until then.
     reopened : decisions from the closing until the gate was open again; None: it was not.
     exposure_reopened : severity shipped per decision from then on.
@@ -37,6 +38,7 @@ class Outcome:
     exposure_before: float
     exposure_after: float
     closed: int | None
+    drawn: int
     labels: int
     bad: float
     reopened: int | None
@@ -95,6 +97,7 @@ def judged(
         exposure_before=_mean(before) or 0.0,
         exposure_after=_mean(unmoved) or 0.0,
         closed=until if shut else None,
+        drawn=sum(one.sampled for one in decisions[changed : changed + until]),
         labels=labels[-(-until // step) * step] - labels[0],
         bad=totals[until],
         reopened=None if again is None else again - until,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from tests.e2e.swap.lives import Life
     from tests.e2e.swap.outcomes import Outcome
 
 
@@ -16,20 +17,21 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """One line for the gates that differ in their seed only; where they differ, a figure for each."""
     lines = [
         "| answers swapped | open before | labels never given | harm per decision before, after | closed"
-        " | decisions until then | labels until then | bad answers until then | `risk` said kept, open after the change"
+        " | decisions until then | drawn until then | labels until then | bad answers until then | `risk` said kept, open after the change"
         " | open again after | harm per decision then |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for cell in _cells(outcomes):
         life = cell[0].life
         looks = [look for one in cell for look in _looks_while_open(one)]
         cells = [
-            f"{life.swapped:.0%}" if life.swapped else "none",
+            _change(life),
             "long" if life.old else "shortly",
             f"{life.never:.0%}" if life.never else "none",
             _each((f"{one.exposure_before:.2f}, {one.exposure_after:.2f}" for one in cell), "; "),
             f"{sum(one.closed is not None for one in cell)} of {len(cell)}",
-            _each(str(one.closed) if one.closed is not None else f"> {one.decisions}" for one in cell),
+            _each(_closed(one) for one in cell),
+            _each(str(one.drawn) for one in cell),
             _each(str(one.labels) for one in cell),
             _each(f"{one.bad:.0f}" for one in cell),
             f"{sum(map(says_kept, looks))} of {len(looks)}",
@@ -52,6 +54,19 @@ def sentences(outcomes: Sequence[Outcome]) -> str:
 def says_kept(sentence: str) -> bool:
     """Whether a sentence of `streamer risk` says that the budget was kept, without more ado."""
     return "the budget was kept" in sentence and "not known" not in sentence
+
+
+def _change(life: Life) -> str:
+    if not life.swapped:
+        return "none"
+    mended = "" if life.mended is None else f", mended {life.mended} after the closing"
+    return f"{life.swapped:.0%}{mended}"
+
+
+def _closed(one: Outcome) -> str:
+    if not one.open_before:
+        return "before the change"
+    return f"> {one.decisions}" if one.closed is None else str(one.closed)
 
 
 def _looks_while_open(one: Outcome) -> Iterable[str]:

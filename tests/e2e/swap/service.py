@@ -10,6 +10,7 @@ import os
 import time
 from collections import Counter, defaultdict
 from contextlib import ExitStack, contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from streamer import wiring
@@ -99,6 +100,8 @@ class Service:
             began = time.monotonic()
             changed = self._live()
             self._tell(f"{len(self._batches)} decisions in {time.monotonic() - began:.0f} s")
+            for life in self._lives:
+                self._tell_closings(life.gate)
             return [self._outcome(life, changed[life.gate]) for life in self._lives]
 
     def _live(self) -> dict[str, int]:
@@ -116,14 +119,31 @@ class Service:
             self._stretch(lives, lengths.step)
         changed = {life.gate: self._sources[life.gate].given for life in lives}
         self._tell("the answers' source changes")
+        for life in lives:
+            self._sources[life.gate].changed = True
+        closed: dict[str, int] = {}
         for since in range(0, lengths.after + 1, lengths.step):
             if since:
-                self._stretch(lives, lengths.step, changed=True)
+                self._stretch(lives, lengths.step)
             for life in lives:
                 self._labels_at[life.gate][since] = self._given[life.gate]
+            self._mend(since, closed)
             if since % lengths.look == 0:
                 self._look(since)
         return changed
+
+    def _mend(self, since: int, closed: dict[str, int]) -> None:
+        """Give gates that have been closed for long enough what they got before the change.
+
+        Parameters
+        ----------
+        closed : when each gate was found closed, to which this adds.
+        """
+        for life in self._lives:
+            if life.mended is None or self._store.policies.newest(life.gate).state != "closed":
+                continue
+            if since - closed.setdefault(life.gate, since) >= life.mended:
+                self._sources[life.gate].changed = False
 
     def _open(self, lives: Sequence[Life]) -> None:
         """Make gates, draw and label every prompt of theirs until they are calibrated, and open them."""
@@ -162,7 +182,6 @@ class Service:
         lives: Sequence[Life],
         count: int,
         *,
-        changed: bool = False,
         late_labels: bool = True,
         rounds: int = _ROUNDS,
     ) -> None:
@@ -170,7 +189,7 @@ class Service:
         named = wiring.topics(self._settings)
         for _ in range(count):
             for life in lives:
-                batch = self._sources[life.gate].next(changed=changed, late_labels=late_labels)
+                batch = self._sources[life.gate].next(late_labels=late_labels)
                 self._batches[batch.id] = batch
                 self._publish(named.responses, batch.event)
         self._recorded()
@@ -211,6 +230,12 @@ class Service:
             gate, colon, sentence = line.partition(": ")
             if colon and gate in self._sources:
                 self._said[gate][since] = sentence
+
+    def _tell_closings(self, gate: str) -> None:
+        """Say why the gate was closed, and opened again."""
+        for before, after in pairwise(self._store.policies.list(gate)):
+            if after.state != before.state:
+                self._tell(f"{gate}, policy {after.version}: {after.state}: {after.reason}")
 
     def _outcome(self, life: Life, changed: int) -> Outcome:
         """What the record says, judged by the true severities."""

@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.folds import fold_of
 from streamer.journal import LabelRevision
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.learned import LearnedModel
 from streamer.settings.settings import load_settings
 from streamer.wiring.learning import ScoreLearner
 from tests.integration.audit.alone import in_javascript, need_node, what_is_missing
@@ -123,6 +125,37 @@ def gate(
         scribe.deliver(map(batch, range(LABELLED)))
         store.labels.add(labels(range(LABELLED - 40)))
     return settings, encoder
+
+
+def test_a_proposal_in_a_file_is_adopted_as_the_record_fits_it_and_no_other(
+    gate: tuple[Settings, CachedEncoder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, encoder = gate
+    with wiring.open_store(settings) as store:
+        store.labels.add(labels(range(LABELLED - 40, LABELLED)))
+    assert main(["score", "fit", "towns", "--out", "proposal.json"]) == 0
+    proposal = json.loads((tmp_path / "proposal.json").read_text())
+    model = LearnedModel.of_text(proposal["model"])
+    changed = replace(model, intercept=model.intercept + 1.0)
+    edited = proposal | {"scorer": changed.name, "model": changed.text}
+    (tmp_path / "edited.json").write_text(json.dumps(edited))
+    capsys.readouterr()
+    assert main(["score", "adopt", "towns", "edited.json"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"the record's labels fit {model.name}, and the proposal is {changed.name}" in said
+    with wiring.open_store(settings) as store:
+        assert store.gates.get("towns").settings.scorer == "gram"
+        assert store.score_fits.newest("towns") is None
+    for _ in range(2):  # the same call again continues where one was ended
+        assert main(["score", "adopt", "towns", "proposal.json", "--by", "ana"]) == 0
+    with wiring.open_store(settings) as store:
+        assert store.gates.get("towns").settings.scorer == model.name
+        fitted = store.score_fits.newest("towns")
+        assert fitted is not None
+        assert (fitted.outcome, fitted.model, fitted.by) == ("proposed", model, "ana")
+        assert (fitted.labelled, fitted.after) == (LABELLED, proposal["after"])
+        Scribe(store, settings, encoder).checkpoint()
+    assert verify(settings).faults == ()
 
 
 def test_a_gate_changes_to_a_learned_score(

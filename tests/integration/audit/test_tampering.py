@@ -490,3 +490,16 @@ def test_a_bundle_that_was_changed_after_it_was_exported(record: Record) -> None
     target.write_bytes(target.read_bytes().replace(b'"facts"', b'"Facts"', 1))
     verifier = verify_bundle(target.parent, KEYS, None)
     assert verifier.faults[0]["place"] == "outcomes.jsonl"
+
+
+@ON_SQLITE
+def test_a_wait_that_no_proposal_has_is_named_with_everything_computed_anew(record: Record) -> None:
+    with breaking_in(record.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE calibration_runs SET requested_by = 'recalibrator', held_until = '2099-01-01 00:00:00.000000'"
+            f" WHERE id = {LAST_RUN}"
+        )
+        rebuild_control(connection)
+        connection.exec_driver_sql("DELETE FROM checkpoints")
+    report = record.verify(from_database=True)
+    assert any("only a proposal waits" in fault.detail for fault in report.faults), report.faults

@@ -143,6 +143,7 @@ class Site:
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),
             **common,
         )
+        self.app = app
         self._server = server(app)
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listening]}, name="console", daemon=True

@@ -28,9 +28,11 @@ from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.unit.telemetry.test_traces import UNSAMPLED, Traced
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from streamer.labels.judge import Judgement
+    from streamer.labels.judge.rubric import JudgeCase
     from streamer.tracing import Tracing
 
 PATIENCE = 60.0
@@ -165,6 +167,50 @@ def test_the_budget_is_spent_on_whole_batches(model: Model) -> None:
         assert scores.of([ask("c", "d")])[0].marks == (None, None)
         now[0] += 61.0
         assert scores.of([ask("c", "d")])[0].marks == (20.0, 20.0)
+
+
+@pytest.mark.parametrize(
+    ("reply", "failures"),
+    [
+        pytest.param(ChatReply("no mark"), {"malformed_reply"}, id="a reminder"),
+        pytest.param(ChatReply(status=503), {"server_error"}, id="further tries"),
+    ],
+)
+def test_the_budget_counts_each_request_that_is_sent(
+    model: Model, reply: ChatReply, failures: set[str]
+) -> None:
+    now = [0.0]
+    model.reply = lambda _request: reply
+    with judge_at(model, tries=4, first_delay=0.001) as judge:
+        scores = scores_at(model, judge, clock=lambda: now[0], per_minute=3)
+        (marks,) = scores.of([ask("a", "b", "c")])
+        assert marks.marks == (None, None, None)
+        assert {one.failure for _, one in marks.asked} == failures
+        assert sum(one.requests for _, one in marks.asked) == len(model.requests) == 3
+        now[0] += PAUSE_SECONDS
+        model.reply = marking
+        assert scores.of([ask("a")])[0].marks == (None,)
+        assert len(model.requests) == 3
+        now[0] += 60.0
+        assert scores.of([ask("a")])[0].marks == (20.0,)
+
+
+@pytest.mark.expected_errors(r"judge\.failed")
+def test_what_was_sent_before_a_fault_counts(model: Model) -> None:
+    class Failing:
+        id = "judge"
+
+        def in_time(self, cases: Sequence[JudgeCase], **bounds: Any) -> list[Judgement | None]:
+            judge.in_time(cases, **bounds)
+            raise RuntimeError("after the requests")
+
+    now = [0.0]
+    with judge_at(model) as judge:
+        scores = JudgeScores(Failing(), name="judge:a", seconds=PATIENCE, per_minute=3, clock=lambda: now[0])
+        assert scores.of([ask("a", "b")])[0].marks == (None, None)
+        now[0] += PAUSE_SECONDS
+        assert scores.of([ask("a", "b")])[0].marks == (None, None)
+    assert len(model.requests) == 2
 
 
 def test_an_unreadable_reply_is_no_mark_and_no_reason_to_pause(model: Model) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,22 @@ def row(name: str, *texts: str, references: list[str] | None = None, **fields: A
     responses = [{"text": text, "label": None, "meta": {"model": "m"}} for text in texts]
     return json.dumps(
         {"question_id": name, "question": "?", "references": references, "responses": responses, **fields}
+    )
+
+
+def in_bounds(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """Run a command that may neither grow nor last: one that reads a device would do both."""
+
+    def bound() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (4_000_000_000, 4_000_000_000))
+
+    return subprocess.run(
+        [sys.executable, "-m", "streamer", *command],
+        preexec_fn=bound,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -112,3 +131,9 @@ def test_what_cannot_be_done_is_told(
     Path("in.jsonl").write_text(text)
     assert main(["label", "clouds", "in.jsonl", "--out", out]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_a_device_is_not_read_as_the_clouds_written_before() -> None:
+    done = in_bounds(["label", "clouds", "in.jsonl", "--out", "/dev/full"])
+    assert done.returncode == 2
+    assert "cannot write /dev/full: it is a device or a pipe, not a regular file" in done.stderr

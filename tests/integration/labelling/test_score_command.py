@@ -20,6 +20,7 @@ from streamer.labels.learning import DrawnAnswer, DrawnBatch, Lesson, learn, sco
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.fitting import Worth
 from streamer.scoring.learned import LearnedModel
+from streamer.scoring.registry import SCORER_NAMES
 from tests.integration.audit.history import Scribe, settings_for
 
 if TYPE_CHECKING:
@@ -240,9 +241,13 @@ def lines(store: Store) -> list[dict[str, Any]]:
         return list(snapshot.control())
 
 
-@pytest.mark.parametrize("misleads", [True, False])
+@pytest.mark.parametrize(
+    ("misleads", "marked", "best"), [(True, False, None), (False, False, "gram"), (True, True, "logprob")]
+)
 def test_a_new_gate_gets_the_scorer_that_ships_clearly_most_on_a_file(
     misleads: bool,
+    marked: bool,
+    best: str | None,
     real_encoder: Encoder,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -262,19 +267,24 @@ def test_a_new_gate_gets_the_scorer_that_ships_clearly_most_on_a_file(
             centre = rng.normal(size=8)
             responses = [
                 {
-                    "text": "Paris" if fine else f"town {number} {i}",
+                    "text": "Paris" if fine and not marked else f"town {number} {i}",
                     "label": 0.0 if fine else 1.0,
                     "embedding": (centre + spread * rng.normal(size=8)).tolist(),
                 }
+                | ({"logprob": -0.01 if fine else -3.0, "meta": {"judge_score": 0.5}} if marked else {})
                 for i in range(4)
             ]
             line = {"question_id": f"q{number}", "question": "?", "references": [], "responses": responses}
             file.write(json.dumps(line) + "\n")
     create = ["gate", "create", "g", "--alpha", "0.1", "--scorer", "best-of:labelled.jsonl"]
-    assert main(create) == 0
+    assert main([*create, "--promise", "among-shipped-on-average"]) == 0
     said = " ".join(capsys.readouterr().err.split())
     with wiring.open_store(settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)) as store:
         scorer = store.gates.get("g").settings.scorer
     assert f"The scorer is {scorer}: " in said
     assert (scorer == "gram") is not misleads
+    assert best is None or scorer == best
+    assert f"{len(SCORER_NAMES) + marked} scorers were compared. " in said
+    assert "unit best and method selective-mean: gram " in said
+    assert ("The judge's marks in labelled.jsonl are left out: " in said) is marked
     assert "calibrate the gate on others" in said

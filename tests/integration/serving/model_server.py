@@ -6,10 +6,15 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from streamer.calibration.threshold import Threshold
+from streamer.errors import UsageError
+from streamer.settings.settings import load_settings
+from streamer.wiring import upstream_id
+from tests.faults.site import record_threshold
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from tests.faults.endpoint import Endpoint, Site
 
@@ -54,6 +59,7 @@ class Model(OpenAIServer):
         gates: Mapping[str, Mapping[str, Any]] | None = None,
         failpoints: str = "",
         ready: bool = True,
+        unpinned: Container[str] = (),
         **settings: Any,
     ) -> Endpoint:
         """An endpoint whose gate `bot` has this upstream, or where each of these gates has, with settings of its own."""
@@ -66,7 +72,8 @@ class Model(OpenAIServer):
             "price_per_million_input": "0.5",
             "price_per_million_output": "2",
         } | settings
-        upstreams = {gate: upstream | own for gate, own in (gates or {"bot": {}}).items()}
+        upstreams = {gate: {**upstream, **own} for gate, own in (gates or {"bot": {}}).items()}
+        pin(site, upstreams, but=unpinned)
         return site.serve(
             *arguments,
             ready=ready,
@@ -76,6 +83,32 @@ class Model(OpenAIServer):
             STREAMER_FAILPOINTS=failpoints,
             MODEL_KEY=KEY,
         )
+
+
+def pin(site: Site, upstreams: Mapping[str, Any], *, but: Container[str] = ()) -> None:
+    """Give every gate, `but` these, that was never pinned, and has no segments, its upstream as it is set now, and its threshold again."""
+    settings = load_settings(upstreams=upstreams)
+    there = {one.gate: one for one in site.store.gates.list()}
+    for gate in upstreams:
+        own = there.get(gate)
+        if (
+            gate in but
+            or own is None
+            or own.settings.upstream is not None
+            or own.settings.segment_by is not None
+        ):
+            continue
+        before = site.store.policies.newest(gate)
+        try:
+            upstream = upstream_id(settings, gate, lambda name: site.store.gates.get(name).settings)
+        except UsageError:  # behind a gate without a label floor
+            continue
+        site.store.gates.revise(gate, {"upstream": upstream}, by="ana", reason="test")
+        if before.threshold is not None:
+            cut = Threshold(
+                state="cut", value=before.threshold, alpha=0.05, method="mean", groups=0, guarantee=""
+            )
+            record_threshold(site.store, gate, cut)
 
 
 def _vector(text: str) -> list[float]:

@@ -166,7 +166,7 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
         "x-streamer-batch-id": told["batch_id"],
         "x-streamer-action": "ship",
         "x-streamer-enforced": "true",
-        "x-streamer-policy-version": "2",
+        "x-streamer-policy-version": str(told["policy_version"]),
     }
 
     (asked,) = model.asked
@@ -538,8 +538,11 @@ def test_a_batch_that_came_another_way_is_no_answer_to_a_conversation(plain: Pla
     endpoint = plain.endpoint
     answers = [{"id": "a", "text": AGREED}, {"id": "b", "text": AGREED}]
     body = {"batch_id": "b-1", "prompt": "Where is my parcel?", "responses": answers}
-    assert endpoint.ask(body).json()["action"] == "ship"
-    assert post(endpoint, headers={"idempotency-key": "b-1"}).status_code == 409
+    assert endpoint.ask(body, gate="segmented").json()["action"] == "ship"
+    assert endpoint.ask(body).json()["reason"] == "upstream_mismatch"
+    for model_name in ("gate/segmented", MODEL):
+        again = post(endpoint, headers={"idempotency-key": "b-1"}, model=model_name)
+        assert again.status_code == 409
     assert model.asked == []
 
 
@@ -669,7 +672,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"seed": 1}, "seed", "independent"),
     ({"logprobs": True}, "logprobs", "log probabilities"),
     ({"top_logprobs": 2}, "top_logprobs", "log probabilities"),
-    ({"tools": [TOOL]}, "tools", "tool calls are not gated"),
+    ({"tools": [TOOL]}, "tools", "ask the gate with what they returned in the text of a message"),
     ({"tool_choice": "auto"}, "tool_choice", "tool calls are not gated"),
     ({"functions": [{"name": "look"}]}, "functions", "tool calls are not gated"),
     ({"response_format": {"type": "json_object"}}, "response_format", "system prompt"),
@@ -694,7 +697,13 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "messages[1].tool_calls",
         "tool calls",
     ),
-    ({"messages": [{"role": "user", "content": "", "name": "ana"}]}, "messages[0].name", "leave name out"),
+    ({"messages": [{"role": "user", "content": "", "name": 1}]}, "messages[0].name", "a text"),
+    ({"messages": [{"role": "user", "content": "", "weight": 1}]}, "messages[0].weight", "leave weight out"),
+    ({"n": True}, "n", "one answer is returned"),
+    ({"presence_penalty": False}, "presence_penalty", "leave it out"),
+    ({"logprobs": 0}, "logprobs", "chosen among several"),
+    ({"temperature": True}, "temperature", "a number"),
+    ({"max_tokens": "9"}, "max_tokens", "a number"),
     ({"metadata": {"upstream": "mine"}}, "metadata.upstream", "use another key"),
     ({"metadata": {"shop": 1}}, "metadata", "an object of texts"),
     ({"stream": "yes"}, "stream", "true or false"),
@@ -747,6 +756,8 @@ def test_what_a_gate_cannot_answer_for_is_refused_in_openais_form(sqlite_site: S
     assert model.asked == [], "nothing was paid for"
     assert sqlite_site.recorded() == {}
     assert post(endpoint, **ASKS_FOR_NOTHING).json()["streamer"]["action"] == "ship"
+    assert post(endpoint, messages=[PROMPT[0] | {"name": "ana"}]).json()["streamer"]["action"] == "ship"
+    assert "name" not in model.asked[-1].body["messages"][0]
     parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": "my parcel?"}]
     earlier = ask(endpoint).choices[0].message.model_dump()
     assert ask(endpoint, [{"role": "user", "content": parts}, earlier, *PROMPT]).streamer["action"] == "ship"
@@ -840,6 +851,46 @@ def test_a_batch_names_its_upstream_as_its_segment_where_the_gate_wants_it(plain
     told = ask(plain.endpoint, gate="segmented").streamer
     assert told["upstream"].startswith("small@")
     assert plain.site.rows("SELECT segment FROM decisions WHERE gate = 'segmented'") == [(told["upstream"],)]
+
+
+def test_a_gate_decides_about_the_upstream_that_it_was_calibrated_for_alone(
+    sqlite_site: Site, model: Model
+) -> None:
+    sqlite_site.gate("own", scorer="gram", encoder=ENCODER)
+    rule = {"answers": 9, "steps": [3, 6], "stop_above": 0.9, "stop_below": 0.1}
+    assert ask(model.serve(sqlite_site, gates={"own": rule}), gate="own").streamer["reason"] == "scored"
+    asked = len(model.asked)
+    for other in (rule | {"stop_above": 0.8}, {"answers": 2}, {"model": "large"}):
+        told = ask(model.serve(sqlite_site, gates={"own": other}), gate="own").streamer
+        assert (told["action"], told["reason"]) == ("abstain", "upstream_mismatch")
+    assert len(model.asked) == asked  # what cannot ship is not paid for
+    told = ask(model.serve(sqlite_site, gates={"own": rule}), gate="own").streamer
+    assert told["action"] == "ship"
+    sqlite_site.check()
+
+
+def test_a_gate_for_answers_of_any_origin_is_told_how_to_pin_its_upstream(
+    sqlite_site: Site, model: Model
+) -> None:
+    sqlite_site.gate("own", scorer="gram", encoder=ENCODER)
+    endpoint = sqlite_site.serve(
+        STREAMER_UPSTREAMS=json.dumps({"own": {"base_url": model.url, "model": "small"}})
+    )
+    error = post(endpoint, model="gate/own")
+    assert (error.status_code, error.json()["error"]["code"]) == (400, "unsuited_gate")
+    command = error.json()["error"]["message"].split("`streamer ")[1].split("`")[0]
+    assert command.startswith("gate set own --upstream small@")
+    done = FORKS.run(
+        command.split(),
+        environment={**os.environ, "STREAMER_DATABASE_URL": sqlite_site.url},
+        folder=sqlite_site.folder,
+        seconds=PATIENCE,
+    )
+    assert done.returncode == 0, done.stderr
+    told = ask(
+        model.serve(sqlite_site, gates={"own": {}}, answers=10, key_variable=None), gate="own"
+    ).streamer
+    assert (told["reason"], told["upstream"]) == ("no_threshold", command.split()[-1])
 
 
 def test_other_settings_of_an_upstream_ship_nothing_until_they_are_calibrated(

@@ -114,7 +114,10 @@ def test_what_the_decoder_refuses_is_told_and_leaves_nothing(sqlite_site: Site) 
     held(endpoint.ask(batch("b"), headers={"host": "evil.example"}), 403, "forbidden_host")
     held(endpoint.client.get(f"{path}/b"), 404, "unknown_batch")
     held(endpoint.client.get("/v1/gates"), 404, "not_found")
-    held(endpoint.client.delete(path), 405, "not_found")
+    other = endpoint.client.delete(path)
+    held(other, 405, "method_not_allowed")
+    assert other.headers["allow"] == "POST"
+    assert other.json()["title"] == "The path does not take this method"
     for prefer in ("wait=0", "wait=-1", "wait=soon", "wait=nan", "wait=inf"):
         held(endpoint.ask(batch("b"), headers={"prefer": prefer}), 400, "bad_request")
     assert sqlite_site.outcomes() == []

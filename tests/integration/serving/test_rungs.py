@@ -86,7 +86,7 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
     site = Site(f"sqlite:///{folder / 'audit.db'}", folder)
     with Model() as model, closing(site):
         make(site)
-        yield Plain(site, model, model.serve(site, gates=GATES))
+        yield Plain(site, model, model.serve(site, gates=GATES, unpinned=("mixed-dear",)))
         site.check()
 
 
@@ -244,7 +244,10 @@ def test_a_later_gate_is_asked_by_no_caller(plain: Plain) -> None:
 
 def test_gates_that_would_break_the_promise_say_why(plain: Plain) -> None:
     _, model, endpoint = plain
-    for gate, says in (("floorless", "--label-floor"), ("mixed", "--segment-by upstream")):
+    for gate, says in (
+        ("floorless", "--label-floor"),
+        ("mixed", "streamer gate set mixed-dear --upstream large@"),
+    ):
         answer = ask(endpoint, gate)
         assert (answer.status_code, answer.json()["error"]["code"]) == (400, "unsuited_gate")
         assert says in answer.json()["error"]["message"]

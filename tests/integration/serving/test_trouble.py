@@ -108,7 +108,7 @@ def test_past_the_bound_on_what_waits_it_refuses(site: Site) -> None:
     assert {action(endpoint.ask(batch(f"b-{number}")))["action"] for number in range(8)} == {"ship"}
 
 
-def test_many_clients_share_groups_and_a_lone_request_waits_for_no_timer(sqlite_site: Site) -> None:
+def test_many_clients_share_groups_and_a_lone_request_has_one_of_its_own(sqlite_site: Site) -> None:
     endpoint = sqlite_site.serve(STREAMER_FAILPOINTS="while_scoring=sleep:1@2")
     alone = endpoint.ask(batch("alone"))
     assert action(alone)["action"] == "ship"

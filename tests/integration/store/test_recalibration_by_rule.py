@@ -51,7 +51,7 @@ def test_a_first_opening_waits_unless_it_is_a_small_step(site: Callable[..., Lab
     one.label(one.decide(200), bad_below(0.3))
     done = one.run()
     assert done.outcome == "proposed"
-    assert "lambda would move" in done.why
+    assert "the threshold would move" in done.why
     assert one.policy.version == 1
     one.store.gates.revise(GATE, {"max_lambda_step": 1.0, "max_ship_rate_step": 1.0}, by="ana", reason="bold")
     assert one.run().outcome == "applied"

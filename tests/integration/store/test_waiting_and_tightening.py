@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.audit.rederive import contradiction
+from streamer.audit.rederive import Waits, contradiction, reading_of
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
 from streamer.recalibration.run import calibrate_gate
@@ -55,6 +55,22 @@ def replayed(one: LabelledGate, run: int, **changes: Any) -> str | None:
     return contradiction(
         row, candidates, gate=one.store.gates.get(GATE), inputs=record.inputs, served=served.get, **moments
     )
+
+
+def waits_kept(one: LabelledGate, run: int | None = None, **changes: Any) -> list[str]:
+    """What `audit verify` finds of the waits, after a change of one run's row."""
+    waits, found = Waits(), []
+    policies = [row._asdict() for row in one.world.rows("SELECT * FROM policies ORDER BY version")]
+    for stored in one.world.rows("SELECT * FROM calibration_runs ORDER BY id"):
+        row = stored._asdict() | (changes if stored.id == run else {})
+        while policies and (policies[0]["calibration_run"] or 0) < row["id"]:
+            waits.policy(policies.pop(0))
+        candidates = one.world.rows(
+            f"SELECT * FROM calibration_candidates WHERE run = {row['id']} AND decides"
+        )
+        if (wrong := waits.run(row, reading_of(candidates[0]._asdict()))) is not None:
+            found.append(wrong)
+    return found
 
 
 def moment(value: Any) -> Any:
@@ -115,6 +131,7 @@ def test_a_window_reads_the_newest_groups_alone(site: Callable[..., LabelledGate
     assert one.policy.threshold < 0.2
     assert "Only the newest 100 prompts were read" in one.policy.guarantee
     assert replayed(one, 1) is None
+    assert waits_kept(one) == []
 
 
 def test_between_runs_a_gate_tightens_where_the_newest_are_worse_and_the_run_can_be_derived_again(
@@ -183,6 +200,13 @@ def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
     last = one.run()
     assert (last.outcome, one.policy.version) == ("applied", before.version + 1)
     assert "has waited for one label lag" in last.why
+    assert waits_kept(one) == []
+    first, second, third = (stored.id for stored in one.runs()[-3:])
+    later = (last.run.started_at + timedelta(hours=1)).isoformat()
+    assert f"came into force before {later}" in str(waits_kept(one, second, held_until=later))
+    assert f"since run {second}, which began no wait" in str(waits_kept(one, second, held_until=None))
+    assert "only a proposal waits" in str(waits_kept(one, first, outcome="applied"))
+    assert "only a proposal waits" in str(waits_kept(one, third, held_until=later))
 
 
 def test_where_the_newest_labels_are_worse_a_waiting_threshold_is_dropped(
@@ -203,6 +227,7 @@ def test_where_the_newest_labels_are_worse_a_waiting_threshold_is_dropped(
     assert one.policy.threshold is not None
     assert before.threshold is not None
     assert one.policy.threshold > before.threshold
+    assert waits_kept(one) == []
 
 
 def test_a_gate_whose_score_does_not_separate_does_not_open_by_itself(

@@ -95,19 +95,7 @@ class Site:
         self.loop = asyncio.get_running_loop()
         self.read()
         with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as committing:
-            commits = GroupCommit(
-                self.intake,
-                self.decider,
-                self.journal,
-                score_executor=scoring,
-                executor=committing,
-                max_records=GROUP,
-                max_bytes=2**30,
-                cap=DeadLetterCap(DeadLetterLimits()),
-                hooks=self._hooks,
-                on_commit=lambda: None,
-            )
-            running = asyncio.create_task(commits.run())
+            running = asyncio.create_task(self._commits(scoring, committing).run())
             drained = asyncio.create_task(self.intake.drained())
             done, _ = await asyncio.wait(
                 [running, drained], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED
@@ -119,9 +107,66 @@ class Site:
             running.result()
         assert drained in done
 
+    async def one_by_one(self, records: Sequence[Record]) -> None:
+        """Offer each record once the one before is committed."""
+        leases = self.journal.lease(PARTITIONS)
+        self.intake.install(leases.values(), now=0.0)
+        flow = self.budget.begin_flow()
+        with ThreadPoolExecutor(1) as scoring, ThreadPoolExecutor(1) as committing:
+            running = asyncio.create_task(self._commits(scoring, committing).run())
+            for record in records:
+                self.budget.fetched(flow, 1, 100)
+                self.intake.offer(Fetched(record, record.offset, flow, 100), now=0.0)
+                await self.intake.drained()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    def _commits(self, scoring: ThreadPoolExecutor, committing: ThreadPoolExecutor) -> GroupCommit:
+        return GroupCommit(
+            self.intake,
+            self.decider,
+            self.journal,
+            score_executor=scoring,
+            executor=committing,
+            max_records=GROUP,
+            max_bytes=2**30,
+            cap=DeadLetterCap(DeadLetterLimits()),
+            hooks=self._hooks,
+            on_commit=lambda: None,
+        )
+
     def has_each_once(self) -> bool:
         each = list(range(COUNT // len(PARTITIONS)))
         return self.journal.offsets() == {one.number: each for one in PARTITIONS}
+
+
+class StoppedClock(asyncio.SelectorEventLoop):
+    """An event loop for which no time passes: what waits for a timer waits for ever."""
+
+    def time(self) -> float:
+        return 0.0
+
+
+@pytest.mark.parametrize("slow", ["", "score", "commit"])
+def test_a_lone_event_waits_for_no_timer(slow: str) -> None:
+    def pause(name: str) -> None:
+        if name == slow:
+            time.sleep(0.01)
+
+    site = Site(MemoryJournal(before=pause), OneAtATime(before=lambda _: pause("score")))
+    records = [Record(PARTITIONS[0], offset, None, VALUES[offset], (), 0) for offset in range(GROUP)]
+    with asyncio.Runner(loop_factory=StoppedClock) as runner:
+        loop = runner.get_loop()
+        task = loop.create_task(site.one_by_one(records))
+        # The loop's own timers are what is tested, so another clock ends a wait for one.
+        late = threading.Timer(PATIENCE / 8, lambda: loop.call_soon_threadsafe(task.cancel))
+        late.start()
+        try:
+            loop.run_until_complete(task)
+        finally:
+            late.cancel()
+    assert site.journal.offsets()[PARTITIONS[0].number] == list(range(GROUP))
+    assert site.decider.calls == [1] * GROUP
 
 
 @pytest.mark.parametrize(("score", "commit"), [(0.1, 0.1), (0.1, 0.05), (0.05, 0.1)])

@@ -152,6 +152,12 @@ def test_every_command_that_speaks_of_a_gate_begins_with_its_verdict(
     assert first.startswith(f"{GATE}: the budget was BROKEN in this period: exposure ")
     assert "policy 3" in text
     assert "before, policy 2" in text
+    assert text.splitlines()[1].startswith("Before, policy 2: 100 % of prompts served, exposure ")
+    promised = CliRunner().invoke(app, ["risk", GATE, "--explain"])
+    assert promised.stdout.startswith(text.rstrip("\n"))
+    guarantee = traffic.store.policies.newest(GATE).guarantee
+    told = promised.stdout.removeprefix(text.rstrip("\n"))
+    assert " ".join(told.split()) == (guarantee or "Nothing is promised and nothing ships.")
     assert values["service"]["before"]["decisions"] == 100
     for arguments in (("threshold", "show", GATE), ("recalibrate", GATE, "--dry-run")):
         done = CliRunner().invoke(app, list(arguments))

@@ -1,5 +1,6 @@
 """The command line as its users meet it: exit statuses, what goes where, JSON shapes, messages that say what to do."""
 
+import errno
 import io
 import json
 import os
@@ -24,7 +25,7 @@ from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "model", "learn_score",
+    "model", "learn_score", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
@@ -136,6 +137,19 @@ def test_a_help_says_defaults_and_bounds_in_brackets_at_the_end(
     assert "[default: --activate]" in shown("recalibrate")
 
 
+def test_ten_options_make_a_gate_and_the_rest_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    def options(word: str) -> list[str]:
+        _, shown, _ = run(capsys, "gate", "create", word)
+        return [
+            one for one in re.findall(r"^  (--[\w-]+)", shown, re.MULTILINE) if not one.startswith("--help")
+        ]
+
+    few, all_of_them = options("--help"), options("--help-all")
+    assert len(few) == 10
+    assert set(few) < set(all_of_them)
+    assert {"--scorer", "--by", "--reason", "--delta"} <= set(all_of_them)
+
+
 def test_help_starts_fast_and_loads_nothing_heavy() -> None:
     script = (
         "import sys\nfrom streamer.cli import main\n"
@@ -172,6 +186,71 @@ def test_a_connection_that_breaks_is_a_failure_although_output_is_read() -> None
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60).returncode == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")
+@pytest.mark.parametrize(
+    "words",
+    [["--help"], ["config", "show"], ["gate", "list"], ["gate", "list", "--json"], ["label", "queue"]],
+    ids=" ".join,
+)
+def test_a_full_disk_is_one_plain_line(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys, "db", "upgrade")[0] == cli.DONE
+    assert run(capsys, "gate", "create", "support-bot")[0] == cli.DONE
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "streamer", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == cli.FAILED
+    assert "cannot write a file or standard output: No space left on device" in done.stderr
+    assert "STREAMER_DEBUG" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        (errno.EDQUOT, "cannot write settings.toml: Disk quota exceeded"),
+        (errno.EROFS, "cannot write settings.toml: Read-only file system"),
+        (errno.EACCES, "cannot read or write settings.toml: Permission denied"),
+        (errno.EIO, "cannot read or write settings.toml: Input/output error"),
+    ],
+)
+def test_what_a_disk_refuses_names_the_file(
+    number: int, says: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses() -> None:
+        raise OSError(number, os.strerror(number), "settings.toml")
+
+    monkeypatch.setattr("streamer.settings.settings.load_settings", refuses)
+    status, _, err = run(capsys, "config", "show")
+    assert (status, err) == (cli.FAILED, f"streamer: {says}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (None, "first.jsonl"),
+        ("", "first.jsonl is empty"),
+        ('{"question_id": "q", "responses": [{"te', "first.jsonl"),
+        ("prompt,text\n", "it looks like CSV"),
+        ('{"prompt": "why?"}\n', "first.jsonl"),
+        ("a,b\n1,2\n", "first.jsonl"),
+    ],
+    ids=["missing", "empty", "cut off", "CSV", "no answer", "other columns"],
+)
+def test_a_wrong_first_line_is_told_before_the_broker_is_asked(
+    text: str | None, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if text is not None:
+        Path("first.jsonl").write_text(text)
+    status, _, err = run(capsys, "publish", "first.jsonl", "--gate", "support-bot")
+    assert status == cli.WRONG_USAGE
+    assert says in err
+    assert "KAFKA" not in err
+
+
 @pytest.mark.parametrize(
     "words",
     [["nonsense"], ["gate", "create"], ["publish"], ["tail", "nothing"], ["demo", "--alpha", "much"]],
@@ -185,7 +264,7 @@ def test_wrong_words_are_wrong_usage(words: list[str], capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize(
     "words",
-    [["publish", "x.jsonl"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]],
+    [["publish", "-"], ["tail"], ["topics", "create"], ["topics", "check"], ["worker"]],
     ids=" ".join,
 )
 def test_without_a_broker_one_line_says_what_to_do(
@@ -395,6 +474,41 @@ def test_a_worker_without_an_encoder_is_fine_for_external_scores(
     assert {"encoder": "ok", "gate x": "warn", "gate y": "warn"}.items() <= {
         finding["subject"]: finding["level"] for finding in objects(out)[0]["findings"]
     }.items()
+
+
+@pytest.mark.usefixtures("database")
+def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def set_to(**settings: object) -> None:
+        table = {
+            "base_url": "http://127.0.0.1:9/v1",
+            "model": "small",
+            "key_variable": "NO_SUCH_KEY",
+        } | settings
+        monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": table}))
+
+    def pinned(*words: str) -> tuple[object, bool]:
+        status, out, err = run(capsys, "gate", "set", "x", *words, "--json")
+        assert status == 0, err
+        (said,) = objects(out)
+        return said["upstream"], said["closes"]
+
+    assert run(capsys, "gate", "create", "x", "--scorer", "external", "--encoder", "none")[0] == 0
+    set_to(steps=[3, 6], stop_above=0.9)
+    first, closes = pinned("--upstream", "x")
+    assert str(first).startswith("small@")
+    assert closes
+    assert pinned("--upstream", "x") == (first, False)
+    set_to(steps=[3, 6], stop_above=0.8)
+    other, closes = pinned("--upstream", "x")
+    assert closes
+    assert other != first
+    assert pinned("--upstream", str(first)) == (first, True)
+    assert pinned("--upstream", "none") == (None, True)
+    status, _, err = run(capsys, "gate", "set", "x", "--upstream", "y")
+    assert status == cli.WRONG_USAGE
+    assert "[upstreams.NAME] of the settings here (x), not 'y'" in err
 
 
 def created(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str, int | None]:
@@ -707,10 +821,29 @@ def test_doctor_finds_what_is_missing_and_goes_on(capsys: pytest.CaptureFixture[
     levels = {finding["subject"]: finding["level"] for finding in found["findings"]}
     assert found["ok"] is False
     assert levels["python"] == levels["encoder"] == "ok"
-    assert levels["database"] == levels["broker"] == "fail"
+    assert (levels["database"], levels["broker"]) == ("fail", "ok")
     assert {frozenset(finding) for finding in found["findings"]} == {
         frozenset({"level", "subject", "text", "todo"})
     }
+
+
+@pytest.mark.usefixtures("database")
+def test_doctor_finds_no_fault_with_an_installation_without_kafka(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    assert run(capsys, "gate", "create", "x", "--scorer", "external")[0] == 0
+    status, out, _ = run(capsys, "doctor", "--json")
+    (found,) = objects(out)
+    findings = {one["subject"]: (one["level"], one["text"]) for one in found["findings"]}
+    assert (status, found["ok"]) == (0, True)
+    assert findings["broker"][0] == "ok"
+    assert "`streamer serve --no-kafka` needs none" in findings["broker"][1]
+    assert "outbox" not in findings  # the new gate's policy waits there, for a broker that may never come
+    monkeypatch.setenv("STREAMER_KAFKA_BOOTSTRAP_SERVERS", "127.0.0.1:9")
+    status, out, _ = run(capsys, "doctor", "--json")
+    levels = {one["subject"]: one["level"] for one in objects(out)[0]["findings"]}
+    assert (status, levels["broker"], levels["outbox"]) == (cli.FOUND, "fail", "warn")
 
 
 @pytest.mark.usefixtures("database")

@@ -121,22 +121,22 @@ def test_the_numbers_of_groups_are_exact(method: str, groups: int) -> None:
             {},
             [0.0] * 10 + [1.0] + [0.0] * 8 + [1.0],
             0.5,
-            "On the 20 prompts that it was calibrated on: 50.0 % served, 20.0 % of these wrong, exposure 10.0 % against a budget "
+            "On the 20 prompts that it was calibrated on: 50.0 % served, error rate among shipped 20.0 %, exposure 10.0 % against a budget "
             "of 10 % (10 labelled answers ship). Before: 0.0 % served, exposure 0.0 %.",
         ),
         (
             {"unit": "response"},
             [1.0] * 10 + [0.0] * 9 + [None],
             0.5,
-            "On the 20 prompts that it was calibrated on: 50.0 % of responses served, 10.0 % of these wrong, exposure 5.0 % against a "
+            "On the 20 prompts that it was calibrated on: 50.0 % of responses served, error rate among shipped 10.0 %, exposure 5.0 % against a "
             "budget of 10 % (9 labelled answers ship). Before: 0.0 % of responses served, exposure 0.0 %.",
         ),
         (
             {"method": "selective"},
             [1.0, 0.0],
             0.5,
-            "On the 2 prompts that it was calibrated on: 50.0 % served, 0.0 % of these wrong, exposure 0.0 %; the budget of 10 % is on "
-            "what is wrong among these (1 labelled answer ships). Before: 0.0 % served, exposure 0.0 %.",
+            "On the 2 prompts that it was calibrated on: 50.0 % served, error rate among shipped 0.0 %, exposure 0.0 %; the budget of 10 % is on "
+            "the error rate among shipped (1 labelled answer ships). Before: 0.0 % served, exposure 0.0 %.",
         ),
     ],
     ids=["best", "response", "selective"],

@@ -111,6 +111,7 @@ POLICIES = {
         active("accepts", embeddings="accept", dimension=8),
         active("accepts-other", encoder="other@12345678", embeddings="accept", dimension=8),
         active("outer", encoder="external:text-embedding-3-small", embeddings="accept", dimension=4),
+        active("pinned", upstream="small@0badcafe"),
         active("hasty", decision_deadline_seconds=60.0),
         active("twice", max_attempts=2, state="open", threshold=None),
         active("shy", mode="shadow", audit_probability=0.0, hold_action="escalate"),
@@ -196,6 +197,7 @@ HELD = {
     "empty_text": raw(batch("open", texts=["", " \n", "\t"])),
     "encoder_mismatch": raw(batch("other-encoder")),
     "scorer_failed": raw(batch("judge")),
+    "upstream_mismatch": raw(batch("pinned", metadata={"upstream": "small@1badcafe"})),
     "attempts_exhausted": raw(batch(attempt=2)),
     "deadline_passed": raw(batch("hasty", created_at=(NOW - timedelta(seconds=61)).isoformat())),
 }
@@ -213,6 +215,21 @@ def test_a_valid_batch_that_cannot_be_decided_is_held_with_an_action(world: Worl
     assert all((r.score is not None) == scored for r in event.responses)
     assert event.audit.sampled == scored
     assert bool(event.audit.label) == scored
+
+
+@pytest.mark.parametrize("metadata", [{}, {"upstream": ["small@0badcafe"]}, {"upstream": "large@0badcafe"}])
+def test_a_gate_of_one_upstream_decides_about_its_answers_alone(
+    world: World, metadata: dict[str, Any]
+) -> None:
+    own = {"upstream": "small@0badcafe"}
+    (other,) = world.decide(raw(batch("pinned", metadata=metadata)))
+    assert (other.reason, other.outcome, other.sampled) == ("upstream_mismatch", "abstain", False)
+    assert world.encoder.calls == []
+    (decision,) = world.decide(raw(batch("pinned", metadata=own)))
+    assert (decision.reason, decision.outcome) == ("scored", "ship")
+    # Without answers, too, the batch says why none could have shipped.
+    (empty,) = world.decide(raw(batch("pinned", texts=[], metadata=metadata)))
+    assert empty.reason == "upstream_mismatch"
 
 
 REFUSED = {

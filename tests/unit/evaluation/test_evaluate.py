@@ -23,9 +23,11 @@ from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_C
 from streamer.research.evaluation.figure_shares import shares
 from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.page import render_page
-from streamer.research.evaluation.results import Spread
+from streamer.research.evaluation.results import Options, Spread
+from streamer.research.evaluation.run import check_options
 from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
+from streamer.research.evaluation.words import scorer_title
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.registry import LEARNED, SCORER_NAMES
@@ -52,6 +54,11 @@ def done(clouds, tmp_path_factory):
 
 def refuse(*_args, **_kwargs):
     raise LookupError("computed or drawn again")
+
+
+def test_the_row_of_a_learned_score_says_whose_figures_it_has_where_that_is_refused(done):
+    (table,) = [one for one in all_tables(done[0]) if "ships at the same budget, %, unit best" in one.title]
+    assert f"{scorer_title(LEARNED)}, Gram energy where refused" in [row[1] for row in table.rows]
 
 
 def test_every_mode_calibrator_and_score_has_its_rows(done):
@@ -313,6 +320,28 @@ def test_a_budget_that_is_broken_alike_in_every_split_is_told_of(tmp_path):
     broken = replace(found, data_sets=(replace(result, gates=tuple(gates)),))
     assert "the same in every split" in findings(broken)[0]
     assert {row[-1] for row in over_budget_table(broken).rows} == {"the same in every split"}
+
+
+def test_all_scorers_are_those_of_installed_packages_too(monkeypatch):
+    monkeypatch.setattr(run, "entry_points", lambda: {"theirs": None})
+    every = check_options(Options(scorers=("all",)))
+    assert every.scorers == (*SCORER_NAMES, LEARNED, "theirs")
+    assert run.packages_of(every) == ("theirs",)
+    assert check_options(Options(scorers=("theirs",))).scorers == ("gram", "theirs")
+    assert check_options(Options(scorers=("gram",))).scorers == ("gram",)
+
+
+def test_log_probabilities_are_ranked_by_name_where_the_file_has_them(tmp_path):
+    made = rows(24)
+    path = write(tmp_path / "without.jsonl", made)
+    asked = {"alphas": [0.3], "splits": 3, "cache": None, "units": ["best"], "scorers": ["logprob"]}
+    with pytest.raises(UsageError, match="no answer has a log-probability"):
+        evaluate(path, **asked)
+    for row in made:
+        for response in row["responses"]:
+            response["logprob"] = -0.5
+    (result,) = evaluate(write(tmp_path / "with.jsonl", made), **asked).data_sets
+    assert result.scorers == ("gram", "logprob")
 
 
 def test_the_order_of_the_file_and_the_number_of_processes_change_nothing(tmp_path):

@@ -164,7 +164,7 @@ def test_the_sentence_fits_the_unit_and_undefined_values() -> None:
     run = demo_run()
     report = replace(run.report, ship_rate=0.64, selective_risk=0.153, exposure_risk=0.098, shipped=64)
     assert sentence(report, 0.1) == (
-        "served 64 % of prompts, wrong among the served 15 %, exposure 9.8 % per prompt against a budget of 10 %"
+        "served 64 % of prompts, error rate among shipped 15 %, exposure 9.8 % per prompt against a budget of 10 %"
     )
     assert "of responses" in sentence(replace(report, unit="response"), 0.1)
     assert "per batch" in sentence(replace(report, unit="batch"), 0.1)
@@ -180,8 +180,8 @@ def test_a_score_that_works_the_wrong_way_is_said_first() -> None:
     report = replace(demo_run().report, ship_rate=0.2, selective_risk=0.4, exposure_risk=0.08, shipped=20)
     said = sentence(replace(report, mean_severity=0.3), 0.1)
     assert said.startswith(
-        "the score works the wrong way for prompts, of all of which 30 % are wrong: served 20 % of prompts, wrong among the "
-        "served 40 %"
+        "the score works the wrong way for prompts, of all of which 30 % are wrong: served 20 % of prompts, error rate "
+        "among shipped 40 %"
     )
     assert sentence(replace(report, mean_severity=0.5), 0.1).startswith("served 20 % of prompts")
 

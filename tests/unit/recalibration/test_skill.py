@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import INDICATOR, Cut
+from streamer.recalibration.age_cut import choose
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import SampledGroup, SampledItem
-from streamer.recalibration.skill import Separation, separation
+from streamer.recalibration.skill import LEVEL, Separation, level_of, separation
 
 
 def found(scores_and_severities: list[tuple[float, float]]) -> Separation:
@@ -44,3 +47,13 @@ def test_what_ships_and_is_no_better_is_said_of_the_score(held: float) -> None:
 
 def test_many_on_both_sides_show_it() -> None:
     assert found([(0.9, 0.0)] * 30 + [(0.1, 1.0)] * 30).shown
+
+
+def test_a_test_of_every_sample_is_stricter_and_together_they_spend_no_more_than_five_percent() -> None:
+    cut = choose([0.0] * 250, [False] * 250, pending="age", earlier=[], label_deadline=0, deadline=1)
+    assert level_of(0, cut) == level_of(0, None) == LEVEL / 2
+    assert 0.999 * LEVEL < sum(level_of(alarms, None) for alarms in range(10_000)) < LEVEL
+    assert level_of(0, replace(cut, window=100)) == level_of(0, None) / 12, "the third window of draws"
+    few = found([(0.9, float(n < 4)) for n in range(46)] + [(0.1, 1.0)] * 12)
+    assert few.shown
+    assert not replace(few, level=level_of(1000, None)).shown

@@ -61,8 +61,8 @@ LOOSENING = [
     ({"labelled_groups": 100, "new_groups": 50}, None),
     ({"new_groups": 49}, "49 of its labelled groups are new"),
     ({"lambda_step": 0.1}, None),
-    ({"lambda_step": 0.1001}, "lambda would move by 0.1001, at most 0.1"),
-    ({"lambda_step": float("inf")}, "lambda would move without bound"),
+    ({"lambda_step": 0.1001}, "the threshold would move by 0.1001, at most 0.1"),
+    ({"lambda_step": float("inf")}, "the threshold would move without bound"),
     ({"ship_rates": (0.5, 0.61)}, "the share that ships would go from 0.5 to 0.61"),
     ({"direction": "same"}, "it would not with every response at the highest severity"),
     ({"direction": "tighter"}, "it would not with every response at the highest severity"),
@@ -89,7 +89,13 @@ def test_everything_that_stands_against_it_is_said_at_once() -> None:
     poor = replace(LOOSER, labelled_groups=3, new_groups=1, lambda_step=0.5, ship_rates=(0.1, 0.9))
     why = verdict(AUTO, LOOSER, cautious=poor).why
     assert all(
-        part in why for part in ("3 groups have a label", "1 of its labelled", "lambda", "share that ships")
+        part in why
+        for part in (
+            "3 groups have a label",
+            "1 of its labelled",
+            "the threshold would move",
+            "share that ships",
+        )
     )
 
 

@@ -164,7 +164,8 @@ def test_kernel_entropy_counts_directions():
         n = len(rows)
         return KernelEntropy().score(AnswerBatch(["a"] * n, ["a"] * n, rows, blank or [False] * n)).tolist()
 
-    assert of(unit(0, 180, 0, 180)) == [1.0] * 4, "opposite directions are one"
+    assert of(unit(0, 180, 0, 180)) == [0.5] * 4, "opposite directions are two"
+    assert of(unit(0, 120, 240)) == [1e-6] * 3, "no two of three agree"
     assert of(unit(0, 90, 0, 90)) == [0.5] * 4, "two of four: ln 2 of ln 4"
     assert of(np.eye(4)) == [1e-6] * 4, "what comes first scores above blank answers"
     assert of(unit(0, 0), [False, True]) == [1e-6, 0.0], "a blank answer is a direction of its own"

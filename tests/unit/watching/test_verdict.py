@@ -131,7 +131,7 @@ def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
     per_prompt = judged(read(decisions, now=now), policy(2), now=now)
     assert per_prompt.verdict == "kept"
     assert sentence(per_prompt).startswith("bot: the budget was kept under policy 2: exposure 5")
-    assert risks(per_prompt) == ["exposure, budget 10 %", "error rate of shipped"]
+    assert risks(per_prompt) == ["exposure, budget 10 %", "error rate among shipped"]
     for method in ("selective", "selective-mean"):
         chosen = replace(policy(2), settings=replace(SETTINGS, method=method))
         among = judged(read(decisions, now=now), chosen, now=now)
@@ -142,7 +142,7 @@ def test_a_gate_is_held_to_the_risk_that_its_method_bounds() -> None:
         )
         assert ", budget 10 %; 25 % of prompts served, exposure 5" in said
         # What `streamer risk` and the console show below it.
-        assert risks(among) == ["error rate of shipped, budget 10 %", "exposure"]
+        assert risks(among) == ["error rate among shipped, budget 10 %", "exposure"]
 
 
 @pytest.mark.parametrize("closed", [0, 1, 201, 3_000])

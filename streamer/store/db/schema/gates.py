@@ -64,6 +64,7 @@ gate_revisions = sa.Table(
         comment="whether batches may bring their own",
     ),
     sa.Column("dimension", sa.Integer, comment="of embeddings that are accepted"),
+    sa.Column("upstream", sa.Text, comment="whose answers it decides about; NULL: anybody's"),
     sa.Column("severity_kind", sa.Text, nullable=False),
     sa.Column("labellers", Names, comment="whose labels are read, as a JSON array; NULL: everybody's"),
     sa.Column(
@@ -163,6 +164,7 @@ gate_revisions = sa.Table(
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
     check("dimension", "dimension BETWEEN 2 AND 4096"),
     check("accepted_dimension", "embeddings = 'refuse' OR dimension IS NOT NULL"),
+    check("upstream", "length(upstream) BETWEEN 10 AND 200"),
     sized_text("severity_kind", 64),
     check("labellers", "length(labellers) BETWEEN 5 AND 1000000"),
     check("alpha", "alpha > 0 AND alpha < 1"),

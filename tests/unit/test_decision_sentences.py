@@ -1,0 +1,62 @@
+"""Every decision in a sentence, on the console's page and in `audit show`, whatever the gate decides by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamer.audit.story import HELD, threshold_of
+from streamer.console.pages import _decided
+from streamer.gates.rule import Chance, Quantile, Rank, Rule, rule_text
+
+
+def a_decision(
+    *,
+    reason: str = "scored",
+    outcome: str = "ship",
+    unit: str = "best",
+    rule: Rule | None = None,
+    **facts: Any,
+) -> dict[str, Any]:
+    responses = [["a", 0.8, None, "ship" if outcome == "ship" else outcome, False]]
+    return {
+        "line": {
+            "facts": {
+                "batch": ["bot", "b", 1], "responses": responses, "reason": reason, "outcome": outcome, "unit": unit,
+                "selected": None, "embedding_source": "encoder", "encoder": "e", "mode": "enforce", "trusted": True,
+                "decided_at": "2026-01-01T00:00:00Z", **facts,
+            },
+        },
+        "policy": {
+            "version": 3, "state": "cut", "threshold": 0.31, "rule": None if rule is None else rule_text(rule),
+            "valid_from": "2026-01-01T00:00:00Z", "created_by": "ana", "reason": "first", "guarantee": "",
+        },
+        "revision": {"alpha": 0.1, "method": "mean", "model": None},
+    }  # fmt: skip
+
+
+def sentence(found: dict[str, Any]) -> str:
+    return _decided(found, found["line"]["facts"], [{"score": 0.8}])
+
+
+@pytest.mark.parametrize("reason", sorted(HELD))
+def test_what_was_held_before_its_scores_counted_says_why(reason: str) -> None:
+    said = sentence(a_decision(reason=reason, outcome="abstain"))
+    assert said.startswith("Held, because ")
+    assert HELD[reason] in said
+
+
+def test_what_was_scored_names_the_threshold_as_everywhere() -> None:
+    assert sentence(a_decision()) == "The best score, 0.8, is above the threshold 0.31 of policy 3"
+    assert sentence(a_decision(unit="batch")) == (
+        "Shipped by policy 3 (Q > 0.31), which decides on all answers together; the best score is 0.8"
+    )
+    for rule, says in (
+        (Quantile(quantile=0.25), "Q > 0.31 (quantile 0.25)"),
+        (Rank(), "rank > 0.31"),
+        (Chance(kind="ramp", width=0.1), "ramp at 0.31, width 0.1"),
+    ):
+        found = a_decision(rule=rule)
+        assert says in sentence(found)
+        assert threshold_of(found["line"]["facts"], found["policy"]) == says
