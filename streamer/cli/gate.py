@@ -397,6 +397,8 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     )
     note(f"The scorer is {chosen}: {why}. The labels of {file} chose it: calibrate the gate on others.")
     scorer = EVERY.get(chosen)
+    if chosen == Judge.name:
+        note(f"The marks in {file} must be those of the configured judge.")
     if scorer is not None and scorer.in_place is not None:
         given = {name: value for name, value in given.items() if name != "encoder"}
     return {**given, "scorer": chosen}

@@ -58,7 +58,12 @@ def publish(one: Site, first: int, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scorer", "promise"), [("logprob", "per-prompt"), ("judge", "among-shipped-on-average")]
+    ("scorer", "asked"),
+    [
+        pytest.param("logprob", ("--promise", "per-prompt"), id="logprob"),
+        pytest.param("judge", ("--promise", "among-shipped-on-average"), id="judge"),
+        pytest.param("judge", ("--method", "bb"), id="G-Eval-CRC online"),
+    ],
 )
 def test_from_its_creation_to_decisions_that_can_be_verified(
     kafka_broker: KafkaBroker,
@@ -66,7 +71,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
     topic_prefix: str,
     tmp_path: Path,
     scorer: str,
-    promise: str,
+    asked: tuple[str, str],
 ) -> None:
     with (
         OpenAIServer(marking) as model,
@@ -79,7 +84,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
             "STREAMER_JUDGE_SCORE_SECONDS": "240",
         }
         site.command(
-            *("gate", "create", NAME, "--scorer", scorer, "--promise", promise, "--alpha", "0.2", "--unit", "best"),
+            *("gate", "create", NAME, "--scorer", scorer, *asked, "--alpha", "0.2", "--unit", "best"),
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
         )  # fmt: skip
         worker = site.start_worker()
@@ -106,7 +111,10 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
         assert [one.mark for one in kept] == ([90.0, 20.0] if scorer == "judge" else [])
         assert all(one.for_score and one.remembered and one.intact for one in kept)
 
-        site.command("audit", "verify")
+        rescore = {"STREAMER_ENCODER_NAME": "all-MiniLM-L6-v2"} if scorer == "judge" else {}
+        again = site.command("audit", "verify", *(["--rescore"] if rescore else []), **rescore)
+        read_again = f"{2 * (BEFORE + AFTER)} marks read again"
+        assert (read_again in again.stderr) is (scorer == "judge"), again.stderr
         bundle = site.directory / "bundle"
         site.command("audit", "export", "--out", str(bundle))
         verifier = verify_bundle(Bundle(bundle), [], None)
