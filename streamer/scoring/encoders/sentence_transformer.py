@@ -138,18 +138,19 @@ class SentenceTransformerEncoder:
     def _encode_one_by_one(
         self, texts: Sequence[str], vectors: NDArray[np.float32], progress: Callable[[int], None] | None
     ) -> None:
-        def run(index: int) -> None:
+        def run(index: int) -> int:
             vectors[index] = self._model.encode(
                 [texts[index]], batch_size=1, show_progress_bar=False, normalize_embeddings=self._unit
             )[0]
+            return 1
 
+        if self._pool is not None:
+            run_passes(self._pool, run, range(len(texts)), progress)
+            return
         for index in range(len(texts)):
-            if self._pool is None:
-                run(index)
-            else:
-                self._pool.submit(run, index).result()
+            done = run(index)
             if progress is not None:
-                progress(1)
+                progress(done)
 
     def _tokenise(self, texts: Sequence[str]) -> list[dict[str, NDArray[np.int32]]]:
         """The model's own features of each text, cut at its maximal length, unpadded."""
