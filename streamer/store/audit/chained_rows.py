@@ -198,7 +198,11 @@ class ChainedRowsSnapshot:
             "label_signatures": sa.select(signature.id)
             .where(
                 signature.source == control.TOPIC_SOURCE,
-                signature.id.not_in(signed.where(signature.received_at == outcomes.c.recorded_at)),
+                signature.id.not_in(
+                    signed.where(
+                        signature.received_at == outcomes.c.recorded_at, signature.label == outcomes.c.label
+                    )
+                ),
             )
             .order_by(signature.id),
         }

@@ -495,6 +495,10 @@ def another_signature(at: Target) -> None:
     at.run("UPDATE label_signatures SET signature = 'other' WHERE signature = :s", s=f"of {at.region}")
 
 
+def signature_of_another(at: Target) -> None:
+    at.run("UPDATE label_signatures SET label = label - 1 WHERE signature = :s", s=f"of {at.region}")
+
+
 def where_refused(at: Target) -> None:
     at.run(
         'UPDATE dead_letters SET "offset" = 1000000 WHERE value = :v', v=b"rubbish of " + at.region.encode()
@@ -606,6 +610,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the raw severity of a label of the topic": lambda at: _of_label(at, "raw_severity = 3"),
     "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
     "the signature of a label of the topic": another_signature,
+    "which label of the topic a signature is of": signature_of_another,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
         "label_revisions", "severity = 1 - severity, raw_severity = NULL"
