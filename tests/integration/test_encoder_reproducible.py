@@ -15,6 +15,7 @@ import pytest
 
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
+from streamer.scoring.gram import gram_energy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -132,7 +133,7 @@ def test_vectors_agree_with_sentence_transformers(texts: list[str], vectors: NDA
 
     reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
     assert reference.max_seq_length == 256
-    np.testing.assert_allclose(vectors, reference.encode(texts, show_progress_bar=False), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(vectors, reference.encode(texts, show_progress_bar=False), rtol=0, atol=1e-6)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
 
@@ -194,15 +195,29 @@ def test_another_process_writes_nothing_and_finds_the_same_bits(
     assert run.stdout.strip() == hashlib.sha256(vectors.tobytes()).hexdigest()
 
 
+def batches(path: Path, count: int) -> list[list[str]]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        clouds: list[dict[str, Any]] = [json.loads(next(lines)) for _ in range(count)]
+    return [[response["text"] for response in cloud["responses"]] for cloud in clouds]
+
+
+@pytest.mark.shared_data
+def test_scores_of_real_clouds_agree_with_sentence_transformers(
+    encoder: Encoder, triviaqa_path: Path, gsm8k_path: Path, tot_path: Path
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
+    clouds = [*batches(triviaqa_path, 24), *batches(gsm8k_path, 12), *batches(tot_path, 3)]
+    for answers, rows in zip(clouds, CachedEncoder(encoder).embed(clouds), strict=True):
+        expected = gram_energy(reference.encode(answers, show_progress_bar=False))
+        np.testing.assert_allclose(gram_energy(rows), expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.shared_data
 def test_real_answers_scored_with_others_or_alone(
     encoder: Encoder, triviaqa_path: Path, gsm8k_path: Path
 ) -> None:
-    def batches(path: Path, count: int) -> list[list[str]]:
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            clouds: list[dict[str, Any]] = [json.loads(next(lines)) for _ in range(count)]
-        return [[response["text"] for response in cloud["responses"]] for cloud in clouds]
-
     answers = [*batches(triviaqa_path, 30), *batches(gsm8k_path, 10)]
     together = CachedEncoder(encoder).embed(answers)
     for batch, rows in zip(answers, together, strict=True):
