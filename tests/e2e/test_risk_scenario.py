@@ -258,7 +258,7 @@ def test_from_the_first_label_to_an_alarm_and_back(
         # A run that cannot show yet that the score tells good answers from bad ones leaves the gate closed until more labels come.
         opened, count = closed, 300
         while opened.version == closed.version:
-            assert count <= 900, "five runs left the gate closed"
+            assert count <= 1800, "eleven runs left the gate closed"
             before = runs()
             world.publish(bad, 300 if count == 300 else 150)
             world.wait(

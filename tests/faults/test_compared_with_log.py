@@ -126,7 +126,7 @@ def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site, tmp_
     one(told, named.responses, "other bytes are recorded")
     one(told, named.responses, "a duplicate about other content")
     one(told, f"{named.responses}[{number}], offset {last + 100}", "the topic has no event here")
-    one(told, named.labels, "is recorded")
+    one(told, named.labels, "recorded is")
     assert "the topic has no event here" in site.command("audit", "verify", "--log", status=3).stdout
 
 

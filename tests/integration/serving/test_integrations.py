@@ -46,6 +46,11 @@ SCRIPTS = (
     pytest.param("openai_node.mjs", marks=pytest.mark.node),
 )
 
+SENDS_BATCHES = ("langchain_gate.py", "openai_agents_guardrail.py")
+"""Examples that sample by themselves; a gate that is pinned to an upstream is no gate for their answers."""
+DECIDED = "decided"
+"""The gate for such batches."""
+
 HEAVY = {
     "langchain_gate.py": "langchain_openai",
     "langchain_model.py": "langchain_openai",
@@ -94,6 +99,8 @@ def _service(folder: Path, database: Path) -> Iterator[Service]:
         model.reply = reply
         site.gate(scorer="gram", encoder=ENCODER)
         site.gate("shadow", scorer="gram", encoder=ENCODER, mode="shadow")
+        site.gate(DECIDED, scorer="gram", encoder=ENCODER)
+        site.gate(f"{DECIDED}-shadow", scorer="gram", encoder=ENCODER, mode="shadow")
         gates = {GATE: {}, "shadow": {"in_shadow": "first"}}
         yield Service(site, model, model.serve(site, "--wait", "50", gates=gates))
         site.check()
@@ -205,13 +212,14 @@ def test_the_lock_has_what_the_examples_ask_for() -> None:
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_an_example_shows_what_ships_and_holds_the_rest(service: Service, script: str) -> None:
     before = len(actions(service.site))
-    variables = environment(service, service.endpoint.base)
+    gate, shadow = (DECIDED, f"{DECIDED}-shadow") if script in SENDS_BATCHES else (GATE, "shadow")
+    variables = environment(service, service.endpoint.base, GATE=gate)
     assert shown(script, [SHIPS, HOLDS], variables) == [AGREED, HOLD]
-    assert shown(script, [SHIPS], variables | {"GATE": "shadow"}) == [HOLD]
+    assert shown(script, [SHIPS], variables | {"GATE": shadow}) == [HOLD]
     assert actions(service.site)[before:] == [
-        (GATE, SHIPS, "ship"),
-        (GATE, HOLDS, "abstain"),
-        ("shadow", SHIPS, "ship"),
+        (gate, SHIPS, "ship"),
+        (gate, HOLDS, "abstain"),
+        (shadow, SHIPS, "ship"),
     ]
 
 
@@ -288,7 +296,7 @@ def test_a_litellm_proxy_with_a_gate_as_its_generic_guardrail(own_service: Servi
     port = free_port()
     guardrail = f"http://127.0.0.1:{port}"
     command = [str(python_environment() / "python"), str(EXAMPLES / "litellm_guardrail.py"), str(port)]
-    variables = environment(own_service, endpoint.base, GUARDRAIL_URL=guardrail)
+    variables = environment(own_service, endpoint.base, GUARDRAIL_URL=guardrail, GATE=DECIDED)
 
     def texts(made: openai.OpenAI, prompt: str, **options: Any) -> set[str | None]:
         completion = made.chat.completions.create(
