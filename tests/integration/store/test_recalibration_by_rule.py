@@ -77,9 +77,8 @@ def test_holding_more_acts_at_once_and_a_large_step_is_told(site: Callable[..., 
         ("large_step", after.version)
     ]
     one.run()
-    again = (
-        one.policy
-    )  # on the same labels it never holds less; the newest may by chance be found worse than the rest
+    again = one.policy
+    # On the same labels it never holds less; by chance the newest may be found worse than the rest.
     assert again.version == after.version or again.threshold is None or again.threshold > after.threshold
 
 
