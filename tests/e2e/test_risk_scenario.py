@@ -120,7 +120,7 @@ class World:
         return found
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(900)
 def test_from_the_first_label_to_an_alarm_and_back(
     kafka_broker: KafkaBroker,
     postgres_database_url: str,
