@@ -58,6 +58,5 @@ try:
 except UsageError as error:
     if context.config.cmd_opts is None:
         raise
-    raise SystemExit(
-        f"alembic: {error}"
-    ) from None  # one line, on standard error: SQL goes to standard output
+    # One line, on standard error: SQL goes to standard output.
+    raise SystemExit(f"alembic: {error}") from None

@@ -369,16 +369,17 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     with needed_by("--scorer best-of:FILE", "research"):
         from streamer.research.evaluation import evaluate
     method = str(given.get("method", DEFAULT_METHOD))
+    packages = entry_points()
     found = evaluate(
         Path(file),
         alphas=(alpha,),
         units=(unit,),
-        scorers=(*SCORER_NAMES, *entry_points()),
+        scorers=(*SCORER_NAMES, *packages),
         method=method,
         encoder=str(encoder).partition("@")[0],
     )
     (result,) = found.data_sets
-    rows = {row.scorer: row for row in result.compared if row.scorer in EVERY or row.scorer in entry_points()}
+    rows = {row.scorer: row for row in result.compared if row.scorer in EVERY or row.scorer in packages}
     if Judge.name in rows and (why_not := _no_judge(settings)) is not None:
         del rows[Judge.name]
         note(f"The judge's marks in {file} are left out: {why_not}")

@@ -99,9 +99,9 @@ def publish(
         )
 
     for file in files:
-        if Path(file).is_file() or not (
-            file == "-" or Path(file).exists()
-        ):  # what can be read twice, or not at all
+        path = Path(file)
+        # What can be read twice, or not at all; standard input and pipes are read once, below.
+        if file != "-" and (path.is_file() or not path.exists()):
             next(batches_of(file, lambda _text: None), None)
     require_broker(settings)
     batches = label_count = 0

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
+from streamer.events.responses import UPSTREAM
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "selected": action.selected,
         "shown": shown,
         "policy_version": action.policy.version,
-        "upstream": (batch.metadata or {})["upstream"],
+        "upstream": (batch.metadata or {})[UPSTREAM],
         "problem": sampling["problem"],
         "answers": len(action.responses),
     }
@@ -157,7 +158,7 @@ def _rung(batch: RecordedBatch) -> dict[str, Any]:
     return {
         "gate": action.gate,
         "policy_version": action.policy.version,
-        "upstream": metadata["upstream"],
+        "upstream": metadata[UPSTREAM],
         "answers": len(action.responses),
         "calls": len(sampling["calls"]),
         "cost": sampling["cost"],
