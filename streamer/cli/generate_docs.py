@@ -251,6 +251,13 @@ def _page(blocks: Sequence[str]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
+def _with_table(path: Path, table: str) -> str:
+    """A page with its table that has the same head replaced."""
+    page, head = path.read_text("utf-8"), table.partition("\n")[0]
+    (before,) = [block for block in page.split("\n\n") if block.partition("\n")[0] == head]
+    return page.replace(before, table)
+
+
 def severities_page() -> str:
     """Put the table of all kinds into the page about severities, which is otherwise written by hand."""
     from streamer.labels.registry import every
@@ -262,9 +269,7 @@ def severities_page() -> str:
             for name, kind in every().items()
         ],
     )
-    page = _SEVERITIES.read_text("utf-8")
-    (before,) = [block for block in page.split("\n\n") if block.startswith("| severity | kind")]
-    return page.replace(before, table)
+    return _with_table(_SEVERITIES, table)
 
 
 def guarantees_page() -> str:
@@ -278,9 +283,7 @@ def guarantees_page() -> str:
             for name, kind in every().items()
         ],
     )
-    page = _GUARANTEES.read_text("utf-8")
-    (before,) = [block for block in page.split("\n\n") if block.startswith("| method | what it is")]
-    return page.replace(before, table)
+    return _with_table(_GUARANTEES, table)
 
 
 PAGES: dict[str, Callable[[], str]] = {
