@@ -27,6 +27,13 @@ consumer_groups=${CONSUMER_GROUPS:-consumers.}
 tool=("${KAFKA_ACLS:-kafka-acls.sh}" --bootstrap-server "$BOOTSTRAP")
 if [ -n "${COMMAND_CONFIG:-}" ]; then tool+=(--command-config "$COMMAND_CONFIG"); fi
 
+# The topics that each kind may write and read; `python -m streamer.events.generate` writes these lists.
+publishers_write=(responses)
+labellers_write=(labels)
+workers_write=(actions desk thresholds alerts checkpoints dead-letters)
+workers_read=(responses labels thresholds)
+consumers_read=(actions desk thresholds alerts checkpoints)
+
 # allow "PRINCIPALS" "OPERATIONS" RESOURCE...
 allow() {
     local words=() principal operation
@@ -44,19 +51,19 @@ topics() {
     for name; do options+=(--topic "$prefix$name"); done
 }
 
-topics responses
+topics "${publishers_write[@]}"
 allow "${PUBLISHERS:-}" "Write Describe" "${options[@]}"
 
-topics labels
+topics "${labellers_write[@]}"
 allow "${LABELLERS:-}" "Write Describe" "${options[@]}"
 
-topics responses labels thresholds
+topics "${workers_read[@]}"
 allow "${WORKERS:-}" "Read Describe" "${options[@]}" --group "$group"
 # The thresholds topic only says that there is news: a policy itself is read from the database.
-topics actions desk thresholds dead-letters alerts checkpoints
+topics "${workers_write[@]}"
 allow "${WORKERS:-}" "Write Describe" "${options[@]}"
 
-topics actions desk thresholds alerts checkpoints
+topics "${consumers_read[@]}"
 allow "${CONSUMERS:-}" "Read Describe" "${options[@]}"
 allow "${CONSUMERS:-}" "Read" --group "$consumer_groups" --resource-pattern-type prefixed
 

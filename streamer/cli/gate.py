@@ -15,6 +15,7 @@ from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.settings import (
     FIRST_PARAMETERS,
     FLAT_NAMES,
+    HELD_WORDS,
     NO_ENCODER,
     PARAMETERS,
     GateSettings,
@@ -22,7 +23,7 @@ from streamer.gates.settings import (
     stands_for,
 )
 from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
-from streamer.wording.numbers import HELD_WORDS, when
+from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 
 if TYPE_CHECKING:

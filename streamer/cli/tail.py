@@ -1,33 +1,24 @@
 """`streamer tail`: follow a topic, one line an event."""
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from streamer.cli import options as opt
-from streamer.wording.numbers import HELD_WORDS, counted
+from streamer.events.topic import every
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.stream.tail import TailedRecord
 
-
-class Stream(StrEnum):
-    """The topics that one may follow."""
-
-    ACTIONS = "actions"
-    DESK = "desk"
-    THRESHOLDS = "thresholds"
-    ALERTS = "alerts"
-    DEAD_LETTERS = "dead-letters"
-    RESPONSES = "responses"
-    LABELS = "labels"
+    Name = str
+else:
+    Name = Literal[tuple(every())]
 
 
 def tail(
-    topic: Annotated[Stream, typer.Argument(help="What to follow.")] = Stream.ACTIONS,
+    topic: Annotated[Name, typer.Argument(help="What to follow.")] = "actions",
     from_beginning: Annotated[
         bool, typer.Option("--from-beginning", help="Start with the oldest event instead of the next one.")
     ] = False,
@@ -60,13 +51,13 @@ def tail(
     from streamer.security.visible import visible
     from streamer.settings.settings import load_settings
 
-    if receipts and (json or topic not in (Stream.ACTIONS, Stream.DESK)):
+    if receipts and (json or not every()[topic].has_receipts):
         raise UsageError(
             "only actions and what becomes of them at the desk have receipts: streamer tail actions --receipts, without --json"
         )
     settings = load_settings()
     require_broker(settings)
-    name = getattr(wiring.topics(settings), topic.name.lower())
+    name = wiring.topics(settings).of(every()[topic])
     seen, columns = 0, AlignedFields()
     # kafka-python swallows whatever is raised while it runs its tasks, Ctrl-C too.
     with PatientInterrupt() as interrupt:
@@ -122,89 +113,20 @@ class AlignedFields:
 _WIDEST = 32
 
 
-def line(topic: Stream, record: "TailedRecord", columns: AlignedFields | None = None) -> str:
+def line(topic: str, record: "TailedRecord", columns: AlignedFields | None = None) -> str:
     """Write one event as one line for people; what cannot be read is shown as such and never raises."""
     import json as json_codec
 
     columns = columns or AlignedFields()
     when = _time(record.timestamp_ms)
-    if topic is Stream.DEAD_LETTERS:
-        headers = dict(record.headers)
-        code = _text(headers.get("streamer_error_code")) or "unknown"
-        source = "/".join(
-            _text(headers.get(f"__connect.errors.{part}")) for part in ("topic", "partition", "offset")
-        )
-        why = _text(headers.get("__connect.errors.exception.message"))
-        return columns.joined([when, *map(_one_line, (code, source, why))])
+    shown = every()[topic]
+    headers = {name: _text(value) for name, value in record.headers}
     try:
-        event = json_codec.loads(record.value or b"null")
-        fields = [_one_line(field) for field in _LINES[topic](event)]
+        event = None if shown.event is None else json_codec.loads(record.value or b"null")
+        fields = [_one_line(field) for field in shown.line(event, headers)]
     except (ValueError, KeyError, TypeError, AttributeError):
         return f"{when}  not readable: {len(record.value or b'')} bytes at offset {record.offset}"
     return columns.joined([when, *fields])
-
-
-def _action(event: dict[str, Any]) -> list[str]:
-    scores = [r["score"] for r in event["responses"] if r.get("score") is not None]
-    best = f"best {max(scores):.3f}" if scores else "no score"
-    policy = event["policy"]
-    chosen = f" {event['selected']}" if event.get("selected") else ""
-    marks = [
-        *([] if event["enforced"] else ["shadow"]),
-        *(["to label"] if event["audit"]["sampled"] else []),
-    ]
-    return [
-        event["gate"], _batch(event), HELD_WORDS.get(event["action"], event["action"]) + chosen, event["reason"], best, f"({_bound(policy)})",
-        f"v{policy['version']}", ", ".join(marks),
-    ]  # fmt: skip
-
-
-def _desk(event: dict[str, Any]) -> list[str]:
-    chosen = f" {event['selected']}{' edited' if event['edited'] else ''}" if event.get("selected") else ""
-    who = event["by"] or "nobody by the deadline"
-    remark = f": {event['remark']}" if event["remark"] else ""
-    return [event["gate"], _batch(event), event["action"] + chosen, f"by {who}{remark}"]
-
-
-def _threshold(event: dict[str, Any]) -> list[str]:
-    return [
-        event["gate"], f"v{event['version']}", _bound(event), f"alpha {event['alpha']:g}", event["method"], event["unit"],
-    ]  # fmt: skip
-
-
-def _alert(event: dict[str, Any]) -> list[str]:
-    return [event["gate"], event["level"], event["kind"], event["alert_id"][:8], event["message"]]
-
-
-def _responses(event: dict[str, Any]) -> list[str]:
-    return [event["gate"], _batch(event), counted(len(event["responses"]), "response", "responses")]
-
-
-def _label(event: dict[str, Any]) -> list[str]:
-    return [
-        event["gate"], _batch(event), event["response_id"], f"{event['kind']} {event['severity']:g}",
-        f"by {event['labeller']}",
-    ]  # fmt: skip
-
-
-def _bound(policy: dict[str, Any]) -> str:
-    """Write what a score is compared with as the other commands do; the state where there is nothing to compare with."""
-    return f"Q > {policy['lambda']:.6g}" if policy.get("lambda") is not None else str(policy["state"])
-
-
-_LINES = {
-    Stream.ACTIONS: _action,
-    Stream.DESK: _desk,
-    Stream.THRESHOLDS: _threshold,
-    Stream.ALERTS: _alert,
-    Stream.RESPONSES: _responses,
-    Stream.LABELS: _label,
-}
-
-
-def _batch(event: dict[str, Any]) -> str:
-    attempt = f"#{event['attempt']}" if event.get("attempt", 1) != 1 else ""
-    return f"{event['batch_id']}{attempt}"
 
 
 def _time(timestamp_ms: int) -> str:

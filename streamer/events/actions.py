@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -17,10 +17,13 @@ from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - th
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
-from streamer.gates.settings import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.topic import Topic, batch_text, bound_text
+from streamer.gates.settings import HELD_WORDS, Unit
 from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import Headers, OutboxMessage
 
@@ -75,7 +78,7 @@ class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename
     threshold: Annotated[
         float | None,
         Meta(
-            description="A response ships iff its score is above it (under shapes other than `indicator`: its dithered "
+            description="A response ships iff its score is above it (under shapes other than `indicator`: its randomised "
             "score, or its rank); null unless the state is `cut`."
         ),
     ]
@@ -230,3 +233,35 @@ def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: He
         time=event.decided_at,
         trace=trace,
     )
+
+
+def _line(event: Mapping[str, Any], _: object) -> list[str]:
+    scores = [one["score"] for one in event["responses"] if one.get("score") is not None]
+    policy = event["policy"]
+    chosen = f" {event['selected']}" if event.get("selected") else ""
+    marks = [
+        *([] if event["enforced"] else ["shadow"]),
+        *(["to label"] if event["audit"]["sampled"] else []),
+    ]
+    return [
+        event["gate"],
+        batch_text(event),
+        HELD_WORDS.get(event["action"], event["action"]) + chosen,
+        event["reason"],
+        f"best {max(scores):.3f}" if scores else "no score",
+        f"({bound_text(policy)})",
+        f"v{policy['version']}",
+        ", ".join(marks),
+    ]
+
+
+SPECIFICATION = Topic(
+    name="actions",
+    place=20,
+    says="One decision per batch, at least once",
+    key="the input's key",
+    event=ActionsV1,
+    decode=decode_action,
+    has_receipts=True,
+    line=_line,
+)

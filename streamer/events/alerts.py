@@ -17,6 +17,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
+from streamer.events.topic import Topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -166,3 +167,20 @@ def alert_message(event: AlertsV1, *, topic: str) -> OutboxMessage:
         subject=event.kind,
         time=event.raised_at,
     )
+
+
+SPECIFICATION = Topic(
+    name="alerts",
+    place=50,
+    says="What somebody should look at, and how soon",
+    key="the gate",
+    event=AlertsV1,
+    decode=decode_alert,
+    line=lambda event, _: [
+        event["gate"],
+        event["level"],
+        event["kind"],
+        event["alert_id"][:8],
+        event["message"],
+    ],
+)

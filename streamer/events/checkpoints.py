@@ -17,6 +17,7 @@ from streamer.events.codec import Event, Reader
 from streamer.events.identifiers import GateName  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
+from streamer.events.topic import Topic
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -131,3 +132,23 @@ def checkpoint_message(value: bytes, *, topic: str) -> OutboxMessage:
         time=event.made_at,
         value=value,
     )
+
+
+SPECIFICATION = Topic(
+    name="checkpoints",
+    place=60,
+    says="Where every hash chain of the record stood, signed",
+    key="the record's id",
+    event=CheckpointsV1,
+    decode=decode_checkpoint,
+    encode=lambda event: canonical_json(msgspec.to_builtins(event)),
+    # Each names the one before it, so that they are read in one order; and they are needed as long as the record is.
+    one_partition=True,
+    kept_forever=True,
+    line=lambda event, _: [
+        f"{event['sequence']}",
+        f"control chain {event['control']['height']}",
+        f"outcomes {sum(one['height'] for one in event['partitions'])}",
+        f"key {event['key_id'][:8]}",
+    ],
+)

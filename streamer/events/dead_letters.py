@@ -13,6 +13,7 @@ from streamer.errors import BadMessage
 from streamer.events.excerpts import one_line
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.oversize import TRUNCATED, truncation
+from streamer.events.topic import Topic
 from streamer.journal import OutboxMessage
 
 if TYPE_CHECKING:
@@ -120,3 +121,18 @@ def _original(part: str, content: bytes) -> str:
 
 def _size(headers: Headers) -> int:
     return sum(len(name.encode()) + len(content or b"") + _HEADER_OVERHEAD for name, content in headers)
+
+
+SPECIFICATION = Topic(
+    name="dead-letters",
+    place=70,
+    says="Refused messages as they came (any bytes), with headers that say why",
+    key="the input's key",
+    event=None,
+    read_by=(),
+    line=lambda _, headers: [
+        headers.get(ERROR_CODE) or "unknown",
+        "/".join(headers.get(part, "") for part in (TOPIC, PARTITION, OFFSET)),
+        headers.get(EXCEPTION_MESSAGE, ""),
+    ],
+)

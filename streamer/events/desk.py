@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta
 
@@ -14,8 +14,11 @@ from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - th
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.topic import Topic, batch_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import Headers, OutboxMessage
 
@@ -116,3 +119,22 @@ def desk_message(event: DeskV1, *, topic: str, key: bytes | None, trace: Headers
         time=event.decided_at,
         trace=trace,
     )
+
+
+def _line(event: Mapping[str, Any], _: object) -> list[str]:
+    chosen = f" {event['selected']}{' edited' if event['edited'] else ''}" if event.get("selected") else ""
+    who = event["by"] or "nobody by the deadline"
+    remark = f": {event['remark']}" if event["remark"] else ""
+    return [event["gate"], batch_text(event), event["action"] + chosen, f"by {who}{remark}"]
+
+
+SPECIFICATION = Topic(
+    name="desk",
+    place=30,
+    says="What became of a held batch that waited for a person, one per batch, at least once",
+    key="the input's key",
+    event=DeskV1,
+    decode=decode_desk,
+    has_receipts=True,
+    line=_line,
+)

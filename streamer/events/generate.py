@@ -10,69 +10,29 @@ import inspect
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from streamer.events import (
-    actions,
-    alerts,
-    checkpoints,
-    codes,
-    dead_letters,
-    desk,
-    labels,
-    responses,
-    thresholds,
-)
+from streamer.events import codes, dead_letters
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.oversize import TRUNCATED
 from streamer.events.receipts import RECEIPT_HEADER
+from streamer.events.topic import SCHEMA_VERSION, Topic, Who, every, types
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-TYPES: dict[str, type[msgspec.Struct]] = {
-    "responses.v1": responses.ResponsesV1,
-    "actions.v1": actions.ActionsV1,
-    "desk.v1": desk.DeskV1,
-    "labels.v1": labels.LabelsV1,
-    "thresholds.v1": thresholds.ThresholdsV1,
-    "alerts.v1": alerts.AlertsV1,
-    "checkpoints.v1": checkpoints.CheckpointsV1,
-}
-"""Topic and version of every event that has a JSON value."""
-
 _PACKAGE = Path(__file__).parent
 _REPOSITORY = _PACKAGE.parent.parent
 
-_TOPICS = {
-    "responses": (
-        "receive",
-        "Batches of responses to be decided. Key: anything or none; order is kept per key.",
-    ),
-    "labels": ("receive", "Severities. Use the batch id as key, so that revisions keep their order."),
-    "actions": ("send", "One decision per batch, at least once; the key is the input's key."),
-    "desk": (
-        "send",
-        "What became of a held batch that waited for a person, one per batch, at least once; the key is the input's key.",
-    ),
-    "thresholds": ("send", "The newest policy of each gate; compacted, the key is the gate."),
-    "alerts": ("send", "What somebody should look at, and how soon. Key: the gate."),
-    "checkpoints": (
-        "send",
-        "Where every hash chain of the record stood, signed; one partition, kept permanently. Key: the record's id.",
-    ),
-    "dead-letters": ("send", "Refused messages as they came (any bytes), with headers that say why."),
-}
-
 
 def json_schema(name: str) -> dict[str, Any]:
-    """Return the JSON Schema of one event type, by its name in `TYPES`."""
+    """Return the JSON Schema of one event type, by its name in `types`."""
     topic, _, version = name.rpartition(".")
-    schema = msgspec.json.schema(TYPES[name])
+    schema = msgspec.json.schema(types()[name])
     _say_plainly(schema["$defs"])
     return {"$schema": DIALECT, "$id": f"urn:streamer:schema:{topic}:{version}", **schema}
 
@@ -93,28 +53,28 @@ def components(types: Iterable[type[msgspec.Struct]]) -> dict[str, Any]:
 
 def asyncapi() -> dict[str, Any]:
     """Return the AsyncAPI 3 document of all topics, with their default names."""
-    schemas = components(TYPES.values())
+    schemas = components(types().values())
     topics = Topics()
-    addresses = {topic: getattr(topics, topic.replace("-", "_")) for topic in _TOPICS}
     messages: dict[str, Any] = {}
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
-    for topic, (direction, description) in _TOPICS.items():
-        message = "deadLetter" if topic == "dead-letters" else TYPES[f"{topic}.v1"].__name__
-        messages[message] = _message(topic, direction)
-        channels[topic] = {
-            "address": addresses[topic],
-            "description": description,
+    for name, topic in every().items():
+        message = "deadLetter" if topic.event is None else topic.event.__name__
+        messages[message] = _message(topic)
+        channels[name] = {
+            "address": topics.of(topic),
+            "description": f"{topic.says}. Key: {topic.key}.",
             "messages": {message: {"$ref": f"#/components/messages/{message}"}},
         }
-        if topic == "thresholds":
-            channels[topic]["bindings"] = {
+        if topic.compacted:
+            channels[name]["bindings"] = {
                 "kafka": {"topicConfiguration": {"cleanup.policy": ["compact"]}, "bindingVersion": "0.5.0"}
             }
-        operations[f"{direction}-{topic}"] = {
+        direction = "receive" if topic.comes_in else "send"
+        operations[f"{direction}-{name}"] = {
             "action": direction,
-            "channel": {"$ref": f"#/channels/{topic}"},
-            "messages": [{"$ref": f"#/channels/{topic}/messages/{message}"}],
+            "channel": {"$ref": f"#/channels/{name}"},
+            "messages": [{"$ref": f"#/channels/{name}/messages/{message}"}],
         }
     return {
         "asyncapi": "3.0.0",
@@ -139,18 +99,17 @@ def asyncapi() -> dict[str, Any]:
     }
 
 
-def _message(topic: str, direction: str) -> dict[str, Any]:
-    if topic == "dead-letters":
+def _message(topic: Topic) -> dict[str, Any]:
+    if topic.event is None:
         return {
-            "name": topic,
+            "name": topic.name,
             "title": "A refused message",
             "contentType": "application/octet-stream",
             "headers": {"$ref": "#/components/schemas/DeadLetterHeaders"},
             "payload": {"description": "The bytes of the refused value; nothing is promised about them."},
         }
-    name = f"{topic}.v1"
-    event = TYPES[name]
-    examples = sorted((_PACKAGE / "examples" / topic / "v1").glob("*.json"))
+    name, event = f"{topic.name}.{SCHEMA_VERSION}", topic.event
+    examples = sorted((_PACKAGE / "examples" / topic.name / SCHEMA_VERSION).glob("*.json"))
     message: dict[str, Any] = {
         "name": f"streamer.{name}",
         "title": f"streamer.{name}",
@@ -160,8 +119,8 @@ def _message(topic: str, direction: str) -> dict[str, Any]:
             {"name": path.stem, "payload": json.loads(path.read_text("utf-8"))} for path in examples
         ],
     }
-    if direction == "send":
-        headers = "ActionHeaders" if event in (actions.ActionsV1, desk.DeskV1) else "CloudEventHeaders"
+    if not topic.comes_in:
+        headers = "ActionHeaders" if topic.has_receipts else "CloudEventHeaders"
         message["headers"] = {"$ref": f"#/components/schemas/{headers}"}
     return message
 
@@ -253,13 +212,55 @@ def _limits() -> dict[str, int]:
     return {name: getattr(DEFAULT_LIMITS, name) for name in type(DEFAULT_LIMITS).__dataclass_fields__}
 
 
+def topics_table() -> str:
+    """Return the rows of the page of events, a topic each."""
+    topics = Topics()
+    return "\n".join(
+        f"| `{topics.of(one)}` | {'in' if one.comes_in else 'out'}{_kept(one)} | {one.says} | {one.key} |"
+        for one in every().values()
+    )
+
+
+def _kept(topic: Topic) -> str:
+    kept = {
+        ", compacted": topic.compacted,
+        ", one partition": topic.one_partition,
+        ", kept forever": topic.kept_forever,
+    }
+    return "".join(words for words, so in kept.items() if so)
+
+
+def access_lists() -> str:
+    """Return who reads and writes which topics, for deploy/kafka/acls.sh: a list for each kind of principal."""
+    topics = every().values()
+    lists = {
+        f"{who}_{verb}": [one.name for one in topics if who in whom(one)]
+        for verb, whom in (("write", lambda one: (one.written_by,)), ("read", lambda one: one.read_by))
+        for who in get_args(Who)
+    }
+    return "\n".join(f"{name}=({' '.join(names)})" for name, names in lists.items() if names)
+
+
 def documents(package: Path = _PACKAGE, repository: Path = _REPOSITORY) -> dict[Path, str]:
-    """Return every derived file with the text that it should have. Pages only where there is a docs folder."""
-    files = {package / "schemas" / f"{name}.json": _pretty(json_schema(name)) for name in TYPES}
+    """Return every derived file with the text that it should have. Outside the package only where its folder is there."""
+    files = {package / "schemas" / f"{name}.json": _pretty(json_schema(name)) for name in types()}
     files[package / "schemas" / "asyncapi.json"] = _pretty(asyncapi())
-    if (repository / "docs").is_dir():
-        files[repository / "docs" / "events" / "codes.md"] = codes_page()
+    pages, rights = repository / "docs" / "events", repository / "deploy" / "kafka" / "acls.sh"
+    if pages.is_dir():
+        files[pages / "codes.md"] = codes_page()
+        table = pages / "README.md"
+        files[table] = _with_part(table, "|---|---|---|---|\n", topics_table())
+    if rights.exists():
+        files[rights] = _with_part(rights, "writes these lists.\n", access_lists())
     return files
+
+
+def _with_part(path: Path, after: str, text: str) -> str:
+    """Return a file's text with the paragraph after a line replaced."""
+    head, found, rest = path.read_text("utf-8").partition(after)
+    if not found:
+        raise ValueError(f"{path} has no line {after!r}")
+    return f"{head}{after}{text}\n\n{rest.partition(chr(10) * 2)[2]}"
 
 
 def _pretty(document: dict[str, Any]) -> str:

@@ -16,6 +16,7 @@ from streamer.events.identifiers import GateName, Identifier, check_identifier, 
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.structured_mode import data_of
+from streamer.events.topic import Topic, batch_text
 from streamer.gates import labeller_names
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
@@ -125,3 +126,22 @@ def label_revision(event: LabelsV1, record: Record | None = None) -> LabelRevisi
         signature=event.signature,
         key_id=event.key_id,
     )
+
+
+SPECIFICATION = Topic(
+    name="labels",
+    place=10,
+    says="Severities",
+    key="the batch id, so that revisions of a label keep their order",
+    event=LabelsV1,
+    decode=decode_label,
+    written_by="labellers",
+    read_by=("workers",),
+    line=lambda event, _: [
+        event["gate"],
+        batch_text(event),
+        event["response_id"],
+        f"{event['kind']} {event['severity']:g}",
+        f"by {event['labeller']}",
+    ],
+)

@@ -20,6 +20,7 @@ from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.structured_mode import data_of
+from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
 from streamer.signing.canonical_json import canonical_json
 
@@ -438,3 +439,20 @@ def _check_keys(event: ResponsesV1, value: bytes, strings: int, limits: Limits) 
         optional.append(b'"metadata":')
     if not json_structure.proves_plain(value, strings, optional):
         json_structure.check_structure(value, limits.max_depth)
+
+
+SPECIFICATION = Topic(
+    name="responses",
+    place=0,
+    says="Batches of responses to be decided",
+    key="anything or none; order is kept per key",
+    event=ResponsesV1,
+    decode=decode_responses,
+    written_by="publishers",
+    read_by=("workers",),
+    line=lambda event, _: [
+        event["gate"],
+        batch_text(event),
+        f"{(count := len(event['responses']))} {'response' if count == 1 else 'responses'}",
+    ],
+)

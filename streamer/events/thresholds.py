@@ -19,6 +19,7 @@ from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
+from streamer.events.topic import Topic, bound_text
 from streamer.gates.policy import Policy
 from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.gates.setting_ranges import DIMENSIONS, MOST_BOOST
@@ -50,7 +51,7 @@ THRESHOLD_NAMESPACE: Final = uuid.UUID("ac9f8185-3332-44d9-9811-bc50a119c60f")
 class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How lambda is to be read.
 
-    `indicator`: ship iff the score is above lambda. `smooth`, `ramp`: ship iff the dithered score is, of `width`.
+    `indicator`: ship iff the score is above lambda. `smooth`, `ramp`: ship iff the randomised score is, of `width`.
     `quantile`: the same as `indicator`; lambda is where the frozen distribution passes `quantile`. `rank`: ship iff the
     share of the batch that scores strictly less is above lambda. `transductive`: each batch has a lambda of its own, from
     `curve`; the policy's is the strictest. `segments`: `own` has state and lambda by the value of the metadata key `key`;
@@ -342,3 +343,24 @@ def threshold_message(event: ThresholdsV1, *, topic: str) -> OutboxMessage:
         subject=event.gate,
         time=event.valid_from,
     )
+
+
+SPECIFICATION = Topic(
+    name="thresholds",
+    place=40,
+    says="The newest policy of each gate",
+    key="the gate",
+    event=ThresholdsV1,
+    decode=decode_threshold,
+    read_by=("workers", "consumers"),
+    one_partition=True,
+    compacted=True,
+    line=lambda event, _: [
+        event["gate"],
+        f"v{event['version']}",
+        bound_text(event),
+        f"alpha {event['alpha']:g}",
+        event["method"],
+        event["unit"],
+    ],
+)

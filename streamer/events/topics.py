@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamer.events.topic import every
+
+if TYPE_CHECKING:
+    from streamer.events.topic import Topic
 
 HTTP_LOG = "http"
 """The log of requests that came by HTTP: no broker has it, and the database alone says how far it goes."""
@@ -76,15 +82,10 @@ class Topics:
         """Out: heads of the audit chain."""
         return self.prefix + "checkpoints"
 
+    def of(self, topic: Topic) -> str:
+        """The name of a topic."""
+        return self.prefix + topic.name
+
     def all(self) -> tuple[str, ...]:
         """Every topic, inputs first."""
-        return (
-            self.responses,
-            self.labels,
-            self.actions,
-            self.desk,
-            self.thresholds,
-            self.dead_letters,
-            self.alerts,
-            self.checkpoints,
-        )
+        return tuple(map(self.of, every().values()))

@@ -44,6 +44,12 @@ SHAPES: tuple[str, ...] = tuple(shapes.EVERY)
 SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
+HELD_WORDS: dict[str, str] = {
+    "abstain": "held",
+    "escalate": "held, for a person",
+    "regenerate": "held, to be answered anew",
+}
+"""What a batch's action is called where nothing of it ships."""
 SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)

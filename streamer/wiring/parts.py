@@ -123,25 +123,23 @@ def check_database(settings: Settings) -> str | None:
 
 
 def _topic_plans(settings: Settings) -> list[Any]:
+    from streamer.events.topic import every
     from streamer.stream.topics import TopicPlan
 
     named, bounds = topics(settings), limits(settings)
-    # Kafka counts key, headers and the batch's own bytes too: the largest value must still pass.
-    inputs = {named.responses, named.labels}
     return [
         TopicPlan(
-            name=name,
-            # Checkpoints name the one before them: they are read in one order.
-            partitions=1 if name in (named.thresholds, named.checkpoints) else settings.kafka.partitions,
+            name=named.of(topic),
+            partitions=1 if topic.one_partition else settings.kafka.partitions,
+            # Kafka counts key, headers and the batch's own bytes too: the largest value must still pass.
             max_message_bytes=(
-                bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if name in inputs else bounds.max_output_bytes
+                bounds.max_value_bytes + RECORD_OVERHEAD_BYTES if topic.comes_in else bounds.max_output_bytes
             ),
-            compacted=name == named.thresholds,
-            # What was signed must be available as long as the record is kept.
-            settings={"retention.ms": "-1", "retention.bytes": "-1"} if name == named.checkpoints else {},
+            compacted=topic.compacted,
+            settings={"retention.ms": "-1", "retention.bytes": "-1"} if topic.kept_forever else {},
             replication=settings.kafka.replication_factor,
         )
-        for name in named.all()
+        for topic in every().values()
     ]
 
 

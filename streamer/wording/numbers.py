@@ -11,13 +11,6 @@ if TYPE_CHECKING:
 SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
 """What a gate of each unit serves."""
 
-HELD_WORDS = {
-    "abstain": "held",
-    "escalate": "held, for a person",
-    "regenerate": "held, to be answered anew",
-}
-"""What a batch's action is called where nothing of it ships."""
-
 
 def percent(share: float, decimals: int | None = None) -> str:
     """Write a share as a percentage, ``11.6 %``: with so many decimals, or three significant digits, and never an exponent.

@@ -16,6 +16,7 @@ from sqlalchemy.engine import make_url
 
 from streamer.cli import main
 from streamer.errors import Unavailable, UsageError
+from streamer.events.topic import every
 from streamer.store import create_roles, migrate
 from streamer.stream.connection import KafkaConnection
 from streamer.stream.handshake import shake_hands
@@ -130,8 +131,7 @@ def test_everything_goes_through_clients_and_users_with_no_more_rights_than_they
 
 
 def test_each_may_do_what_the_script_says_and_nothing_else(topics: None, secured_kafka: SecuredKafka) -> None:
-    outputs = {TOPICS.actions, TOPICS.desk, TOPICS.thresholds, TOPICS.dead_letters, TOPICS.alerts}
-    outputs.add(TOPICS.checkpoints)
+    outputs = {TOPICS.of(one) for one in every().values() if not one.comes_in}
     everything = set(TOPICS.all())
     rights = {
         "publisher": {"WRITE": {TOPICS.responses}},

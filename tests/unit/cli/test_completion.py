@@ -72,7 +72,7 @@ def completed(folder: Path, line: str) -> list[str]:
         ("streamer gate ", ["create", "set", "list", "show"]),
         (
             "streamer tail ",
-            ["actions", "desk", "thresholds", "alerts", "dead-letters", "responses", "labels"],
+            ["responses", "labels", "actions", "desk", "thresholds", "alerts", "checkpoints", "dead-letters"],
         ),
         ("streamer tail th", ["thresholds"]),
         ("streamer tail --from", ["--from-beginning"]),

@@ -5,7 +5,8 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from streamer.cli.tail import AlignedFields, Stream, line
+from streamer.cli.tail import AlignedFields, line
+from streamer.events.topic import every
 from streamer.stream.tail import TailedRecord
 
 ACTION = {
@@ -20,7 +21,7 @@ def record(value: bytes | None, headers: tuple = ()) -> TailedRecord:
 
 
 def test_an_action() -> None:
-    text = line(Stream.ACTIONS, record(json.dumps(ACTION).encode()))
+    text = line("actions", record(json.dumps(ACTION).encode()))
     for part in ("bot", "b1", "ship a", "scored", "0.914", "Q > 0.83", "v7", "to label"):
         assert part in text
     assert "shadow" not in text
@@ -28,7 +29,7 @@ def test_an_action() -> None:
         "action": "abstain", "selected": None, "enforced": False, "reason": "no_threshold", "attempt": 2,
         "responses": [{"id": "a", "score": None}], "policy": {"version": 1, "state": "closed", "lambda": None},
     }  # fmt: skip
-    text = line(Stream.ACTIONS, record(json.dumps(held).encode()))
+    text = line("actions", record(json.dumps(held).encode()))
     for part in ("b1#2", "held", "no_threshold", "no score", "closed", "shadow"):
         assert part in text
 
@@ -42,7 +43,7 @@ def test_fields_stand_below_one_another() -> None:
             ("bot", "o3", "scored"),
         )
     ]  # fmt: skip
-    lines = [line(Stream.ACTIONS, record(json.dumps(one).encode()), columns) for one in events]
+    lines = [line("actions", record(json.dumps(one).encode()), columns) for one in events]
     places = [cell_len(text[: text.index("(Q > 0.83)")]) for text in lines]
     assert len({*places[:3]}) == 1
     # One that is far too long stands out of its own line alone.
@@ -59,17 +60,17 @@ def test_a_dead_letter() -> None:
         ("__connect.errors.offset", b"41"),
         ("__connect.errors.exception.message", b"it is not JSON"),
     )
-    text = line(Stream.DEAD_LETTERS, record(b"\xff", headers))
+    text = line("dead-letters", record(b"\xff", headers))
     assert "not_json  streamer.responses/0/41  it is not JSON" in text
 
 
-@pytest.mark.parametrize("stream", list(Stream))
+@pytest.mark.parametrize("stream", list(every()))
 @pytest.mark.parametrize("value", [None, b"", b"{}", b"[]", b"1", b"\xff", b'{"gate": 1}'])
-def test_nothing_breaks_a_line(stream: Stream, value: bytes | None) -> None:
+def test_nothing_breaks_a_line(stream: str, value: bytes | None) -> None:
     assert len(line(stream, record(value)).splitlines()) == 1
 
 
 def test_terminal_controls_do_not_pass() -> None:
     nasty = ACTION | {"batch_id": "a\x1b[2Jb\nc\u202ed"}
-    text = line(Stream.ACTIONS, record(json.dumps(nasty).encode()))
+    text = line("actions", record(json.dumps(nasty).encode()))
     assert text.isprintable()

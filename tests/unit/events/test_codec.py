@@ -227,9 +227,9 @@ def test_topics() -> None:
         "eu.actions",
         "eu.desk",
         "eu.thresholds",
-        "eu.dead-letters",
         "eu.alerts",
         "eu.checkpoints",
+        "eu.dead-letters",
     )
     with pytest.raises(ValueError, match="prefix"):
         Topics("a b")

@@ -11,15 +11,16 @@ import pytest
 
 from streamer.errors import BadMessage
 from streamer.events import codes
-from streamer.events.generate import TYPES
 from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
+from streamer.events.topic import types
 from streamer.labels.label_files import LabelFileError, open_labels
 from tests.faults.mutations import EXAMPLES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+TYPES = types()
 BEYOND = (
     "0001-01-01T00:00:00+01:00",
     "0001-01-01T00:00:00+00:01",

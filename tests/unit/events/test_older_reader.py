@@ -1,0 +1,115 @@
+"""Programs of two versions read each other's policies: what an older one knows stays where it was, and what it does not know it
+refuses by name, whole, so that the last good policy serves on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import streamer.events
+from streamer.errors import BadMessage
+from streamer.events import codes
+from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
+from streamer.gates.settings import GateSettings
+
+EXAMPLES = Path(streamer.events.__file__).parent / "examples" / "thresholds" / "v1"
+FIRST = json.loads((EXAMPLES / "closed_uncalibrated.json").read_bytes())
+
+
+class FirstThresholds(msgspec.Struct, frozen=True, rename={"threshold": "lambda"}):
+    """What the first version read of a policy, with its types."""
+
+    schema: str
+    gate: str
+    version: int
+    gate_revision: int
+    state: str
+    threshold: float | None
+    calibrated: bool
+    rule: dict[str, Any]
+    unit: str
+    scorer: str
+    encoder: str
+    severity_kind: str
+    alpha: float
+    method: str
+    eta: float
+    draws: int
+    hold_action: str
+    max_attempts: int
+    mode: str
+    audit_probability: float
+    audit_draws: int
+    label_deadline_seconds: float
+    decision_deadline_seconds: float | None
+    calibration_run: int | None
+    seed: int
+    valid_from: str
+    guarantee: str
+    created_by: str
+    reason: str
+
+
+def written(**changes: Any) -> dict[str, Any]:
+    """The first example as it is written today, with some settings of today."""
+    policy = policy_from_event(decode_threshold(json.dumps(FIRST).encode()))
+    settings = GateSettings(**policy.settings.flat() | changes)
+    event: dict[str, Any] = json.loads(encode_threshold(threshold_event(replace(policy, settings=settings))))
+    return event
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"method": "bernstein", "delta": 0.2, "parameters": None},
+        {"scorer": "exact-match", "encoder": "heads"},
+        {"severity_kind": "lexical", "pending": "worst", "window": 50},
+    ],
+)
+def test_the_first_version_reads_what_it_knows_of_todays_policies(changes: dict[str, Any]) -> None:
+    event = written(**changes)
+    found = msgspec.json.decode(json.dumps(event).encode(), type=FirstThresholds)
+    for name, value in changes.items():
+        if hasattr(found, name):
+            assert getattr(found, name) == value, "settings are flat, by the names that they always had"
+    assert found.method == event["method"]
+    assert (found.eta, found.draws) == (1.0, 20)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scorer": "of-tomorrow"}, "scorer must be one of gram, .* not 'of-tomorrow'"),
+        ({"method": "of-tomorrow"}, "method must be one of mean, .* not 'of-tomorrow'"),
+        ({"shape": "of-tomorrow"}, "shape must be one of indicator, .* not 'of-tomorrow'"),
+        (
+            {"parameters": {"of_tomorrow": 1}},
+            "parameters must be those of a method or a shape, not 'of_tomorrow'",
+        ),
+    ],
+)
+def test_what_is_not_known_is_refused_by_name(changes: dict[str, Any], said: str) -> None:
+    event = decode_threshold(json.dumps(written() | changes).encode())
+    with pytest.raises(BadMessage, match=said) as refused:
+        policy_from_event(event)
+    assert refused.value.code == codes.INVALID_FIELD
+
+
+def test_a_field_of_tomorrow_is_passed_over() -> None:
+    plain = decode_threshold(json.dumps(written()).encode())
+    assert decode_threshold(json.dumps(written() | {"of_tomorrow": {"a": [1]}}).encode()) == plain
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_what_earlier_versions_wrote_is_the_same_policy_written_again(path: Path) -> None:
+    policy = policy_from_event(decode_threshold(path.read_bytes()))
+    again = policy_from_event(decode_threshold(encode_threshold(threshold_event(policy))))
+    assert again == policy
+    assert again.settings.flat() == policy.settings.flat()
