@@ -7,13 +7,18 @@ ships more than 1 - (mu - alpha) of units whose mean severity is mu: each held u
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamer.calibration.arguments import check_alpha, whole_number
-from streamer.calibration.guarantee import groups_needed
+from streamer.calibration.calibrators.mean import Mean
+
+if TYPE_CHECKING:
+    from streamer.calibration.specification import Calibrator
 
 MOST_LABELS = 100_000
 """Past this many labelled groups a threshold hardly moves: planning for more says nothing new."""
 
+_MEAN = Mean()
 _PER_GROUP = (1, 2, 3, 5, 10, 20, 50, 100, 200)
 _STEPS = (1, 2, 5)
 
@@ -30,23 +35,20 @@ class Split:
         """Labels that it costs."""
         return self.groups * self.per_group
 
-    def smallest_alpha(self, attempts: int = 1) -> float:
-        """Return the smallest budget that these groups can support; see `smallest_alpha`."""
-        return smallest_alpha(self.groups, attempts)
 
-
-def smallest_alpha(groups: int, attempts: int = 1) -> float:
-    """Return the smallest budget that G groups can support: R/(G + 1), which may exceed 1, and then none does.
+def smallest_alpha(groups: int, attempts: int = 1, calibrator: Calibrator = _MEAN) -> float:
+    """Return the smallest budget that G groups can support, by `mean` R/(G + 1); where it is 1 or more, none does.
 
     Parameters
     ----------
     groups : G >= 0.
     attempts : R >= 1; each attempt of a gate that regenerates is calibrated at alpha / R.
     """
-    return whole_number("attempts", attempts, least=1) / (whole_number("groups", groups, least=0) + 1)
+    groups = whole_number("groups", groups, least=0)
+    return whole_number("attempts", attempts, least=1) * calibrator.smallest_alpha(groups)
 
 
-def least_groups(alpha: float, attempts: int = 1) -> int:
+def least_groups(alpha: float, attempts: int = 1, calibrator: Calibrator = _MEAN) -> int:
     """Return the fewest groups on which a budget can be met at all, at least 1.
 
     Parameters
@@ -54,7 +56,8 @@ def least_groups(alpha: float, attempts: int = 1) -> int:
     alpha : budget on exposure risk, in (0, 1).
     attempts : R >= 1.
     """
-    return max(1, groups_needed(check_alpha(alpha) / whole_number("attempts", attempts, least=1)))
+    each = check_alpha(alpha) / whole_number("attempts", attempts, least=1)
+    return max(1, calibrator.groups_needed(each))
 
 
 def least_held_share(mean_severity: float, alpha: float) -> float:
@@ -91,22 +94,20 @@ def label_splits(labels: int, responses: int) -> tuple[Split, ...]:
     return tuple(Split(labels // step, step) for step in steps if step <= labels)
 
 
-def label_ladder(alpha: float, labels: int | None = None, attempts: int = 1) -> tuple[int, ...]:
+def label_ladder(floor: int, labels: int | None = None) -> tuple[int, ...]:
     """Return rising numbers of labels to compare: the floor, and round numbers above it.
 
     Parameters
     ----------
-    alpha : budget, in (0, 1).
+    floor : see `least_groups`.
     labels : the number that is planned, which is among them: round numbers from a tenth of it to ten times of it.
         None: from the floor to about a hundred times the floor.
-    attempts : R >= 1.
 
     Returns
     -------
     tuple of int
         None below the floor or above `MOST_LABELS`, unless `labels` is.
     """
-    floor = least_groups(alpha, attempts)
     first, last = (floor, 100 * floor) if labels is None else (max(floor, labels // 10), 10 * labels)
     round_numbers = (step * 10**power for power in range(len(str(MOST_LABELS))) for step in _STEPS)
     chosen = {n for n in round_numbers if first <= n <= min(last, MOST_LABELS) and 2 * n >= 3 * floor} | {

@@ -14,14 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, whole_number
-from streamer.calibration.crc import calibrate_items
 from streamer.calibration.loss_curve import LossCurve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.calibration.plan import Split
-    from streamer.calibration.weighting import WeightingScheme
+    from streamer.calibration.specification import Calibrator
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
@@ -110,7 +109,7 @@ def predict(
     *,
     floors: Sequence[float] = (-math.inf,),
     alpha: float,
-    scheme: WeightingScheme,
+    calibrator: Calibrator,
     repetitions: int,
     level: float = 0.9,
     resampled: bool = False,
@@ -167,16 +166,15 @@ def predict(
         for i, split in enumerate(splits):
             rows = drawn[: split.groups, np.newaxis]
             items = _drawn_items(split, population.items, rng)
-            threshold = calibrate_items(
-                population.scores[rows, items].ravel(),
-                population.severities[rows, items].ravel(),
-                np.repeat(np.arange(split.groups), split.per_group),
+            value = calibrator.simulated(
+                population.scores[rows, items],
+                population.severities[rows, items],
+                largest=population.items,
                 alpha=alpha,
-                scheme=scheme,
-                seed=rng,
+                rng=rng,
             )
             for j, floor in enumerate(floors):
-                found[i, j, repetition] = outcomes.at(max(threshold.value, floor))
+                found[i, j, repetition] = outcomes.at(max(value, floor))
         progress(repetition + 1)
     return tuple(
         _prediction(split, of_floor, level)

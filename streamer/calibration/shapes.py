@@ -31,7 +31,7 @@ class SoftGate(Protocol):
     def share(self, scores: Floats, level: float) -> Floats:
         """Return a_l(Q), the chance to ship, in [0, 1], of the shape of `scores`; it does not rise in `level`."""
 
-    def dithered(self, scores: Floats, uniforms: Floats) -> Floats:
+    def randomised(self, scores: Floats, uniforms: Floats) -> Floats:
         """Return what a response ships by: a_l(Q) is the chance that this is strictly greater than l."""
 
     def bracket(self, loss: float, budget: float) -> tuple[float, float]:
@@ -69,7 +69,7 @@ class Smooth:
             shares: Floats = np.where(away >= 0, 1.0, small) / (1.0 + small)
         return shares
 
-    def dithered(self, scores: Floats, uniforms: Floats) -> Floats:
+    def randomised(self, scores: Floats, uniforms: Floats) -> Floats:
         return scores - self.tau * (np.log(uniforms) - np.log1p(-uniforms))
 
     def bracket(self, loss: float, budget: float) -> tuple[float, float]:
@@ -100,7 +100,7 @@ class Ramp:
         shares: Floats = np.clip((scores - level) / self.width, 0.0, 1.0)
         return shares
 
-    def dithered(self, scores: Floats, uniforms: Floats) -> Floats:
+    def randomised(self, scores: Floats, uniforms: Floats) -> Floats:
         return scores - self.width * uniforms
 
     def bracket(self, loss: float, budget: float) -> tuple[float, float]:

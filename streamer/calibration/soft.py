@@ -86,7 +86,7 @@ class SoftThreshold:
             raise ValueError(f"scores have shape {exact.shape} and uniforms {chances.shape}")
         if not ((chances > 0) & (chances < 1)).all():
             raise ValueError("uniforms must lie between 0 and 1, both excluded")
-        return np.asarray(self.gate.dithered(exact, chances) > self.level)
+        return np.asarray(self.gate.randomised(exact, chances) > self.level)
 
 
 def calibrate_soft(

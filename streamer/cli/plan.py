@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
-from streamer.calibration.registry import every, promises, weighting_scheme, weighting_schemes
-from streamer.cli.console import SERVED, percent
+from streamer.calibration.registry import offered, promises
 from streamer.cli.options import (
     ColumnOption,
     JsonOption,
@@ -16,160 +15,177 @@ from streamer.cli.options import (
     share,
     share_from,
 )
-from streamer.cli.plan_report import in_words as _range
-from streamer.cli.plan_report import plan_json, print_plan
+from streamer.cli.plan_report import plan_json, print_among_shipped, print_plan, print_rungs, print_until_sure
+from streamer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from streamer.calibration.specification import Calibrator
     from streamer.clouds.cloud import Cloud
     from streamer.gates.settings import Unit
+    from streamer.planning.plan import Budget, Simulation
     from streamer.planning.prompts import Prompts, SampledBatches
-    from streamer.planning.rungs import PlannedRungs, Rungs
-    from streamer.planning.until_sure import UntilSure
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 _GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The simulation"
 
+_Alpha = Annotated[
+    float,
+    typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
+]
+_Labels = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Labels that you can afford. Default: the fewest that keep calibrations stable.",
+    ),
+]
+_Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
+        "Parquet.",
+    ),
+]
+_Severity = Annotated[
+    float | None,
+    typer.Option(
+        metavar="MEAN",
+        parser=share_from(0),
+        rich_help_panel=_GUESS,
+        help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
+    ),
+]
+_Auc = Annotated[
+    float | None,
+    typer.Option(
+        metavar="P",
+        parser=share_from(0),
+        rich_help_panel=_GUESS,
+        help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
+        "Default: 0.8.",
+    ),
+]
+_Correlation = Annotated[
+    float | None,
+    typer.Option(
+        metavar="R",
+        rich_help_panel=_GUESS,
+        help="How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
+        "Default: 0.5.",
+    ),
+]
+_Responses = Annotated[
+    int | None,
+    typer.Option(
+        metavar="n",
+        help="Responses sampled for each prompt, at which the score is as good as you say. "
+        "Default: 10; with --data: what most clouds have.",
+    ),
+]
+_Unit = Annotated[
+    Literal["best", "response", "batch"],
+    typer.Option(
+        rich_help_panel=_GATE,
+        help="What ships: the best response of a batch, each response separately, or the whole batch.",
+    ),
+]
+_Promise = Annotated[
+    str | None,
+    typer.Option(
+        metavar="|".join(promises()),
+        rich_help_panel=_GATE,
+        help="What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
+        "probability or on average. The plan then says which labels that needs.",
+    ),
+]
+_Method = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(offered()),
+        rich_help_panel=_GATE,
+        help="Calibrator; what each promises is in docs/guarantees.md.",
+    ),
+]
+_Attempts = Annotated[
+    int,
+    typer.Option(
+        metavar="R",
+        min=1,
+        max=1000,
+        rich_help_panel=_GATE,
+        help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
+    ),
+]
+_Steps = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N,N,...",
+        rich_help_panel=_GATE,
+        help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
+    ),
+]
+_Rungs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|N",
+        rich_help_panel=_GATE,
+        help="Past answers of a dearer gate to the same prompts, or how many of the answers in --data a cheap one would "
+        "decide about: find what to hand on, and how to split the budget. With --data.",
+    ),
+]
+_AuditProbability = Annotated[
+    float,
+    typer.Option(
+        metavar="P",
+        parser=share_from(0),
+        rich_help_panel=_GATE,
+        help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
+    ),
+]
+_Repetitions = Annotated[
+    int,
+    typer.Option(
+        metavar="N",
+        min=100,
+        max=100_000,
+        rich_help_panel=_SIMULATION,
+        help="Simulated calibrations behind each figure.",
+    ),
+]
+_Seed = Annotated[
+    int,
+    typer.Option(
+        metavar="S",
+        min=0,
+        max=2**63 - 1,
+        rich_help_panel=_SIMULATION,
+        help="Seed; the same seed gives the same plan.",
+    ),
+]
+
 
 def plan(
-    alpha: Annotated[
-        float,
-        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
-    ],
-    labels: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Labels that you can afford. Default: the fewest that keep calibrations stable.",
-        ),
-    ] = None,
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
-            "Parquet.",
-        ),
-    ] = None,
+    alpha: _Alpha,
+    labels: _Labels = None,
+    data: _Data = None,
     column: ColumnOption = None,
     unlabelled: UnlabelledOption = "worst",
-    severity: Annotated[
-        float | None,
-        typer.Option(
-            metavar="MEAN",
-            parser=share_from(0),
-            rich_help_panel=_GUESS,
-            help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
-        ),
-    ] = None,
-    auc: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            parser=share_from(0),
-            rich_help_panel=_GUESS,
-            help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
-            "Default: 0.8.",
-        ),
-    ] = None,
-    correlation: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R",
-            rich_help_panel=_GUESS,
-            help="How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
-            "Default: 0.5.",
-        ),
-    ] = None,
-    responses: Annotated[
-        int | None,
-        typer.Option(
-            metavar="n",
-            help="Responses sampled for each prompt, at which the score is as good as you say. "
-            "Default: 10; with --data: what most clouds have.",
-        ),
-    ] = None,
-    unit: Annotated[
-        Literal["best", "response", "batch"],
-        typer.Option(
-            rich_help_panel=_GATE,
-            help="What ships: the best response of a batch, each response separately, or the whole batch.",
-        ),
-    ] = "best",
-    promise: Annotated[
-        str | None,
-        typer.Option(
-            metavar="|".join(promises()),
-            rich_help_panel=_GATE,
-            help="What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
-            "probability or on average. The plan then says which labels that needs.",
-        ),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join(weighting_schemes()),
-            rich_help_panel=_GATE,
-            help="Calibrator: a weighting scheme.",
-        ),
-    ] = "mean",
-    attempts: Annotated[
-        int,
-        typer.Option(
-            metavar="R",
-            min=1,
-            max=1000,
-            rich_help_panel=_GATE,
-            help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
-        ),
-    ] = 1,
-    steps: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N,N,...",
-            rich_help_panel=_GATE,
-            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
-        ),
-    ] = None,
-    rungs: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE|N",
-            rich_help_panel=_GATE,
-            help="Past answers of a dearer gate to the same prompts, or how many of the answers in --data a cheap one would "
-            "decide about: find what to hand on, and how to split the budget. With --data.",
-        ),
-    ] = None,
-    audit_probability: Annotated[
-        float,
-        typer.Option(
-            metavar="P",
-            parser=share_from(0),
-            rich_help_panel=_GATE,
-            help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
-        ),
-    ] = 0.05,
-    repetitions: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=100,
-            max=100_000,
-            rich_help_panel=_SIMULATION,
-            help="Simulated calibrations behind each figure.",
-        ),
-    ] = 1000,
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            min=0,
-            max=2**63 - 1,
-            rich_help_panel=_SIMULATION,
-            help="Seed; the same seed gives the same plan.",
-        ),
-    ] = 0,
+    severity: _Severity = None,
+    auc: _Auc = None,
+    correlation: _Correlation = None,
+    responses: _Responses = None,
+    unit: _Unit = "best",
+    promise: _Promise = None,
+    method: _Method = "mean",
+    attempts: _Attempts = 1,
+    steps: _Steps = None,
+    rungs: _Rungs = None,
+    audit_probability: _AuditProbability = 0.05,
+    repetitions: _Repetitions = 1000,
+    seed: _Seed = 0,
     json: JsonOption = False,
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
@@ -177,9 +193,8 @@ def plan(
     Calibrations are simulated on a guess of your answers, or on past ones. A plan promises nothing: only a threshold
     calibrated on labels does.
     """
-    from streamer.cli.console import print_json, progress
-    from streamer.errors import UsageError
-    from streamer.planning.plan import Budget, Simulation, make_plan
+    from streamer.calibration.registry import calibrator
+    from streamer.planning.plan import Budget, Simulation
 
     past = None if data is None else _Past(data, column or [], unlabelled)
     given = {
@@ -193,27 +208,46 @@ def plan(
     if steps is not None:
         _plan_until_sure(past, steps, others, unit, alpha, seed, json=json)
         return
-    among = _among_shipped(promise, method, attempts)
+    chosen = calibrator(_method(promise, method))
+    runs = Simulation(repetitions=repetitions, seed=seed)
     guessed = {"severity": severity, "auc": auc, "correlation": correlation}
-    if among is not None:
-        prompts = (
-            _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
-        )
-        _plan_among_shipped(prompts, unit, among, alpha, labels, repetitions, seed, json=json)
-        return
-    budget = Budget(alpha, labels, attempts)
-    if method not in weighting_schemes():
-        raise UsageError(f"--method must be one of {', '.join(weighting_schemes())}, not {method!r}")
+    if chosen.risk == "selective" and attempts > 1:
+        asked = f"--method {chosen.name}" if promise is None else f"--promise {promise}"
+        raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
+    budget = Budget(alpha, labels, attempts, chosen) if chosen.risk == "exposure" else None
     prompts = _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
-    rounds = repetitions * (2 + (unit != "batch") + len(prompts.by_size))
-    with progress("Simulating calibrations", rounds) as advance:
+    if budget is None:
+        _plan_among_shipped(prompts, unit, chosen, alpha, labels, runs, json=json)
+    else:
+        _plan_budget(prompts, budget, unit, audit_probability, runs, json=json)
+
+
+def _method(promise: str | None, method: str) -> str:
+    """Return the name of the method that is asked for, by itself or by its promise."""
+    if method not in offered():
+        raise UsageError(f"--method must be one of {', '.join(offered())}, not {method!r}")
+    return method if promise is None else promised_method(promise, None if method == "mean" else method)
+
+
+def _plan_budget(
+    prompts: "Prompts",
+    budget: "Budget",
+    unit: "Unit",
+    audit_probability: float,
+    runs: "Simulation",
+    *,
+    json: bool,
+) -> None:
+    from streamer.cli.console import print_json, progress
+    from streamer.planning.plan import make_plan, rounds
+
+    with progress("Simulating calibrations", rounds(prompts, budget, unit, runs)) as advance:
         made = make_plan(
             prompts,
             budget,
             unit=unit,
-            scheme=weighting_scheme(method),
             audit_probability=audit_probability,
-            simulation=Simulation(repetitions=repetitions, seed=seed),
+            simulation=runs,
             progress=lambda done, _of: advance(done),
         )
     if json:
@@ -222,98 +256,35 @@ def plan(
         print_plan(made)
 
 
-def _among_shipped(promise: str | None, method: str, attempts: int) -> str | None:
-    """Return the method of a promise on the error rate among shipped answers; None for a promise per prompt."""
-    from streamer.errors import UsageError
-
-    if promise is None:
-        return None
-    chosen = promised_method(promise, None if method == "mean" else method)
-    if every()[chosen].risk != "selective":
-        return None
-    if attempts > 1:
-        raise UsageError(f"--attempts must be 1 with --promise {promise}: attempts change what ships")
-    return chosen
-
-
 def _plan_among_shipped(
     prompts: "Prompts",
     unit: "Unit",
-    method: str,
+    method: "Calibrator",
     alpha: float,
     labels: int | None,
-    repetitions: int,
-    seed: int,
+    runs: "Simulation",
     *,
     json: bool,
 ) -> None:
-    from streamer.cli.console import print_fields, print_json, print_table, say
-    from streamer.planning.among_shipped import LABELS, POWER, plan_among_shipped
+    from streamer.cli.console import print_json
+    from streamer.planning.among_shipped import LABELS, plan_among_shipped
 
-    population = prompts.by_size[prompts.responses].population(unit)
-    wanted = LABELS if labels is None else tuple(sorted({*LABELS, labels}))
     made = plan_among_shipped(
-        population, alpha=alpha, method=method, labels=wanted, repetitions=repetitions, seed=seed
+        prompts.by_size[prompts.responses].population(unit),
+        alpha=alpha,
+        calibrator=method,
+        labels=LABELS if labels is None else tuple(sorted({*LABELS, labels})),
+        repetitions=runs.repetitions,
+        seed=runs.seed,
     )
     if json:
         print_json(asdict(made) | {"unit": unit, "source": prompts.source, "responses": prompts.responses})
-        return
-    sure = (
-        f" with probability {1 - made.delta:g}"
-        if method == "selective"
-        else " on average (docs/guarantees.md says of what)"
-    )
-    what = SERVED[unit]
-    source = "a guess" if prompts.source == "guess" else "past answers"
-    say(
-        f"Plan for at most {percent(alpha, 1)} wrong among what ships{sure}: unit {unit}, method {method}, on {source}: "
-        f"{made.prompts} prompts, {percent(made.mean_severity, 1)} wrong if everything ships."
-    )
-    needed = f"{made.needed} labelled prompts" if made.needed else f"more than {wanted[-1]} labelled prompts"
-    print_fields(
-        {
-            "needed": f"{needed}, so that {percent(POWER, 0)} of calibrations ship anything",
-            "least": f"{made.least} labelled answers that ship, none of them wrong; nothing ships with fewer",
-            "at best": f"{percent(made.oracle, 1)} of {what} served by a cut that knows every severity; any gate holds "
-            f"{percent(made.least_held, 1)} or more",
-            "fewer labels": "`gate set --label-above SHARE` labels only the highest scores, and nothing below ships",
-        }
-    )
-    say("")
-    print_table(
-        ["cut ships", "wrong there", "labelled answers above", "labelled prompts"],
-        [
-            [
-                percent(one.share, 0),
-                percent(one.risk, 1),
-                "-" if one.shipped is None else str(one.shipped),
-                "never" if one.labels is None else str(one.labels),
-            ]
-            for one in made.cuts
-        ],
-        title=f"What shows each cut to be within the budget, with probability {percent(POWER, 0)}",
-    )
-    say("")
-    print_table(
-        ["labels", "calibrations that ship", "served", "90 % range", "calibrations over the budget"],
-        [
-            [
-                str(one.labels),
-                percent(one.opens, 0),
-                percent(one.served, 1),
-                f"{percent(one.low, 0)} to {percent(one.high, 0)}",
-                percent(one.exceeds, 0),
-            ]
-            for one in made.ladder
-        ],
-        title="What labels buy, one a prompt",
-    )
+    else:
+        print_among_shipped(made, unit, prompts.source)
 
 
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
     """Return the past answers, which a plan of this option needs, for the unit `best` and without these other options."""
-    from streamer.errors import UsageError
-
     if data is None:
         whose = "the cheap gate's" if option == "--rungs" else "their"
         raise UsageError(f"{option} are planned on past answers: name {whose} file with --data")
@@ -335,7 +306,6 @@ def _plan_until_sure(
     json: bool,
 ) -> None:
     from streamer.cli.console import print_json, progress
-    from streamer.errors import UsageError
     from streamer.planning.until_sure import HALVINGS, ORDERS, plan_until_sure
 
     data = _of_best_answers("--steps", data, others, unit)
@@ -351,45 +321,7 @@ def _plan_until_sure(
     if json:
         print_json(asdict(made))
     else:
-        _print_until_sure(made)
-
-
-def _print_until_sure(made: "UntilSure") -> None:
-    from streamer.cli.console import print_table, say
-
-    *steps, most = made.sizes
-    say(
-        f"Sampling until sure, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} past prompts.\n"
-        f"With {most} answers each, {percent(made.all_served.mean, 1)} are served ({_range(made.all_served)})."
-    )
-    say("")
-    print_table(
-        ["keep", "stop_above", "stop_below", "answers a prompt", "served", "same number for all"],
-        [
-            [
-                percent(one.kept, 0),
-                *("-" if level is None else f"{level:g}" for level in (one.rule.above, one.rule.below)),
-                f"{one.answers.mean:.1f} ({one.answers.low:.1f} to {one.answers.high:.1f})",
-                f"{percent(one.served.mean, 1)} ({_range(one.served)})",
-                f"{percent(one.fixed_served.mean, 1)} with {one.fixed}",
-            ]
-            for one in made.rules
-        ],
-        title=f"What to stop for after {', '.join(map(str, steps))} answers, of {most} at most",
-    )
-    say("")
-    say(
-        f"keep: how much of what {most} answers serve the rule is to keep.\n"
-        "stop_above, stop_below: the rule, chosen on all prompts; with - twice it never stops early.\n"
-        f"answers a prompt, served: what choosing a rule in this way gives on other prompts. In each of {made.halvings} random "
-        "halvings one half chose a rule of its own, and the other calibrated and was measured; the mean, and the range of "
-        f"{percent(made.level, 0)} of them.\n"
-        "same number for all: what is served if every prompt gets the mean number of answers. Where that is as much, set it as "
-        "answers, and no steps.\n"
-        f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}. Then `streamer gate set "
-        "GATE --upstream GATE`\nfreezes it in the gate's settings and closes the gate, until it is calibrated on batches that the "
-        "rule sampled."
-    )
+        print_until_sure(made)
 
 
 def _plan_rungs(
@@ -403,7 +335,6 @@ def _plan_rungs(
     json: bool,
 ) -> None:
     from streamer.cli.console import print_json, progress
-    from streamer.errors import UsageError
     from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
 
     data = _of_best_answers("--rungs", data, others, unit)
@@ -422,70 +353,7 @@ def _plan_rungs(
     if json:
         print_json(asdict(made))
     else:
-        _print_rungs(made)
-
-
-def _print_rungs(made: "PlannedRungs") -> None:
-    from streamer.cli.console import print_table, say
-
-    left = f" ({made.left_out} more could not be used)" if made.left_out else ""
-    say(
-        f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
-        f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
-        f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
-        f"({_range(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "
-        f"({_range(made.cheap_served)})."
-    )
-    say("")
-    print_table(
-        ["keep", "then_from", "label floor", "budgets", "handed on", "served", "exposure"],
-        [
-            [
-                percent(one.kept, 0),
-                *_levels(one),
-                "-" if one.first is None or one.later is None else f"{one.first:.4g} / {one.later:.3g}",
-                f"{percent(one.handed_on.mean, 1)} ({_range(one.handed_on)})",
-                f"{percent(one.served.mean, 1)} ({_range(one.served)})",
-                percent(one.exposure.mean, 1),
-            ]
-            for one in made.rungs
-        ],
-        title="What to hand on to the dear gate, and how to split the budget",
-    )
-    say("")
-    say(
-        "keep: how much of what the dear gate alone serves the split is to keep; with - none does, and every prompt is a dear "
-        "call.\n"
-        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the dear one's, for "
-        "a prompt that reaches it.\n"
-        "handed on: prompts that cost a dear call. The cheap gate pays where its call costs less than what the others save.\n"
-        f"handed on, served, exposure: on prompts that chose nothing. In each of {made.rounds} rounds a random third chose a "
-        "split of its own, a\nthird calibrated, and a third was measured; the mean, and the range of "
-        f"{percent(made.level, 0)} of them. The split and its budgets:\nchosen on half of the prompts, the share handed on "
-        "counted on the others."
-    )
-    chosen = next((one for one in made.rungs if one.split is not None), None)
-    if chosen is None or chosen.split is None or chosen.first is None or chosen.later is None:
-        return
-    say(
-        f'To use the split that keeps {percent(chosen.kept, 0)}, set then = "NAME-dear" and then_from = '
-        f"{chosen.split.start:g} in [upstreams.NAME], and\n"
-        f"  streamer gate create NAME --upstream NAME --alpha {chosen.first:.4g} --label-floor {chosen.split.floor:g}\n"
-        f"  streamer gate create NAME-dear --alpha {_floored(chosen.later)} --segment-by upstream"
-    )
-
-
-def _levels(one: "Rungs") -> tuple[str, str]:
-    """Between which scores a split hands on."""
-    return ("-", "-") if one.split is None else (f"{one.split.start:g}", f"{one.split.floor:g}")
-
-
-def _floored(budget: float) -> str:
-    """A budget with three digits, and no more than it is."""
-    from math import floor, log10
-
-    digits = 2 - floor(log10(budget))
-    return f"{floor(budget * 10**digits) / 10**digits:g}"
+        print_rungs(made)
 
 
 def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
@@ -500,7 +368,6 @@ def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int)
 
 def _past(data: "_Past", guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
     from streamer.cli.console import progress
-    from streamer.errors import UsageError
     from streamer.planning.prompts import past_prompts
 
     for name, value in guessed.items():
@@ -550,7 +417,6 @@ def _labelled(data: _Past) -> "tuple[list[Cloud], CachedEncoder | None]":
     from streamer.clouds.cloud_files import read_clouds
     from streamer.clouds.tables.columns import parse_mapping
     from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
-    from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
     clouds = list(read_clouds(data.file, parse_mapping(data.column), report=note))

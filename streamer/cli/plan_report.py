@@ -11,7 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.prediction import Interval, Prediction
+    from streamer.gates.settings import Unit
+    from streamer.planning.among_shipped import AmongShippedPlan
     from streamer.planning.plan import Plan
+    from streamer.planning.rungs import PlannedRungs, Rungs
+    from streamer.planning.until_sure import UntilSure
 
 
 def plan_json(made: Plan) -> dict[str, Any]:
@@ -59,6 +63,168 @@ def print_plan(made: Plan) -> None:
     _print_sizes(made)
 
 
+def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> None:
+    from streamer.calibration.registry import every
+    from streamer.cli.console import print_fields, print_table, say
+    from streamer.planning.among_shipped import POWER
+
+    sure = (
+        f" with probability {1 - made.delta:g}"
+        if every()[made.method].family == "with high probability"
+        else " on average (docs/guarantees.md says of what)"
+    )
+    what = SERVED[unit]
+    source = "a guess" if based_on == "guess" else "past answers"
+    say(
+        f"Plan for at most {percent(made.alpha, 1)} wrong among what ships{sure}: unit {unit}, method {made.method}, on {source}: "
+        f"{made.prompts} prompts, {percent(made.mean_severity, 1)} wrong if everything ships."
+    )
+    needed = (
+        f"{made.needed} labelled prompts"
+        if made.needed
+        else f"more than {made.ladder[-1].labels} labelled prompts"
+    )
+    print_fields(
+        {
+            "needed": f"{needed}, so that {percent(POWER, 0)} of calibrations ship anything",
+            "least": f"{made.least} labelled answers that ship, none of them wrong; nothing ships with fewer",
+            "at best": f"{percent(made.oracle, 1)} of {what} served by a cut that knows every severity; any gate holds "
+            f"{percent(made.least_held, 1)} or more",
+            "fewer labels": "`gate set --label-above SHARE` labels only the highest scores, and nothing below ships",
+        }
+    )
+    say("")
+    print_table(
+        ["cut ships", "wrong there", "labelled answers above", "labelled prompts"],
+        [
+            [
+                percent(one.share, 0),
+                percent(one.risk, 1),
+                "-" if one.shipped is None else str(one.shipped),
+                "never" if one.labels is None else str(one.labels),
+            ]
+            for one in made.cuts
+        ],
+        title=f"What shows each cut to be within the budget, with probability {percent(POWER, 0)}",
+    )
+    say("")
+    print_table(
+        ["labels", "calibrations that ship", "served", "90 % range", "calibrations over the budget"],
+        [
+            [
+                str(one.labels),
+                percent(one.opens, 0),
+                percent(one.served, 1),
+                f"{percent(one.low, 0)} to {percent(one.high, 0)}",
+                percent(one.exceeds, 0),
+            ]
+            for one in made.ladder
+        ],
+        title="What labels buy, one a prompt",
+    )
+
+
+def print_until_sure(made: UntilSure) -> None:
+    from streamer.cli.console import print_table, say
+
+    *steps, most = made.sizes
+    say(
+        f"Sampling until sure, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} past prompts.\n"
+        f"With {most} answers each, {percent(made.all_served.mean, 1)} are served ({in_words(made.all_served)})."
+    )
+    say("")
+    print_table(
+        ["keep", "stop_above", "stop_below", "answers a prompt", "served", "same number for all"],
+        [
+            [
+                percent(one.kept, 0),
+                *("-" if level is None else f"{level:g}" for level in (one.rule.above, one.rule.below)),
+                f"{one.answers.mean:.1f} ({one.answers.low:.1f} to {one.answers.high:.1f})",
+                f"{percent(one.served.mean, 1)} ({in_words(one.served)})",
+                f"{percent(one.fixed_served.mean, 1)} with {one.fixed}",
+            ]
+            for one in made.rules
+        ],
+        title=f"What to stop for after {', '.join(map(str, steps))} answers, of {most} at most",
+    )
+    say("")
+    say(
+        f"keep: how much of what {most} answers serve the rule is to keep.\n"
+        "stop_above, stop_below: the rule, chosen on all prompts; with - twice it never stops early.\n"
+        f"answers a prompt, served: what choosing a rule in this way gives on other prompts. In each of {made.halvings} random "
+        "halvings one half chose a rule of its own, and the other calibrated and was measured; the mean, and the range of "
+        f"{percent(made.level, 0)} of them.\n"
+        "same number for all: what is served if every prompt gets the mean number of answers. Where that is as much, set it as "
+        "answers, and no steps.\n"
+        f"To use a rule, set its levels in [upstreams.GATE] with answers = {most} and steps = {steps}. Then `streamer gate set "
+        "GATE --upstream GATE`\nfreezes it in the gate's settings and closes the gate, until it is calibrated on batches that the "
+        "rule sampled."
+    )
+
+
+def print_rungs(made: PlannedRungs) -> None:
+    from streamer.cli.console import print_table, say
+
+    left = f" ({made.left_out} more could not be used)" if made.left_out else ""
+    say(
+        f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
+        f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
+        f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
+        f"({in_words(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "
+        f"({in_words(made.cheap_served)})."
+    )
+    say("")
+    print_table(
+        ["keep", "then_from", "label floor", "budgets", "handed on", "served", "exposure"],
+        [
+            [
+                percent(one.kept, 0),
+                *_levels(one),
+                "-" if one.first is None or one.later is None else f"{one.first:.4g} / {one.later:.3g}",
+                f"{percent(one.handed_on.mean, 1)} ({in_words(one.handed_on)})",
+                f"{percent(one.served.mean, 1)} ({in_words(one.served)})",
+                percent(one.exposure.mean, 1),
+            ]
+            for one in made.rungs
+        ],
+        title="What to hand on to the dear gate, and how to split the budget",
+    )
+    say("")
+    say(
+        "keep: how much of what the dear gate alone serves the split is to keep; with - none does, and every prompt is a dear "
+        "call.\n"
+        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the dear one's, for "
+        "a prompt that reaches it.\n"
+        "handed on: prompts that cost a dear call. The cheap gate pays where its call costs less than what the others save.\n"
+        f"handed on, served, exposure: on prompts that chose nothing. In each of {made.rounds} rounds a random third chose a "
+        "split of its own, a\nthird calibrated, and a third was measured; the mean, and the range of "
+        f"{percent(made.level, 0)} of them. The split and its budgets:\nchosen on half of the prompts, the share handed on "
+        "counted on the others."
+    )
+    chosen = next((one for one in made.rungs if one.split is not None), None)
+    if chosen is None or chosen.split is None or chosen.first is None or chosen.later is None:
+        return
+    say(
+        f'To use the split that keeps {percent(chosen.kept, 0)}, set then = "NAME-dear" and then_from = '
+        f"{chosen.split.start:g} in [upstreams.NAME], and\n"
+        f"  streamer gate create NAME --upstream NAME --alpha {chosen.first:.4g} --label-floor {chosen.split.floor:g}\n"
+        f"  streamer gate create NAME-dear --alpha {_floored(chosen.later)} --segment-by upstream"
+    )
+
+
+def _levels(one: Rungs) -> tuple[str, str]:
+    """Between which scores a split hands on."""
+    return ("-", "-") if one.split is None else (f"{one.split.start:g}", f"{one.split.floor:g}")
+
+
+def _floored(budget: float) -> str:
+    """A budget with three digits, and no more than it is."""
+    from math import floor, log10
+
+    digits = 2 - floor(log10(budget))
+    return f"{floor(budget * 10**digits) / 10**digits:g}"
+
+
 def _basis(made: Plan) -> str:
     from streamer.cli.console import counted
 
@@ -94,8 +260,7 @@ def _needs(made: Plan) -> dict[str, object]:
             f"{percent((1 - made.level) / 2, 0)} serve less than {percent(ENOUGH, 0)} of what unlimited labels would"
         )
     fields: dict[str, object] = {
-        "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: "
-        "G of them meet no budget below 1/(G + 1)",
+        "needed": f"{counted(made.least_groups, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship",
         "labels": f"{made.labels}, {why}",
         "smallest budget": f"{made.smallest_alpha:.3g} with {counted(made.labels, 'label', 'labels')}, one a prompt",
         "served": f"{percent(served.mean, 1)} of {what}; {in_words(served)} in {percent(made.level, 0)} of calibrations; "
@@ -132,12 +297,13 @@ def _print_predictions(title: str, made: Plan, rows: Sequence[Prediction], marke
 
 def _print_splits(made: Plan) -> None:
     from streamer.calibration.plan import smallest_alpha
+    from streamer.calibration.registry import calibrator
     from streamer.cli.console import print_table
 
     def remark(one: Prediction) -> str:
         if one is made.best or one.split == made.best.split:
             return "best"
-        least = smallest_alpha(one.split.groups, made.attempts)
+        least = smallest_alpha(one.split.groups, made.attempts, calibrator(made.method))
         return f"closed: budgets from {least:.3g}" if least > made.alpha else ""
 
     print_table(

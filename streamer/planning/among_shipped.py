@@ -14,24 +14,25 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
-from streamer.calibration.calibrators.selective import Selective, last_walked, shipped_needed
-from streamer.calibration.calibrators.selective_mean import SelectiveMean, admitted
+from streamer.calibration.calibrators.selective import Selective, shipped_needed
 from streamer.calibration.history import TENTHS
 from streamer.calibration.p_values import binomial
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
     from streamer.calibration.prediction import Population
+    from streamer.calibration.specification import Calibrator
 
 POWER = 0.8
 """The chance with which so many labels are to be enough."""
 
 LABELS = (50, 100, 150, 250, 400, 600, 1_000, 1_500, 2_500, 4_000, 6_000, 10_000)
 
+_SELECTIVE = Selective()
 _CUTS = 60
 _MOST_SHIPPED = 200_000
 
@@ -137,8 +138,7 @@ def plan_among_shipped(
     population: Population,
     *,
     alpha: float,
-    method: str = Selective.name,
-    delta: float = 0.1,
+    calibrator: Calibrator = _SELECTIVE,
     labels: Sequence[int] = LABELS,
     repetitions: int = 1000,
     seed: int = 0,
@@ -149,8 +149,7 @@ def plan_among_shipped(
     ----------
     population : one item of each prompt counts; its severity is the chance of being wrong.
     alpha : budget, in (0, 1).
-    method : `selective` or `selective-mean`.
-    delta : of `selective`.
+    calibrator : bounds selective risk.
     labels : numbers of labelled prompts to compare, each >= 1.
     repetitions : simulated calibrations, >= 20.
 
@@ -159,41 +158,55 @@ def plan_among_shipped(
     UsageError
         If an argument is not as described.
     """
-    if method not in METHODS:
-        raise UsageError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
     try:
-        alpha, delta = check_alpha(alpha), check_delta(delta)
+        alpha = check_alpha(alpha)
         repetitions = whole_number("repetitions", repetitions, least=20)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    shares, risks, walked = _levels(population)
-    shipped = np.cumsum(shares)
-    exposed = np.cumsum(shares * risks)
-    selective = exposed / shipped
+    delta = float(calibrator.parameters().get("delta", 0.1))
+    levels = _levels(population)
     rng = np.random.default_rng([seed, 5])
-    ladder = tuple(
-        _with_labels(count, shares, risks, selective, walked, method, alpha, delta, repetitions, rng)
-        for count in labels
-    )
-    mean = float(exposed[-1] / shipped[-1])
+    ladder = tuple(_with_labels(count, levels, calibrator, alpha, repetitions, rng) for count in labels)
+    shipped, selective = levels.shipped, levels.selective
+    mean = float(selective[-1])
     within = np.flatnonzero(selective <= alpha)
     return AmongShippedPlan(
-        method=method,
+        method=calibrator.name,
         alpha=alpha,
         delta=delta,
         prompts=len(population.scores),
         mean_severity=mean,
-        least=_METHODS[method].least(alpha, delta),
+        least=calibrator.groups_needed(alpha),
         least_held=max(0.0, (mean - alpha) / (1 - alpha)),
         oracle=float(shipped[within[-1]]) if len(within) else 0.0,
-        cuts=tuple(_at_cut(float(shipped[place]), float(selective[place]), alpha, delta) for place in walked),
+        cuts=tuple(
+            _at_cut(float(shipped[place]), float(selective[place]), alpha, delta) for place in levels.walked
+        ),
         ladder=ladder,
         needed=next((one.labels for one in ladder if one.opens >= POWER), None),
     )
 
 
-def _levels(population: Population) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Return the shares of prompts between cuts, the highest scores first, their risks, and which cuts a walk has."""
+class _Levels(NamedTuple):
+    """Cuts, the strictest first: shares of prompts between them, the error rates there, and which cuts a walk has."""
+
+    shares: NDArray[np.float64]
+    risks: NDArray[np.float64]
+    walked: NDArray[np.intp]
+
+    @property
+    def shipped(self) -> NDArray[np.float64]:
+        """The share of prompts that each cut ships."""
+        return np.cumsum(self.shares)
+
+    @property
+    def selective(self) -> NDArray[np.float64]:
+        """The error rate among those."""
+        risks: NDArray[np.float64] = np.cumsum(self.shares * self.risks) / self.shipped
+        return risks
+
+
+def _levels(population: Population) -> _Levels:
     count = population.scores.size
     order = np.argsort(-population.scores, axis=None, kind="stable")
     scores = population.scores.ravel()[order]
@@ -214,7 +227,7 @@ def _levels(population: Population) -> tuple[NDArray[np.float64], NDArray[np.flo
         [min(int(np.searchsorted(last, math.ceil(tenths * count / 10))), len(last) - 1) for tenths in TENTHS]
     )
     share = there[keep] / count * len(population.scores) / population.prompts
-    return share, wrong[keep] / there[keep], walked
+    return _Levels(share, wrong[keep] / there[keep], walked)
 
 
 def _at_cut(share: float, risk: float, alpha: float, delta: float) -> AtCut:
@@ -229,23 +242,18 @@ def _at_cut(share: float, risk: float, alpha: float, delta: float) -> AtCut:
 
 def _with_labels(
     labels: int,
-    shares: NDArray[np.float64],
-    risks: NDArray[np.float64],
-    selective: NDArray[np.float64],
-    walked: NDArray[np.intp],
-    method: str,
+    levels: _Levels,
+    calibrator: Calibrator,
     alpha: float,
-    delta: float,
     repetitions: int,
     rng: np.random.Generator,
 ) -> WithLabels:
-    held = max(0.0, 1.0 - float(shares.sum()))
-    counts = rng.multinomial(whole_number("labels", labels, least=1), np.append(shares, held), repetitions)
-    counts = counts[:, :-1]
-    errors = rng.binomial(counts, np.clip(risks, 0.0, 1.0)).cumsum(axis=1)
-    counts = counts.cumsum(axis=1)
-    ends = _METHODS[method].ends(counts, errors, walked, alpha, delta)
-    served = np.where(ends < 0, 0.0, np.cumsum(shares)[ends])
+    held = max(0.0, 1.0 - float(levels.shares.sum()))
+    chances = np.append(levels.shares, held)
+    counts = rng.multinomial(whole_number("labels", labels, least=1), chances, repetitions)[:, :-1]
+    errors = rng.binomial(counts, np.clip(levels.risks, 0.0, 1.0)).cumsum(axis=1)
+    ends = calibrator.lowest_cuts(counts.cumsum(axis=1), errors, levels.walked, alpha=alpha, rng=rng)
+    served = np.where(ends < 0, 0.0, levels.shipped[ends])
     low, high = np.quantile(served, [0.05, 0.95])
     return WithLabels(
         labels=labels,
@@ -253,40 +261,5 @@ def _with_labels(
         served=float(served.mean()),
         low=float(low),
         high=float(high),
-        exceeds=float(((ends >= 0) & (selective[ends] > alpha)).mean()),
+        exceeds=float(((ends >= 0) & (levels.selective[ends] > alpha)).mean()),
     )
-
-
-def _walk_ends(
-    counts: NDArray[np.int64], errors: NDArray[np.int64], walked: NDArray[np.intp], alpha: float, delta: float
-) -> NDArray[np.intp]:
-    last = last_walked(counts[:, walked], errors[:, walked], alpha, delta)
-    return np.where(last < 0, -1, walked[last])
-
-
-def _mean_ends(
-    counts: NDArray[np.int64], errors: NDArray[np.int64], _: NDArray[np.intp], alpha: float, __: float
-) -> NDArray[np.intp]:
-    inside = admitted(counts, errors, alpha)
-    return np.where(inside.any(axis=1), inside.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), -1)
-
-
-class _Method(NamedTuple):
-    """How a method is simulated.
-
-    Attributes
-    ----------
-    least : (alpha, delta) -> labelled answers that must ship before anything does, none of them wrong.
-    ends : numbers and severities above each cut, shapes (repetitions, cuts), the cuts of a walk, alpha and delta -> the
-        lowest cut that ships, -1 where none does, shape (repetitions,).
-    """
-
-    least: Callable[[float, float], int]
-    ends: Callable[[NDArray[np.int64], NDArray[np.int64], NDArray[np.intp], float, float], NDArray[np.intp]]
-
-
-_METHODS: Mapping[str, _Method] = {
-    Selective.name: _Method(shipped_needed, _walk_ends),
-    SelectiveMean.name: _Method(lambda alpha, _: math.ceil(1 / alpha - 1e-9) - 1, _mean_ends),
-}
-METHODS = tuple(_METHODS)

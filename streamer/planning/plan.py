@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamer.calibration.prediction import Population, Prediction
-    from streamer.calibration.weighting import WeightingScheme
+    from streamer.calibration.specification import Calibrator
     from streamer.gates.settings import Unit
     from streamer.planning.prompts import Prompts
 
@@ -51,7 +51,7 @@ class _How(TypedDict):
     """The arguments that all simulations of a plan share; see `streamer.calibration.prediction.predict`."""
 
     alpha: float
-    scheme: WeightingScheme
+    calibrator: Calibrator
     repetitions: int
     level: float
     resampled: bool
@@ -68,6 +68,7 @@ class Budget:
     alpha : budget on exposure risk, in (0, 1).
     labels : that can be afforded, 1..`MOST_LABELS`; None: see `Plan.labels`.
     attempts : R >= 1; each attempt is calibrated at alpha / R, and figures are those of first attempts.
+    calibrator : bounds exposure risk.
 
     Raises
     ------
@@ -78,6 +79,7 @@ class Budget:
     alpha: float
     labels: int | None = None
     attempts: int = 1
+    calibrator: Calibrator = _MEAN
 
     def __post_init__(self) -> None:
         try:
@@ -86,7 +88,11 @@ class Budget:
             labels = None if self.labels is None else whole_number("labels", self.labels, least=1)
         except ValueError as error:
             raise UsageError(str(error)) from None
-        least = least_groups(alpha, attempts)
+        if attempts > 1 and not self.calibrator.attempts:
+            raise UsageError(
+                f"attempts must be 1 with method {self.calibrator.name}: attempts change what ships"
+            )
+        least = self.least_groups
         each = f" for each of {attempts} attempts ({alpha:g} / {attempts})" if attempts > 1 else ""
         if least > MOST_LABELS or (labels or 0) > MOST_LABELS:
             raise UsageError(
@@ -94,7 +100,7 @@ class Budget:
                 + (f", and a budget of {alpha:g} needs {least}" if least > MOST_LABELS else "")
             )
         if labels is not None and labels < least:
-            possible = smallest_alpha(labels, attempts)
+            possible = self.smallest_alpha(labels)
             can = f"support a budget of {possible:.3g} or more" if possible < 1 else "support no budget"
             raise UsageError(
                 f"a budget of {alpha / attempts:g}{each} needs at least {least} labelled prompts; {labels} can {can}"
@@ -104,6 +110,15 @@ class Budget:
     def alpha_per_attempt(self) -> float:
         """Alpha / R."""
         return self.alpha / self.attempts
+
+    @property
+    def least_groups(self) -> int:
+        """The fewest labelled prompts on which it can be met at all."""
+        return least_groups(self.alpha, self.attempts, self.calibrator)
+
+    def smallest_alpha(self, groups: int) -> float:
+        """Return the smallest budget that so many labelled prompts can meet; 1 or more where they meet none."""
+        return smallest_alpha(groups, self.attempts, self.calibrator)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +246,6 @@ def make_plan(
     budget: Budget,
     *,
     unit: Unit = "best",
-    scheme: WeightingScheme = _MEAN,
     audit_probability: float = 0.05,
     simulation: Simulation = _SIMULATION,
     progress: Callable[[int, int], None] = lambda _done, _of: None,
@@ -242,7 +256,6 @@ def make_plan(
     ----------
     prompts : what to simulate on.
     unit : what ships.
-    scheme : the calibrator.
     audit_probability : in [0, 1].
     progress : called with the number of simulated calibration rounds done, and of all.
 
@@ -254,8 +267,7 @@ def make_plan(
     if not 0 <= audit_probability <= 1:
         raise ValueError(f"audit_probability must lie in [0, 1], not {audit_probability!r}")
     each, labels, repetitions = budget.alpha_per_attempt, budget.labels, simulation.repetitions
-    has_floor = unit != "batch"
-    rounds = repetitions * (2 + has_floor + len(prompts.by_size))
+    of_all = rounds(prompts, budget, unit, simulation)
     done = 0
 
     def how() -> _How:
@@ -264,13 +276,13 @@ def make_plan(
         done += repetitions
         return {
             "alpha": each,
-            "scheme": scheme,
+            "calibrator": budget.calibrator,
             "repetitions": repetitions,
             "level": simulation.level,
             "resampled": prompts.source == "data",
             # the same each time, so that numbers of samples and floors are compared on the same prompts
             "rng": np.random.default_rng([simulation.seed, _CALIBRATIONS]),
-            "progress": lambda repetition: progress(before + repetition, rounds),
+            "progress": lambda repetition: progress(before + repetition, of_all),
         }
 
     def sample_size(size: int) -> SampleSize:
@@ -289,13 +301,13 @@ def make_plan(
     oracle = best_ship_rate(population, each)
     ladder = predict(
         population,
-        tuple(Split(n, 1) for n in label_ladder(budget.alpha, labels, budget.attempts)),
+        tuple(Split(n, 1) for n in label_ladder(budget.least_groups, labels)),
         **how(),
     )
     enough = [one.split.labels for one in ladder if one.ship_rate.low >= ENOUGH * oracle]
     chosen = labels if labels is not None else enough[0] if enough else ladder[-1].split.labels
     splits = predict(population, label_splits(chosen, population.items), **how())
-    floors = _with_floors(population, chosen, how()) if has_floor else ()
+    floors = _with_floors(population, chosen, how()) if _has_floor(unit, budget) else ()
     steady = [one for one in floors if one.prediction.ship_rate.low >= ENOUGH * oracle]
     best = max(splits, key=lambda one: one.ship_rate.mean)
     served = best.ship_rate.mean * population.items
@@ -304,7 +316,7 @@ def make_plan(
         attempts=budget.attempts,
         alpha_per_attempt=each,
         unit=unit,
-        method=scheme.name,
+        method=budget.calibrator.name,
         labels=chosen,
         labels_named=labels is not None,
         labels_enough=chosen in enough,
@@ -312,8 +324,8 @@ def make_plan(
         prompts=len(batches.scores),
         left_out=prompts.left_out,
         responses=prompts.responses,
-        least_groups=least_groups(budget.alpha, budget.attempts),
-        smallest_alpha=smallest_alpha(chosen, budget.attempts),
+        least_groups=budget.least_groups,
+        smallest_alpha=budget.smallest_alpha(chosen),
         response_severity=float(batches.severities.mean()),
         correlation=intraclass_correlation(batches.severities),
         auc=area_under_curve(batches.scores, batches.severities),
@@ -334,6 +346,15 @@ def make_plan(
         repetitions=repetitions,
         seed=simulation.seed,
     )
+
+
+def rounds(prompts: Prompts, budget: Budget, unit: Unit, simulation: Simulation = _SIMULATION) -> int:
+    """Return how many calibration rounds a plan simulates."""
+    return simulation.repetitions * (2 + _has_floor(unit, budget) + len(prompts.by_size))
+
+
+def _has_floor(unit: Unit, budget: Budget) -> bool:
+    return unit != "batch" and not budget.calibrator.refuses_floor()
 
 
 def _with_floors(population: Population, labels: int, how: _How) -> tuple[FloorPlan, ...]:

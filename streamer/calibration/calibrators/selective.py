@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.specification import Counts
 
 Indices = NDArray[np.intp]
 
@@ -242,6 +243,15 @@ class Selective(Calibrator):
         if self.edition == 1:
             return Calibrator.groups_needed(self, alpha)
         return shipped_needed(alpha, self.delta)
+
+    def lowest_cuts(
+        self, shipped: Counts, errors: Counts, walked: Indices, *, alpha: float, rng: np.random.Generator
+    ) -> Indices:
+        """Walk over the cuts of a history."""
+        if self.edition == 1:
+            return Calibrator.lowest_cuts(self, shipped, errors, walked, alpha=alpha, rng=rng)
+        last = last_walked(shipped[:, walked], errors[:, walked], alpha, self.delta)
+        return np.where(last < 0, -1, walked[last])
 
     def cost(self, sample: Sample) -> int:
         """Every level of the grid is a row of bets."""

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.groups import LabelledGroup
+    from streamer.calibration.specification import Counts
 
 Indices = NDArray[np.intp]
 
@@ -144,6 +145,13 @@ class SelectiveMean(Calibrator):
                 sample.groups, alpha=sample.alpha, floor=sample.floor or 0.0, seed=sample.seed
             )
         )
+
+    def lowest_cuts(
+        self, shipped: Counts, errors: Counts, walked: Indices, *, alpha: float, rng: np.random.Generator
+    ) -> Indices:
+        """Find the lowest that is admitted."""
+        inside = admitted(shipped, errors, alpha)
+        return np.where(inside.any(axis=1), inside.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1), -1)
 
     def why_closed(self, sample: Sample) -> str | None:
         """No cut was admitted."""

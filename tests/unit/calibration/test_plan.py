@@ -21,7 +21,8 @@ from streamer.calibration.plan import (
     smallest_alpha,
 )
 from streamer.calibration.prediction import Population, best_ship_rate, bounds_rank, predict
-from streamer.calibration.registry import weighting_scheme
+from streamer.calibration.registry import calibrator, every, offered, weighting_scheme
+from streamer.calibration.specification import Calibrator
 
 MEAN = weighting_scheme("mean")
 ALPHAS = st.one_of(
@@ -49,7 +50,6 @@ def test_the_least_groups_are_the_fewest_that_calibration_opens_on(alpha: float,
 @given(groups=st.integers(1, 300), attempts=st.integers(1, 4))
 def test_the_smallest_alpha_is_where_calibration_opens(groups: int, attempts: int) -> None:
     smallest = smallest_alpha(groups, attempts)
-    assert smallest == Split(groups, 3).smallest_alpha(attempts)
     if smallest < 1:
         assert least_groups(smallest, attempts) == groups
         assert calibrate_groups(harmless(groups), alpha=smallest / attempts, seed=0).state == "open"
@@ -73,7 +73,7 @@ def test_splits_spend_the_labels_and_no_more(labels: int, responses: int) -> Non
 @given(alpha=st.floats(1e-4, 0.99), labels=st.none() | st.integers(1, MOST_LABELS))
 def test_the_ladder_rises_from_the_floor_and_has_the_planned_labels(alpha: float, labels: int | None) -> None:
     least = least_groups(alpha)
-    ladder = label_ladder(alpha, labels)
+    ladder = label_ladder(least, labels)
     assert list(ladder) == sorted(set(ladder))
     assert len(ladder) <= 12
     assert least in ladder
@@ -120,7 +120,7 @@ def test_a_prediction_is_what_plain_calibrations_give(method: str) -> None:
         population,
         [Split(60, 2)],
         alpha=0.1,
-        scheme=weighting_scheme(method),
+        calibrator=weighting_scheme(method),
         repetitions=400,
         rng=np.random.default_rng(2),
     )
@@ -144,11 +144,52 @@ def test_a_prediction_is_what_plain_calibrations_give(method: str) -> None:
     assert found.selective_risk == pytest.approx(found.exposure_risk.mean / found.ship_rate.mean)
 
 
+@pytest.mark.parametrize("method", [name for name in offered() if every()[name].risk == "exposure"])
+def test_every_calibrator_is_predicted_inside_its_own_budget(method: str) -> None:
+    rng = np.random.default_rng(1)
+    scores = rng.random((2000, 3))
+    severities = (rng.random((2000, 3)) < 0.8 * (1 - scores)).astype(float)
+    population = Population(scores, severities, np.ones((2000, 3), dtype=bool))
+    one = calibrator(method)
+    groups = one.groups_needed(0.15)
+    few, enough = predict(
+        population,
+        [Split(groups - 1, 1), Split(3 * groups + 60, 1)],
+        alpha=0.15,
+        calibrator=one,
+        repetitions=60,
+        rng=np.random.default_rng(2),
+    )
+    assert enough.ship_rate.mean > 0
+    assert enough.exposure_risk.mean <= 0.15 + 4.9 * math.sqrt(0.15 / 60 / (3 * groups + 60))
+    assert few.ship_rate.high == 0, "fewer than are needed ship nothing"
+    assert one.smallest_alpha(groups) <= 0.15 < one.smallest_alpha(groups - 1)
+
+
+@pytest.mark.parametrize("method", ["selective", "selective-mean"])
+def test_cuts_by_counts_are_those_by_calibrating(method: str) -> None:
+    one = calibrator(method, {"edition": 1})  # of `selective` the edition that reads no history
+    rng = np.random.default_rng(3)
+    counts = rng.multinomial(300, np.full(6, 1 / 6), 20)
+    errors = rng.binomial(counts, np.linspace(0, 0.4, 6)).cumsum(axis=1)
+    counts = counts.cumsum(axis=1)
+    walked = np.arange(6)
+    found = one.lowest_cuts(counts, errors, walked, alpha=0.2, rng=np.random.default_rng(4))
+    plain = Calibrator.lowest_cuts(one, counts, errors, walked, alpha=0.2, rng=np.random.default_rng(4))
+    assert found.tolist() == plain.tolist()
+    assert found.max() >= 0
+
+
 def test_what_is_infeasible_ships_nothing_and_what_is_harmless_everything() -> None:
     ones = np.ones((50, 2), dtype=bool)
     bad = Population(np.full((50, 2), 0.5), np.ones((50, 2)), ones)
     few, many = predict(
-        bad, [Split(5, 2), Split(40, 1)], alpha=0.1, scheme=MEAN, repetitions=20, rng=np.random.default_rng(0)
+        bad,
+        [Split(5, 2), Split(40, 1)],
+        alpha=0.1,
+        calibrator=MEAN,
+        repetitions=20,
+        rng=np.random.default_rng(0),
     )
     assert few.ship_rate.high == many.ship_rate.high == 0
     assert (few.nothing_ships, few.selective_risk) == (1.0, None)
@@ -157,7 +198,7 @@ def test_what_is_infeasible_ships_nothing_and_what_is_harmless_everything() -> N
         fine,
         [Split(9, 1)],
         alpha=0.1,
-        scheme=MEAN,
+        calibrator=MEAN,
         repetitions=20,
         resampled=True,
         rng=np.random.default_rng(0),
@@ -179,18 +220,18 @@ def test_bounds_leave_no_more_outside_than_they_say() -> None:
     "call",
     [
         lambda p: predict(
-            p, [Split(5, 3)], alpha=0.1, scheme=MEAN, repetitions=20, rng=np.random.default_rng()
+            p, [Split(5, 3)], alpha=0.1, calibrator=MEAN, repetitions=20, rng=np.random.default_rng()
         ),
         lambda p: predict(
-            p, [Split(0, 1)], alpha=0.1, scheme=MEAN, repetitions=20, rng=np.random.default_rng()
+            p, [Split(0, 1)], alpha=0.1, calibrator=MEAN, repetitions=20, rng=np.random.default_rng()
         ),
         lambda p: predict(
-            p, [Split(5, 1)], alpha=0.1, scheme=MEAN, repetitions=5, rng=np.random.default_rng()
+            p, [Split(5, 1)], alpha=0.1, calibrator=MEAN, repetitions=5, rng=np.random.default_rng()
         ),
         lambda p: predict(
-            p, [], alpha=0.1, scheme=MEAN, repetitions=20, level=1, rng=np.random.default_rng()
+            p, [], alpha=0.1, calibrator=MEAN, repetitions=20, level=1, rng=np.random.default_rng()
         ),
-        lambda p: predict(p, [], alpha=2, scheme=MEAN, repetitions=20, rng=np.random.default_rng()),
+        lambda p: predict(p, [], alpha=2, calibrator=MEAN, repetitions=20, rng=np.random.default_rng()),
         lambda p: Population(p.scores, p.severities[:1], p.shippable),
         lambda p: Population(p.scores, p.severities + np.nan, p.shippable),
         lambda p: Population(p.scores[:0], p.severities[:0], p.shippable[:0]),

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from streamer.calibration.registry import offered
 from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.planning.among_shipped import shipped_for_power
 
@@ -123,6 +124,14 @@ def test_what_cannot_be_planned_is_refused_in_words(
     assert re.search(said, seen.err)
 
 
+@pytest.mark.parametrize("method", offered())
+def test_any_method_is_planned_by_its_name(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--alpha", "0.2", "--method", method, "--labels", "120", "--responses", "2", *FAST)
+    plan = json.loads(run(capsys, *words, "--json"))
+    assert plan["method"] == method
+    assert f"method {method}" in " ".join(run(capsys, *words).split())
+
+
 def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -173,6 +182,8 @@ def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
             ("--promise", "among-shipped", "--attempts", "2"),
             "--attempts must be 1 with --promise among-shipped",
         ),
+        (("--method", "selective", "--attempts", "2"), "--attempts must be 1 with --method selective"),
+        (("--method", "clt"), "--method must be one of mean, crc, bb"),
     ],
 )
 def test_a_promise_that_cannot_be_planned_is_refused(
