@@ -54,8 +54,8 @@ class Problem:
     def nbytes(self) -> int:
         return self.scores.nbytes + self.severities.nbytes + self.ids.nbytes
 
-    def calibrate(self, law: str) -> float:
-        return calibrate(self.scores, self.severities, self.ids, alpha=ALPHA, method=law).value
+    def calibrate(self, scheme: str) -> float:
+        return calibrate(self.scores, self.severities, self.ids, alpha=ALPHA, method=scheme).value
 
     def threshold(self) -> float:
         return smallest_admissible(self.scores, self.losses, self.limit)
@@ -67,15 +67,15 @@ class Problem:
                 return level
         raise AssertionError("nothing scores above 1")
 
-    def weights(self, law: str) -> object:
+    def weights(self, scheme: str) -> object:
         """The order that the weights are dealt out in, and the weights."""
         rng = np.random.default_rng(0)
         _, sizes = canonical_order(self.scores, self.severities, *self.grouping)
-        if law == "crc":
+        if scheme == "crc":
             return weight_laws.crc_weights(sizes, rng)
         return (
             weight_laws.bb_weights(sizes, 20, rng)
-            if law == "bb"
+            if scheme == "bb"
             else weight_laws.rbwa_weights(sizes, 1.0, rng)
         )
 
@@ -126,10 +126,10 @@ def measure(problem: Problem, rounds: int) -> dict[str, float]:
         "threshold": problem.threshold,
     }
     slow: dict[str, Callable[[], object]] = {}
-    for law in weighting_schemes():
-        if law != "mean":
-            slow[law] = lambda law=law: problem.calibrate(law)
-            slow[f"weights {law}"] = lambda law=law: problem.weights(law)
+    for scheme in weighting_schemes():
+        if scheme != "mean":
+            slow[scheme] = lambda scheme=scheme: problem.calibrate(scheme)
+            slow[f"weights {scheme}"] = lambda scheme=scheme: problem.weights(scheme)
     medians = median_seconds(quick, rounds) | median_seconds(slow, min(rounds, SLOW_ROUNDS))
     return medians | {"grid": seconds(problem.grid)}
 
@@ -149,8 +149,8 @@ def main() -> int:
     problem = Problem(options.items, options.groups)
     medians = measure(problem, options.rounds)
     memory = {
-        law: peak_bytes(lambda law=law: problem.calibrate(law)) / problem.nbytes
-        for law in weighting_schemes()
+        scheme: peak_bytes(lambda scheme=scheme: problem.calibrate(scheme)) / problem.nbytes
+        for scheme in weighting_schemes()
     }
     ratio = max(medians["mean"], medians["threshold"]) / medians["argsort"]
     within = ratio <= options.limit and max(memory.values()) <= options.memory_limit

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 from store import databases, message, refused
 from watching import created, fill
 
-from streamer.recalibration.service import Recalibrator
+from streamer.recalibration.runner import GateWork
+from streamer.recalibration.service import Recalibrator, Timing
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.store import migrate, open_store
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
@@ -36,14 +37,14 @@ LIMIT = 0.5
 def service(store: Store) -> Recalibrator:
     metrics = RecalibratorMetrics()
     return Recalibrator(
-        standings=store.recalibration_status,
+        statuses=store.recalibration_status,
         leadership=store.leases.leadership(),
-        recalibrate=lambda _: "unchanged",
+        work=GateWork(lambda _: "unchanged"),
         raise_alert=store.alerts.raise_,
         publish=lambda: None,
         watch=RiskWatch(store.monitoring, alerts=store.alerts, observer=RiskMetrics(metrics.of)),
         observer=metrics,
-        clock=lambda: datetime.now(UTC) + timedelta(days=1),
+        timing=Timing(lambda: datetime.now(UTC) + timedelta(days=1)),
     )
 
 

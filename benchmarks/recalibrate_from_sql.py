@@ -142,7 +142,7 @@ def run(url: str, gate: str, profile: bool) -> None:
             pstats.Stats(profiler).sort_stats("cumulative").print_stats(35)
         after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         begin = time.perf_counter()
-        store.recalibration_status.standings(now=NOW)
+        store.recalibration_status.statuses(now=NOW)
         round_seconds = time.perf_counter() - begin
     print(
         f"{url.split(':')[0]:>10}: {done.run.drawn:,} labelled responses of {len(done.run.groups):,} batches, "

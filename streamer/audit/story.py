@@ -10,8 +10,8 @@ from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.clouds.sentence import budget
 from streamer.events.responses import recorded_models
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
+from streamer.gates.settings import HELD_WORDS
 from streamer.signing.canonical_json import canonical_json
-from streamer.wording.numbers import HELD_WORDS
 from streamer.wording.policies import cut_text, who
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ HELD = {
 _EXCERPT = 300
 
 
-def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
+def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     """Turn what `decisions_of` returns of one decision into headings and texts, in the order of a story."""
     line, policy, revision = found["line"], found["policy"], found["revision"]
     facts = line["facts"]
@@ -42,36 +42,36 @@ def tell(found: dict[str, Any]) -> list[tuple[str, object]]:
         return [("damaged", f"{line['missing']}; `streamer audit verify` says more")]
     gate, batch, attempt = facts["batch"]
     topic, partition, offset = line["source"][1:]
-    told: list[tuple[str, object]] = [
+    lines: list[tuple[str, object]] = [
         ("batch", f"{batch} of gate {gate}, attempt {attempt}"),
         ("came", f"as {topic}[{partition}] offset {offset}, recorded {line['recorded_at']}"),
     ]
-    told += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
+    lines += [("prompt", _excerpt(line["content"]["prompt"]) if line.get("content") else "erased")]
     models = models_of(line)
-    told += [
+    lines += [
         ("response", _response(one, position, line, models))
         for position, one in enumerate(facts["responses"])
     ]
-    told += [
+    lines += [
         ("decision", _decision(facts, revision, models)),
         ("policy", _policy(facts, policy, revision)),
     ]
     if found["run"] is not None:
-        told.append(("calibration", _run(found["run"])))
+        lines.append(("calibration", _run(found["run"])))
     if found.get("desk") is not None:
-        told.append(("desk", _desk(found["desk"])))
-    told.append(("audit", _draw(facts, found["labels"])))
-    told += [("label", _label(row)) for row in found["labels"]]
-    told += [
+        lines.append(("desk", _desk(found["desk"])))
+    lines.append(("audit", _draw(facts, found["labels"])))
+    lines += [("label", _label(row)) for row in found["labels"]]
+    lines += [
         (
             "again",
             f"delivered as {one['source'][1]}[{one['source'][2]}] offset {one['source'][3]}: {one['kind']}",
         )
         for one in found["deliveries"]
     ]
-    told.append(("action", f"{facts['action_id']}, published to {line['action']['topic']}"))
-    told.append(("sealed", _seal(found)))
-    return told
+    lines.append(("action", f"{facts['action_id']}, published to {line['action']['topic']}"))
+    lines.append(("sealed", _seal(found)))
+    return lines
 
 
 def is_linked(found: dict[str, Any]) -> bool:
@@ -115,8 +115,8 @@ def _decision(facts: dict[str, Any], revision: dict[str, Any], models: tuple[str
     what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome) or HELD_WORDS.get(outcome, "held")
     if selected is not None:
         what = f"shipped response {selected}"
-    told = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
-    return f"{what}, because {why_of(facts, revision, models)}; decided {facts['decided_at']}{told}"
+    shadow = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
+    return f"{what}, because {why_of(facts, revision, models)}; decided {facts['decided_at']}{shadow}"
 
 
 def why_of(facts: dict[str, Any], revision: Mapping[str, Any], models: tuple[str, ...]) -> str:

@@ -104,17 +104,37 @@ class VerificationReport:
     reached: Reached | None
 
 
+@dataclass(frozen=True, slots=True)
+class Trusted:
+    """Public keys: of checkpoints, 32 bytes each, and of policies."""
+
+    checkpoints: Sequence[bytes]
+    policies: PolicyKeys = NO_KEYS
+
+
+@dataclass(frozen=True, slots=True)
+class Lookups:
+    """What the record says of gates and runs, looked up while the snapshot is read.
+
+    Attributes
+    ----------
+    revisions : every revision of a gate.
+    inputs : what a calibration run has read, in order of decision.
+    policies : every version of every gate, the oldest of each first; read when their turn comes.
+    """
+
+    revisions: Callable[[str], Sequence[GateRevision]]
+    inputs: Callable[[int], Sequence[SampledGroup]]
+    policies: Iterable[PolicyVersion] = ()
+
+
 def verify_record(
     snapshot: Snapshot,
     *,
-    keys: Sequence[bytes],
-    outside: Sequence[bytes] | None,
-    origin: str,
-    revisions: Callable[[str], Sequence[GateRevision]],
-    inputs: Callable[[int], Sequence[SampledGroup]],
+    trusted: Trusted,
+    outside: tuple[Sequence[bytes], str] | None,
+    lookups: Lookups,
     rescorer: Rescorer | None = None,
-    policies: Iterable[PolicyVersion] = (),
-    policy_keys: PolicyKeys = NO_KEYS,
     since: Reached | None = None,
     receipts: tuple[Iterable[bytes], str] | None = None,
     progress: Callable[[int], None] = lambda _done: None,
@@ -124,22 +144,22 @@ def verify_record(
     Parameters
     ----------
     snapshot : opened after `outside` was read.
-    keys : public keys, 32 bytes each, that checkpoints may be signed with.
-    outside : checkpoints from where whoever can write the database cannot; None: the database's own are used.
-    origin : where these come from, in words.
-    revisions : every revision of a gate.
-    inputs : what a calibration run has read, in order of decision.
+    trusted : what checkpoints and policies may be signed with.
+    outside : checkpoints from where whoever can write the database cannot, and where these come from, in words; None: the
+        database's own are used.
     rescorer : scores stored texts again, and has judges' marks read again from their stored words; None: scores are taken as
         they are.
-    policies : every version of every gate, the oldest of each first; read when their turn comes.
-    policy_keys : that policies may be signed with.
     since : where an earlier verification of this record ended; None: all of it is verified. Outcomes and calibration runs that
         are older are not read again.
     receipts : of decisions, which somebody has kept, as `Verifier.receipts` reads them, and where they come from.
     progress : called with how many outcomes are done.
     """
     verifier = Verifier(
-        keys, verify_signature=signing.verify, derive=ActionRules(), canonical=canonical_json, parse=_parsed
+        trusted.checkpoints,
+        verify_signature=signing.verify,
+        derive=ActionRules(),
+        canonical=canonical_json,
+        parse=_parsed,
     )
     reached: Reached | None = None
     if outside is None:
@@ -148,16 +168,14 @@ def verify_record(
             " the newest of them; give --checkpoints"
         )
     else:
-        verifier.checkpoints(outside, origin=origin)
+        verifier.checkpoints(outside[0], origin=outside[1])
     if receipts is not None:
         verifier.receipts(receipts[0], origin=receipts[1])
     try:
         verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
         head = snapshot.head()
         after = _not_again(since, head, verifier)
-        verifier.control(
-            head, _calibrated_again(snapshot.control(), verifier, revisions, inputs, after.get((), 0))
-        )
+        verifier.control(head, _calibrated_again(snapshot.control(), verifier, lookups, after.get((), 0)))
         verifier.outcomes(_watched(snapshot.outcomes(after), verifier, rescorer, progress))
         if rescorer is not None:
             for line in snapshot.scored_later():
@@ -171,7 +189,7 @@ def verify_record(
                 "policy", f"calibration_runs id {line['run']}, input {line['input']}", line["detail"]
             )
         verifier.heads(head)
-        check_signatures(policies, policy_keys, verifier)
+        check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.newest_checkpoint()) is not None and not verifier.faults:
             reached = Reached(head["record_id"], *newest)
     except UNREADABLE as error:
@@ -228,8 +246,7 @@ def _reached(verifier: Verifier) -> str:
 def _calibrated_again(
     lines: Iterable[dict[str, Any]],
     verifier: Verifier,
-    revisions: Callable[[str], Sequence[GateRevision]],
-    inputs: Callable[[int], Sequence[SampledGroup]],
+    lookups: Lookups,
     after: int,
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
@@ -253,7 +270,9 @@ def _calibrated_again(
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
         try:
-            gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
+            gate = next(
+                (one for one in lookups.revisions(row["gate"]) if one.revision == row["gate_revision"]), None
+            )
         except UsageError:
             gate = None
         if gate is None:
@@ -265,7 +284,7 @@ def _calibrated_again(
             row,
             candidates,
             gate=gate,
-            inputs=inputs,
+            inputs=lookups.inputs,
             started_at=datetime.fromisoformat(row["started_at"]),
             older_than=datetime.fromisoformat(row["older_than"]),
             served=partial(_of_gate, served, row["gate"]),

@@ -54,7 +54,7 @@ def show(
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
     from streamer import wiring
-    from streamer.audit.story import is_linked, tell
+    from streamer.audit.story import is_linked, story_of
     from streamer.audit.verification import UNREADABLE
     from streamer.cli.console import print_json, print_pairs, say
     from streamer.errors import Unreadable, UsageError
@@ -78,7 +78,7 @@ def show(
             continue
         if number:
             say("")
-        print_pairs(tell(one))
+        print_pairs(story_of(one))
     if not all(is_linked(one) for one in found):
         raise typer.Exit(FOUND)
 
@@ -139,7 +139,7 @@ def verify(
     """
     from streamer import wiring
     from streamer.audit.reached import read_reached, write_reached
-    from streamer.audit.verification import verify_record
+    from streamer.audit.verification import Lookups, Trusted, verify_record
     from streamer.cli.console import note, print_json, progress, say, warn
     from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
@@ -157,14 +157,10 @@ def verify(
         with store.evidence.snapshot() as snapshot, progress("verify", total) as done, _few_collections():
             report = verify_record(
                 snapshot,
-                keys=keys,
-                outside=None if outside is None else outside[0],
-                origin="" if outside is None else outside[1],
-                revisions=store.gates.history,
-                inputs=store.calibration.inputs,
+                trusted=Trusted(keys, wiring.policy_keys(settings)),
+                outside=outside,
+                lookups=Lookups(store.gates.history, store.calibration.inputs, _policies(store)),
                 rescorer=rescorer,
-                policies=_policies(store),
-                policy_keys=wiring.policy_keys(settings),
                 since=since,
                 receipts=kept,
                 progress=done,

@@ -14,7 +14,6 @@ from streamer.scoring.registry import LEARNED, SCORER_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.clouds.unlabelled import Unlabelled
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
@@ -24,132 +23,148 @@ if TYPE_CHECKING:
 _ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
 
 
+_Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="FILE",
+        help="Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+    ),
+]
+_Out = Annotated[
+    Path,
+    typer.Option(
+        metavar="DIR",
+        help="Folder for the report, tables, figures and CSV files; created if missing.",
+    ),
+]
+_FromStore = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--from-store",
+        metavar="GATE",
+        autocompletion=gate_names,
+        help="Evaluate what this gate decided, from stored scores and labels; may be repeated.",
+    ),
+]
+_Alpha = Annotated[
+    list[float] | None,
+    typer.Option(
+        metavar="A",
+        parser=share,
+        rich_help_panel=_ASKED,
+        help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
+    ),
+]
+_Unit = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="best|response",
+        rich_help_panel=_ASKED,
+        help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. Default: both.",
+    ),
+]
+_Splits = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=2, max=10_000, rich_help_panel=_ASKED, help="Random halves of the questions."
+    ),
+]
+_Seed = Annotated[
+    int,
+    typer.Option(metavar="S", min=0, max=2**62, rich_help_panel=_ASKED, help="Seed of the first split."),
+]
+_Scorers = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME,...|all",
+        rich_help_panel=_SCORES,
+        help=f"Scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, logprob, or one of an installed package. all: those that are "
+        "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
+    ),
+]
+_ScoreField = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FIELD",
+        rich_help_panel=_SCORES,
+        help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
+    ),
+]
+_AnswerPattern = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REGEX",
+        rich_help_panel=_SCORES,
+        help="Regular expression whose one group is the final answer, which exact-match compares instead of an answer's head: 'A: (.*)'.",
+    ),
+]
+_Judge = Annotated[
+    bool,
+    typer.Option(
+        "--judge",
+        rich_help_panel=_JUDGE,
+        help="Ask the configured judge for scores that the files lack; its ratings are cached.",
+    ),
+]
+_JudgeModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        rich_help_panel=_JUDGE,
+        help="The judge's model; overrides the setting and implies --judge.",
+    ),
+]
+_JudgeBaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        rich_help_panel=_JUDGE,
+        help="The judge's endpoint; overrides the setting and implies --judge.",
+    ),
+]
+_JudgeField = Annotated[
+    str,
+    typer.Option(
+        metavar="FIELD",
+        rich_help_panel=_JUDGE,
+        help="Field of a response's meta with the judge's score in [0, 1], given without references.",
+    ),
+]
+_Cache = Annotated[
+    Path,
+    typer.Option(metavar="DIR", rich_help_panel=_RUN, help="Where scores, ratings and results are cached."),
+]
+_Processes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=64,
+        rich_help_panel=_RUN,
+        help="Processes that compute in parallel. Default: one per core.",
+    ),
+]
+
+
 def evaluate(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="FILE",
-            help="Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for the report, tables, figures and CSV files; created if missing.",
-        ),
-    ] = Path("evaluation"),
+    files: _Files = None,
+    out: _Out = Path("evaluation"),
     column: ColumnOption = None,
     unlabelled: UnlabelledOption = "worst",
-    from_store: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--from-store",
-            metavar="GATE",
-            autocompletion=gate_names,
-            help="Evaluate what this gate decided, from stored scores and labels; may be repeated.",
-        ),
-    ] = None,
-    alpha: Annotated[
-        list[float] | None,
-        typer.Option(
-            metavar="A",
-            parser=share,
-            rich_help_panel=_ASKED,
-            help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
-        ),
-    ] = None,
-    unit: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="best|response",
-            rich_help_panel=_ASKED,
-            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. Default: both.",
-        ),
-    ] = None,
-    splits: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=2, max=10_000, rich_help_panel=_ASKED, help="Random halves of the questions."
-        ),
-    ] = 50,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="S", min=0, max=2**62, rich_help_panel=_ASKED, help="Seed of the first split."),
-    ] = 0,
-    scorers: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME,...|all",
-            rich_help_panel=_SCORES,
-            help=f"Scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, logprob, or one of an installed package. all: those that are "
-            "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
-        ),
-    ] = "gram",
-    score_field: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FIELD",
-            rich_help_panel=_SCORES,
-            help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
-        ),
-    ] = None,
-    answer_pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX",
-            rich_help_panel=_SCORES,
-            help="Regular expression whose one group is the final answer, which exact-match compares instead of an answer's head: 'A: (.*)'.",
-        ),
-    ] = None,
-    judge: Annotated[
-        bool,
-        typer.Option(
-            "--judge",
-            rich_help_panel=_JUDGE,
-            help="Ask the configured judge for scores that the files lack; its ratings are cached.",
-        ),
-    ] = False,
-    judge_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            rich_help_panel=_JUDGE,
-            help="The judge's model; overrides the setting and implies --judge.",
-        ),
-    ] = None,
-    judge_base_url: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            rich_help_panel=_JUDGE,
-            help="The judge's endpoint; overrides the setting and implies --judge.",
-        ),
-    ] = None,
-    judge_field: Annotated[
-        str,
-        typer.Option(
-            metavar="FIELD",
-            rich_help_panel=_JUDGE,
-            help="Field of a response's meta with the judge's score in [0, 1], given without references.",
-        ),
-    ] = "judge_score",
-    cache: Annotated[
-        Path,
-        typer.Option(
-            metavar="DIR", rich_help_panel=_RUN, help="Where scores, ratings and results are cached."
-        ),
-    ] = Path(".streamer"),
-    processes: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=64,
-            rich_help_panel=_RUN,
-            help="Processes that compute in parallel. Default: one per core.",
-        ),
-    ] = None,
+    from_store: _FromStore = None,
+    alpha: _Alpha = None,
+    unit: _Unit = None,
+    splits: _Splits = 50,
+    seed: _Seed = 0,
+    scorers: _Scorers = "gram",
+    score_field: _ScoreField = None,
+    answer_pattern: _AnswerPattern = None,
+    judge: _Judge = False,
+    judge_model: _JudgeModel = None,
+    judge_base_url: _JudgeBaseUrl = None,
+    judge_field: _JudgeField = "judge_score",
+    cache: _Cache = Path(".streamer"),
+    processes: _Processes = None,
     json: JsonOption = False,
 ) -> None:
     """Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.
@@ -161,10 +176,8 @@ def evaluate(
     from streamer import wiring
     from streamer.cli.console import note, print_json
     from streamer.cli.demo import DemoProgress
-    from streamer.clouds.tables.columns import parse_mapping
-    from streamer.clouds.unlabelled import check_unlabelled
     from streamer.errors import UsageError
-    from streamer.research.evaluation import Options, evaluated, read_data_set
+    from streamer.research.evaluation import Options, evaluated
     from streamer.research.evaluation.data_sets import named_apart
     from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
@@ -188,28 +201,16 @@ def evaluate(
     overrides = {"model": judge_model, "base_url": judge_base_url}
     asked = {name: value for name, value in overrides.items() if value is not None}
     settings = load_settings(judge=asked) if asked else load_settings()
-    columns = parse_mapping(column or ())
-    read = [
-        read_data_set(
-            file,
-            judge_field=judge_field,
-            external=options.external,
-            columns=columns,
-            unlabelled=check_unlabelled(options.unlabelled),
-            report=note,
-        )
-        for file in files or ()
-    ]
-    stored = _stored(settings, from_store or [], check_unlabelled(options.unlabelled))
-    for data in (*read, *stored):
+    data_sets = [*_read(files or [], column, options), *_stored(settings, from_store or [], options)]
+    for data in data_sets:
         check_data_set(data, options)
     check_folders(out, cache)
     try:
         with ExitStack() as until, DemoProgress() as watch:
             grader = until.enter_context(wiring.judge(settings)) if judge or asked else None
-            data_sets = _with_scores(settings, named_apart([*read, *stored]), options, grader, cache, watch)
+            scored = _with_scores(settings, named_apart(data_sets), options, grader, cache, watch)
             found = evaluated(
-                data_sets,
+                scored,
                 options,
                 out=out,
                 cache=cache,
@@ -227,15 +228,25 @@ def evaluate(
         _print(found, out)
 
 
-def _stored(settings: "Settings", gates: list[str], unlabelled: "Unlabelled") -> "list[DataSet]":
+def _read(files: list[Path], column: list[str] | None, options: "Options") -> "list[DataSet]":
+    from streamer.cli.console import note
+    from streamer.clouds.tables.columns import parse_mapping
+    from streamer.research.evaluation import read_data_set
+
+    columns = parse_mapping(column or ())
+    return [read_data_set(file, columns=columns, report=note, **options.reading()) for file in files]
+
+
+def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":
     if not gates:
         return []
     from datetime import timedelta
 
     from streamer import wiring
+    from streamer.clouds.unlabelled import check_unlabelled
     from streamer.research.evaluation.stored import stored_data_set
 
-    found = []
+    found, unlabelled = [], check_unlabelled(options.unlabelled)
     with wiring.open_store(settings) as store:
         for name in gates:
             of_gate = store.gates.get(name).settings
@@ -258,9 +269,8 @@ def _with_scores(
 ) -> "list[DataSet]":
     from streamer.errors import UsageError
     from streamer.gates.settings import NO_ENCODER
-    from streamer.research.evaluation import judged_data_sets, scored_data_sets
+    from streamer.research.evaluation import Encoding, judged_data_sets, scored_data_sets
     from streamer.research.evaluation.data_sets import keeps_texts
-    from streamer.research.evaluation.run import packages_of
     from streamer.scoring.registry import GRAM
     from streamer.scoring.scorers.logprob import Logprob
 
@@ -278,17 +288,8 @@ def _with_scores(
             if settings.encoder.name == NO_ENCODER and not own:
                 raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
             with _encoder(settings, own=own) as encoder:
-                (data,) = scored_data_sets(
-                    [data],
-                    encoder=encoder,
-                    device=settings.encoder.device,
-                    threads=settings.encoder.threads,
-                    answer_pattern=options.answer_pattern,
-                    cache=cache,
-                    watch=watch,
-                    learned=LEARNED in options.scorers,
-                    packages=packages_of(options),
-                )
+                encoding = Encoding(encoder, settings.encoder.device, settings.encoder.threads)
+                (data,) = scored_data_sets([data], options, encoding=encoding, cache=cache, watch=watch)
         made.append(data if kept is None else data.with_scores(GRAM, kept))
     return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)
 

@@ -347,12 +347,12 @@ def _wait_until_published(gate: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     with wiring.open_store(load_settings()) as store:
         while True:
-            waiting, told = _unpublished(store, gate)
+            waiting, state = _unpublished(store, gate)
             if waiting == 0:
                 break
             if time.monotonic() >= deadline:
                 raise Unavailable(
-                    f"gate {gate} is closed; after {seconds:g} s {told}. Workers publish them"
+                    f"gate {gate} is closed; after {seconds:g} s {state}. Workers publish them"
                     " as soon as they can: `streamer doctor` shows whether one runs and reaches the broker"
                 )
             time.sleep(_POLL_SECONDS)
@@ -395,7 +395,7 @@ def _change(
             store = stack.enter_context(wiring.open_store(settings))
             before = store.policies.versions([gate]).get(gate)
             policy = change(store, actor, wiring.now())
-        waiting, told = _unpublished(store, gate) if closing else (None, "")
+        waiting, state = _unpublished(store, gate) if closing else (None, "")
     if json:
         print_json(policy_json(policy) | ({"unpublished_ships": waiting} if closing else {}))
     else:
@@ -408,7 +408,7 @@ def _change(
         )
         say(status_text(policy))
         if waiting is not None:
-            say(f"{told[:1].upper()}{told[1:]}.")
+            say(f"{state[:1].upper()}{state[1:]}.")
     if closing and waiting is None:
-        warn(f"The gate is closed; {told}")
+        warn(f"The gate is closed; {state}")
     announce_now(settings)

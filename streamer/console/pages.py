@@ -10,19 +10,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from streamer.audit.story import is_linked, models_of, tell, threshold_of, why_of
+from streamer.audit.story import is_linked, models_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, thresholds_chart
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
+from streamer.gates.settings import HELD_WORDS
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import in_sample
 from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
 from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.store.decision_search import Wanted
-from streamer.wording.numbers import HELD_WORDS, SERVED, counted, percent, when
+from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
     cut_text,
     guarantee_text,
@@ -550,7 +551,7 @@ def _sample_rows(before: InSample | None, after: InSample | None, many: str) -> 
 
 def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
     line, facts = found["line"], found["line"]["facts"]
-    told = tell(found)
+    told = story_of(found)
     if facts is None:
         return {
             "title": query.get("batch", ""),

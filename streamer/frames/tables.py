@@ -39,8 +39,8 @@ def columns_of(frame: Any) -> dict[str, list[Any]] | None:
     columns = {name: list(values) for name, values in found}
     sizes = {name: len(values) for name, values in columns.items()}
     if len(set(sizes.values())) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise UsageError(f"the columns have different lengths: {told}")
+        sizes_in_words = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise UsageError(f"the columns have different lengths: {sizes_in_words}")
     return columns
 
 

@@ -124,14 +124,14 @@ class PolicyGate:
         uniforms: Sequence[float] | None,
         blank: Sequence[bool] | None,
     ) -> BatchGate:
-        """Replace the decision of `by_score` by that of the dithered scores; who is best does not change."""
+        """Replace the decision of `by_score` by that of the randomised scores; who is best does not change."""
         if uniforms is None or len(uniforms) != len(scores):
             raise ValueError("a random gate needs a uniform number for each response")
         if not all(0 < uniform < 1 for uniform in uniforms):
             raise ValueError("uniforms must lie between 0 and 1, both excluded")
         deciding = list(scores) if by_score.unit_score is None else [by_score.unit_score] * len(scores)
         passes = (
-            rule.shape.dithered(np.asarray(deciding, dtype=np.float64), np.asarray(uniforms))
+            rule.shape.randomised(np.asarray(deciding, dtype=np.float64), np.asarray(uniforms))
             > self._cut.value
         )
         blanks = [False] * len(scores) if blank is None else list(blank)

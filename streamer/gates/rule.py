@@ -71,9 +71,9 @@ INDICATOR = Indicator()
 
 @dataclass(frozen=True, slots=True)
 class Chance:
-    """Ship with a probability that rises with the score: iff the dithered score is above lambda.
+    """Ship with a probability that rises with the score: iff the randomised score is above lambda.
 
-    With U the uniform number in (0, 1) that is recorded with the decision, the dithered score is
+    With U the uniform number in (0, 1) that is recorded with the decision, the randomised score is
     Q - width logit(U) for `smooth` and Q - width U for `ramp`. Lambda may lie outside [0, 1].
     """
 
@@ -90,7 +90,7 @@ class Chance:
 
     @property
     def shape(self) -> Smooth | Ramp:
-        """The chance to ship as a function of the score, and the dithered scores."""
+        """The chance to ship as a function of the score, and the randomised scores."""
         match self.kind:
             case "smooth":
                 return Smooth(self.width)

@@ -334,9 +334,9 @@ def _judge_loosening(
     closed: Closing | None,
     alarms: frozenset[str],
 ) -> tuple[Verdict, CalibrationRun]:
-    """Judge a run that holds less, beside the cautious one; returns the one of the two that is to be recorded."""
+    """Judge a run that holds less, beside the same run on worst labels; returns the one of the two that is to be recorded."""
 
-    def cautiously(*, diagnostics: bool) -> CalibrationRun:
+    def on_worst_labels(*, diagnostics: bool) -> CalibrationRun:
         return calibrate_gate(
             store,
             run.gate,
@@ -350,29 +350,29 @@ def _judge_loosening(
             cut=run.age_cut,
         )
 
-    cautious = cautiously(diagnostics=False)
-    if cautious.groups == run.groups:
-        cautious, beside = run, compared  # nobody ever gave a response two labels
+    worst_label = on_worst_labels(diagnostics=False)
+    if worst_label.groups == run.groups:
+        worst_label, beside = run, compared  # nobody ever gave a response two labels
     else:
-        beside = _compare(store, before, cautious)
+        beside = _compare(store, before, worst_label)
     decided = verdict(
         run.gate.settings,
         compared,
         closed=closed,
-        cautious=beside,
+        worst_label=beside,
         safely_reopened=closed is not None
         and closed.served is not None
-        and direction(closed.served, Reading.of_run(cautious)) != "looser",
+        and direction(closed.served, Reading.of_run(worst_label)) != "looser",
         alarms=alarms,
         evidence=store.known_evidence(run.gate.gate),
         unwatched=_unwatched(store.unwatched_since(run.gate.gate), run.started_at),
-        worse=_worse(run) or _worse(cautious),
-        unskilled=_unskilled(cautious, closed),
+        worse=_worse(run) or _worse(worst_label),
+        unskilled=_unskilled(worst_label, closed),
     )
-    if not decided.cautious:
+    if not decided.worst_label:
         return decided, run
-    decided = hold(decided, now=run.started_at, since=store.held(run.gate.gate), lag=cautious.label_lag)
-    return decided, cautious if cautious is run else with_diagnostics(cautious)
+    decided = hold(decided, now=run.started_at, since=store.held(run.gate.gate), lag=worst_label.label_lag)
+    return decided, worst_label if worst_label is run else with_diagnostics(worst_label)
 
 
 def _compare(store: RunStore, before: Policy, run: CalibrationRun) -> Comparison:

@@ -6,6 +6,7 @@ A run blocks nothing else: the risk in service of all gates is still monitored, 
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.recalibration.standing import GateStanding
+    from streamer.recalibration.standing import GateStatus
 
 log = structlog.get_logger(__name__)
 
@@ -28,16 +29,32 @@ class RunObserver(Protocol):
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
 
 
+def _no_look(_status: GateStatus) -> str | None:
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class GateWork:
+    """What is done for one gate, in the runner's thread.
+
+    Attributes
+    ----------
+    recalibrate : runs the gate now and returns what became of it: `applied`, `proposed` or `unchanged`. Raises `TryLater` when
+        there is nothing to read yet, another run is under way or the gate has changed since, another `UsageError` when it
+        cannot be recorded here, `Unavailable` when the database is unavailable.
+    look : compares the newest groups of the gate with older ones, and returns what became of a run that holds more; None:
+        there was no need for one. Raises as `recalibrate` does.
+    """
+
+    recalibrate: Callable[[GateStatus], str]
+    look: Callable[[GateStatus], str | None] = _no_look
+
+
 class Runner:
     """Keeps which gates are due, and runs them.
 
     Parameters
     ----------
-    recalibrate : runs one gate now and returns what became of it. Raises `TryLater` when there is nothing to read yet,
-        another run is under way or the gate has changed since, another `UsageError` when it cannot be recorded here,
-        `Unavailable` when the database is unavailable.
-    look : compares the newest groups of a gate with older ones, and returns what became of a run that holds more; None:
-        there was no need for one. Raises as `recalibrate` does.
     ended : called after each run.
     stopping : whether a stop was requested; no further run begins then.
     monotonic : seconds that only grow.
@@ -46,27 +63,25 @@ class Runner:
     def __init__(
         self,
         *,
-        recalibrate: Callable[[GateStanding], str],
-        look: Callable[[GateStanding], str | None],
+        work: GateWork,
         observer: RunObserver,
         ended: Callable[[], object],
         stopping: Callable[[], bool],
         monotonic: Callable[[], float],
     ) -> None:
-        self._recalibrate = recalibrate
-        self._look = look
+        self._work = work
         self._observer = observer
-        self._tell_ended = ended
+        self._on_ended = ended
         self._stopping = stopping
         self._monotonic = monotonic
         self._schedule = Schedule(monotonic)
         self._lock = threading.Lock()
         self._wake = threading.Event()
-        self._due: list[tuple[GateStanding, str, bool]] = []
+        self._due: list[tuple[GateStatus, str, bool]] = []
         self._running: str | None = None
         self._ended: dict[str, float] = {}
 
-    def offer(self, standings: Sequence[GateStanding], *, now: datetime, asked: float) -> None:
+    def offer(self, statuses: Sequence[GateStatus], *, now: datetime, asked: float) -> None:
         """Say how the gates stand; what is due is run after what is under way, and what was offered before is forgotten.
 
         Parameters
@@ -75,7 +90,7 @@ class Runner:
         """
         with self._lock:
             due = []
-            for one in standings:
+            for one in statuses:
                 name = one.gate.gate
                 if name == self._running or self._ended.get(name, float("-inf")) > asked:
                     continue
@@ -103,7 +118,7 @@ class Runner:
         """Let `loop` see that it is to stop."""
         self._wake.set()
 
-    def _take(self) -> tuple[GateStanding, str, bool] | None:
+    def _take(self) -> tuple[GateStatus, str, bool] | None:
         with self._lock:
             if not self._due:
                 return None
@@ -111,13 +126,13 @@ class Runner:
             self._running = found[0].gate.gate
             return found
 
-    def _run(self, standing: GateStanding, why: str, look: bool) -> None:
-        name, method = standing.gate.gate, standing.gate.settings.method
+    def _run(self, status: GateStatus, why: str, look: bool) -> None:
+        name, method = status.gate.gate, status.gate.settings.method
         log.info("recalibrator.run", gate=name, why=why)
         began = self._monotonic()
         outcome, over = None, False
         try:
-            outcome = self._look(standing) if look else self._recalibrate(standing)
+            outcome = (self._work.look if look else self._work.recalibrate)(status)
             over = True
         except (TryLater, Unavailable) as error:
             # Nothing to read yet, another run under way, a gate that has changed, a dependency unavailable: retried later.
@@ -136,10 +151,10 @@ class Runner:
                 self._ended[name] = self._monotonic()
                 if over:
                     self._schedule.done(name, seconds)
-                    self._schedule.looked(standing)
+                    self._schedule.looked(status)
                 else:
                     self._schedule.failed(name)
-        self._tell_ended()
+        self._on_ended()
         if outcome is not None:
             self._observer.count_run(name, method, outcome, seconds)
             log.info("recalibrator.ran", gate=name, outcome=outcome, seconds=round(seconds, 3))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.standing import GateStanding
+    from streamer.recalibration.standing import GateStatus
 
 FIRST_RETRY_SECONDS = 5.0
 LAST_RETRY_SECONDS = 600.0
@@ -64,48 +64,48 @@ class Schedule:
         self._monotonic = monotonic
         self._seen: dict[str, _Seen] = {}
 
-    def due(self, standing: GateStanding, *, now: datetime) -> str | None:
+    def due(self, status: GateStatus, *, now: datetime) -> str | None:
         """Say why a run of this gate is due now; None when it is not."""
-        why = self._why(standing, now)
-        seen = self._seen[standing.gate.gate]
+        why = self._why(status, now)
+        seen = self._seen[status.gate.gate]
         if why is None:
             seen.due_since = None
         elif seen.due_since is None:
             seen.due_since = self._monotonic()
         return why
 
-    def _why(self, standing: GateStanding, now: datetime) -> str | None:
-        settings, last = standing.gate.settings, standing.last
-        seen = self._look(standing, now)
+    def _why(self, status: GateStatus, now: datetime) -> str | None:
+        settings, last = status.gate.settings, status.last
+        seen = self._look(status, now)
         present = self._monotonic()
         if settings.recalibrate == "manual" or present < seen.not_before:
             return None
-        if standing.held_until is not None and now >= standing.held_until:
+        if status.held_until is not None and now >= status.held_until:
             return "a looser threshold has waited for one label lag"
         after, every = settings.recalibrate_after_groups, settings.recalibrate_every_seconds
-        if after is not None and standing.news >= after:
-            raised = f" and {standing.raised_groups} with a higher label" if standing.raised_groups else ""
-            return f"{standing.new_groups} newly labelled groups{raised}, {after} are enough"
+        if after is not None and status.news >= after:
+            raised = f" and {status.raised_groups} with a higher label" if status.raised_groups else ""
+            return f"{status.new_groups} newly labelled groups{raised}, {after} are enough"
         if every is None:
             return None
         if last is None or not last.usable:
             # With fewer groups every method holds everything, and so does the gate already.
-            enough = standing.new_groups >= fewest_groups(settings)
+            enough = status.new_groups >= fewest_groups(settings)
             return "the first run for these settings" if enough else None
         if seen.age + present - seen.since >= every:
             return f"{every:g} s since the last run"
         return None
 
-    def look_due(self, standing: GateStanding) -> str | None:
+    def look_due(self, status: GateStatus) -> str | None:
         """Say why the newest groups are to be compared with older ones now, between two runs; None: they are not."""
-        name = standing.gate.gate
+        name = status.gate.gate
         seen = self._seen[name]
         if seen.labels is None:
-            seen.labels = standing.labels
-        new = standing.labels - seen.labels
+            seen.labels = status.labels
+        new = status.labels - seen.labels
         if (
-            standing.gate.settings.recalibrate == "manual"
-            or standing.policy.ships_nothing
+            status.gate.settings.recalibrate == "manual"
+            or status.policy.ships_nothing
             or self._monotonic() < seen.not_before
             or new < LABELS_A_LOOK
         ):
@@ -114,9 +114,9 @@ class Schedule:
             seen.due_since = self._monotonic()
         return f"{new} new labels: whether the newest groups have become worse"
 
-    def looked(self, standing: GateStanding) -> None:
+    def looked(self, status: GateStatus) -> None:
         """The newest groups were compared, or a run has read them."""
-        self._seen[standing.gate.gate].labels = standing.labels
+        self._seen[status.gate.gate].labels = status.labels
 
     def due_since(self, gate: str) -> float:
         """Since when a run of this gate, which is due, has been, by the monotonic clock."""
@@ -137,8 +137,8 @@ class Schedule:
         seen.not_before = self._monotonic() + seen.retry
         seen.retry = min(2 * seen.retry, LAST_RETRY_SECONDS)
 
-    def _look(self, standing: GateStanding, now: datetime) -> _Seen:
-        name, last = standing.gate.gate, standing.last
+    def _look(self, status: GateStatus, now: datetime) -> _Seen:
+        name, last = status.gate.gate, status.last
         run = None if last is None else last.run
         seen = self._seen.get(name)
         if seen is None:

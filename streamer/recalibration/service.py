@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import GateRevision
-    from streamer.recalibration.standing import GateStanding, Standings
+    from streamer.recalibration.runner import GateWork
+    from streamer.recalibration.standing import GateStatus, GateStatuses
 
 log = structlog.get_logger(__name__)
 
@@ -66,10 +68,25 @@ class Observer(Protocol):
     def set_round(self, moment: datetime) -> None: ...
     def set_leader(self, leads: bool) -> None: ...
     def forget_gates(self) -> None: ...
-    def show(self, standing: GateStanding) -> None: ...
+    def show(self, status: GateStatus) -> None: ...
     def set_labels_pending(self, gate: str, responses: int) -> None: ...
     def set_labels_unread(self, gate: str, labels: int) -> None: ...
     def count_run(self, gate: str, method: str, outcome: str, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What time it is, and how long rounds lie apart.
+
+    Attributes
+    ----------
+    clock : the present moment, with zone.
+    monotonic : seconds that only grow.
+    """
+
+    clock: Callable[[], datetime]
+    monotonic: Callable[[], float] = time.monotonic
+    poll_seconds: float = POLL_SECONDS
 
 
 class Recalibrator:
@@ -77,58 +94,50 @@ class Recalibrator:
 
     Parameters
     ----------
-    standings : how the gates stand.
+    statuses : how the gates stand.
     leadership : who leads.
-    recalibrate : runs one gate now and returns what became of it: `applied`, `proposed` or `unchanged`; see `Runner`.
-        Called in a thread of its own.
-    look : compares a gate's newest groups with older ones, see `Runner`; in the same thread.
+    work : what is done for one gate.
     raise_alert : records an alert, once. Raises `Unavailable` when the database is unavailable.
     publish : publishes what waits in the outbox and no worker owns. Raises `Unavailable` when the broker is unavailable.
     watch : watches the risk in service.
     observer : observes rounds and runs.
     stopping : whether a stop was requested; nothing further begins then.
-    clock : the present moment, with zone.
-    monotonic : seconds that only grow.
     """
 
     def __init__(
         self,
         *,
-        standings: Standings,
+        statuses: GateStatuses,
         leadership: Leadership,
-        recalibrate: Callable[[GateStanding], str],
-        look: Callable[[GateStanding], str | None] = lambda _standing: None,
+        work: GateWork,
         raise_alert: Callable[[AlertsV1], object],
         publish: Callable[[], None],
         watch: Watch,
         observer: Observer,
-        clock: Callable[[], datetime],
+        timing: Timing,
         stopping: Callable[[], bool] = lambda: False,
-        monotonic: Callable[[], float] = time.monotonic,
-        poll_seconds: float = POLL_SECONDS,
     ) -> None:
-        self._standings = standings
+        self._statuses = statuses
         self._leadership = leadership
         self._raise_alert = raise_alert
         self._publish = publish
         self._watch = watch
         self._observer = observer
-        self._clock = clock
+        self._clock = timing.clock
         self._stopping = stopping
-        self._monotonic = monotonic
-        self._poll = poll_seconds
+        self._monotonic = timing.monotonic
+        self._poll = timing.poll_seconds
         self._wake = threading.Event()
         self._lost = False
         self._runner = Runner(
-            recalibrate=recalibrate,
-            look=look,
+            work=work,
             observer=observer,
             ended=self._wake.set,
             stopping=stopping,
-            monotonic=monotonic,
+            monotonic=timing.monotonic,
         )
         self._leads: bool | None = None
-        self._shown: dict[str, GateStanding] = {}
+        self._shown: dict[str, GateStatus] = {}
         self._keyless: set[str] = set()
         self._pending_at = float("-inf")
         self._logged: dict[str, float] = {}
@@ -221,19 +230,19 @@ class Recalibrator:
         try:
             leads = self._leadership.held()
         except Unavailable:
-            self._tell_leading(False, now)  # the server may have given it to another one already
+            self._set_leading(False, now)  # the server may have given it to another one already
             raise
-        self._tell_leading(leads, now)
+        self._set_leading(leads, now)
         if leads:
             try:
                 self._lead(now)
             except LeaseLost:  # it was stopped or cut off, and has written nothing since
-                self._tell_leading(False, now)
+                self._set_leading(False, now)
         self._answers("database")
         self._observer.set_round(now)
         self._unready.pop("round", None)
 
-    def _tell_leading(self, leads: bool, now: datetime) -> None:
+    def _set_leading(self, leads: bool, now: datetime) -> None:
         if leads == self._leads:
             return
         self._leads = leads
@@ -247,20 +256,20 @@ class Recalibrator:
 
     def _lead(self, now: datetime) -> None:
         asked = self._monotonic()
-        standings = self._standings.standings(now=now, recount=False)
+        statuses = self._statuses.statuses(now=now, recount=False)
         self._answers("database")  # even if the rest of the round fails
         try:
-            self._show(standings)
-            self._guarded("keys", lambda: self._look_for_keys(standings, now))
+            self._show(statuses)
+            self._guarded("keys", lambda: self._look_for_keys(statuses, now))
             # Before runs are begun: an alarm closes a gate, and restarts its sample.
-            self._guarded("watch", lambda: self._watch.round([one.gate for one in standings], now=now))
+            self._guarded("watch", lambda: self._watch.round([one.gate for one in statuses], now=now))
         finally:
             self._wake.set()  # whatever became of the round: what it recorded is for others to hear
         if not self._stopping():
-            self._runner.offer(standings, now=now, asked=asked)
+            self._runner.offer(statuses, now=now, asked=asked)
 
-    def _show(self, standings: Sequence[GateStanding]) -> None:
-        shown = {one.gate.gate: one for one in standings}
+    def _show(self, statuses: Sequence[GateStatus]) -> None:
+        shown = {one.gate.gate: one for one in statuses}
         if shown.keys() != self._shown.keys():
             self._pending_at = float("-inf")
         for name, one in shown.items():
@@ -269,18 +278,18 @@ class Recalibrator:
         self._shown = shown
         began = self._monotonic()
         if began >= self._pending_at:
-            for gate, responses in self._standings.labels_pending().items():
+            for gate, responses in self._statuses.labels_pending().items():
                 self._observer.set_labels_pending(gate, responses)
-            for gate, labels in self._standings.labels_unread().items():
+            for gate, labels in self._statuses.labels_unread().items():
                 self._observer.set_labels_unread(gate, labels)
             # It reads every drawn response there is: on a large record seldom, so that rounds stay short.
             took = self._monotonic() - began
             self._pending_at = began + max(PENDING_EVERY_SECONDS, 50 * took)
 
-    def _look_for_keys(self, standings: Sequence[GateStanding], now: datetime) -> None:
+    def _look_for_keys(self, statuses: Sequence[GateStatus], now: datetime) -> None:
         """Tell of gates that this process may have to close or tighten, and could not for want of a key."""
         keyless = set()
-        for one in standings:
+        for one in statuses:
             name, settings, missing = one.gate.gate, one.gate.settings, one.missing_key
             if missing is None or (
                 settings.recalibrate != "auto"
@@ -340,8 +349,8 @@ class Recalibrator:
         return True
 
 
-def _no_key(standing: GateStanding, missing: str, now: datetime) -> AlertsV1:
-    name, version = standing.gate.gate, standing.policy.version
+def _no_key(status: GateStatus, missing: str, now: datetime) -> AlertsV1:
+    name, version = status.gate.gate, status.policy.version
     return alert(
         name,
         "no_signing_key",

@@ -33,7 +33,7 @@ class LastRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateStanding:
+class GateStatus:
     """A gate, its policy in force and what came since its newest run.
 
     Attributes
@@ -66,10 +66,10 @@ class GateStanding:
         return self.new_groups + self.raised_groups
 
 
-class Standings(Protocol):
+class GateStatuses(Protocol):
     """Where gates are looked up."""
 
-    def standings(self, *, now: datetime, recount: bool = True) -> Sequence[GateStanding]:
+    def statuses(self, *, now: datetime, recount: bool = True) -> Sequence[GateStatus]:
         """Return how every gate stands, by name.
 
         Without `recount` groups are counted where labels came, and of the others in turn: what is quiet costs little, and

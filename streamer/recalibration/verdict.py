@@ -96,14 +96,14 @@ class Verdict:
 
     Attributes
     ----------
-    cautious : the cautious run is the one to record.
+    worst_label : the run on worst labels is the one to record.
     large : it acts beyond the limits of a step, on the safe side; an operator should know.
     held_until : nothing stands against it but that it has to wait until then.
     """
 
     outcome: Outcome
     why: str
-    cautious: bool = False
+    worst_label: bool = False
     large: bool = False
     held_until: datetime | None = None
 
@@ -195,7 +195,7 @@ def verdict(
     plain: Comparison,
     *,
     closed: Closing | None = None,
-    cautious: Comparison | None = None,
+    worst_label: Comparison | None = None,
     safely_reopened: bool = False,
     alarms: Collection[str] = (),
     evidence: float = 0.0,
@@ -209,9 +209,9 @@ def verdict(
     ----------
     plain : the run beside the policy in force.
     closed : how it came that the policy ships nothing; None when it ships.
-    cautious : the run with every severity at the highest that the response ever got; asked for by the rule
+    worst_label : the run with every severity at the highest that the response ever got; asked for by the rule
         `auto` where the plain run is looser.
-    safely_reopened : the cautious run is no looser than what served before the alarm.
+    safely_reopened : the run on worst labels is no looser than what served before the alarm.
     alarms : kinds of the alarms on the risk in service that stand raised: ``risk``, ``draws``, ``drift_scores``,
         ``drift_cloud``.
     evidence : of the risk alarm, from the labels that are known.
@@ -240,9 +240,9 @@ def verdict(
         if beyond:
             why += f"; beyond the limits: {', and '.join(beyond)}"
         return Verdict(outcome="applied", why=why, large=bool(beyond))
-    if cautious is None:
-        raise ValueError("a looser run is judged beside its cautious one")
-    against = _against_loosening(settings, closed, cautious, safely_reopened)
+    if worst_label is None:
+        raise ValueError("a looser run is judged beside that on worst labels")
+    against = _against_loosening(settings, closed, worst_label, safely_reopened)
     against += _standing(alarms, closed)
     if evidence >= MOST_EVIDENCE and closed is None:
         against.append(f"the risk alarm's evidence is {evidence:.3g}, it must be below {MOST_EVIDENCE:g}")
@@ -256,15 +256,15 @@ def verdict(
         return Verdict(outcome="proposed", why="it holds less than before, and " + "; ".join(against))
     if closed is not None and closed.by == "alarm":
         why = (
-            f"reopened after an alarm: calibrated on {cautious.labelled_groups} groups decided since, no looser than "
+            f"reopened after an alarm: calibrated on {worst_label.labelled_groups} groups decided since, no looser than "
             "what served before it"
         )
     else:
         why = (
-            f"it holds less than before, within the limits, on {cautious.labelled_groups} labelled groups, "
-            f"{cautious.new_groups} of them new"
+            f"it holds less than before, within the limits, on {worst_label.labelled_groups} labelled groups, "
+            f"{worst_label.new_groups} of them new"
         )
-    return Verdict(outcome="applied", why=why, cautious=True)
+    return Verdict(outcome="applied", why=why, worst_label=True)
 
 
 def _newest(worse: str) -> str:
@@ -288,26 +288,26 @@ def _standing(alarms: Collection[str], closed: Closing | None) -> list[str]:
 
 
 def _against_loosening(
-    settings: GateSettings, closed: Closing | None, cautious: Comparison, safely_reopened: bool
+    settings: GateSettings, closed: Closing | None, worst_label: Comparison, safely_reopened: bool
 ) -> list[str]:
     """Say everything that stands against a looser threshold acting by itself."""
     if closed is not None and closed.by == "person":
         return ["a person closed the gate: only a person opens it"]
-    if cautious.direction != "looser":
+    if worst_label.direction != "looser":
         return ["it would not with every response at the highest severity that anybody ever gave it"]
     against = []
-    if cautious.labelled_groups < settings.least_groups:
+    if worst_label.labelled_groups < settings.least_groups:
         against.append(
-            f"{cautious.labelled_groups} groups have a label, at least {settings.least_groups} must"
+            f"{worst_label.labelled_groups} groups have a label, at least {settings.least_groups} must"
         )
     least_new = least_new_groups(settings)
-    if cautious.new_groups < least_new:
+    if worst_label.new_groups < least_new:
         against.append(
-            f"{cautious.new_groups} of its labelled groups are new since the policy in force, at least {least_new} must be"
+            f"{worst_label.new_groups} of its labelled groups are new since the policy in force, at least {least_new} must be"
         )
     if closed is not None and closed.by == "alarm":
         if not safely_reopened:
             against.append("it is looser than what served before the alarm, or that cannot be compared")
     else:
-        against += cautious.beyond(settings)
+        against += worst_label.beyond(settings)
     return against

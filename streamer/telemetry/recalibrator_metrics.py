@@ -16,7 +16,7 @@ from streamer.telemetry.metrics import register
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.recalibration.standing import GateStanding
+    from streamer.recalibration.standing import GateStatus
 
 
 class RecalibratorMetrics:
@@ -74,19 +74,17 @@ class RecalibratorMetrics:
         self.of("calibration_runs_total").labels(gate, method, outcome).inc()
         self.of("calibration_duration_seconds").observe(seconds)
 
-    def show(self, standing: GateStanding) -> None:
+    def show(self, status: GateStatus) -> None:
         """Show what SQL says of a gate; its counters start at zero."""
-        gate, settings = standing.gate.gate, standing.gate.settings
+        gate, settings = status.gate.gate, status.gate.settings
         for outcome in RUN_OUTCOMES:
             self.of("calibration_runs_total").labels(gate, settings.method, outcome)
-        self._set("calibration_new_groups", gate, standing.news)
+        self._set("calibration_new_groups", gate, status.news)
         self._set("calibration_wanted_groups", gate, settings.recalibrate_after_groups)
-        held = standing.held_until
-        self._set(
-            "proposal_pending", gate, int((standing.proposed and held is None) or standing.score_proposed)
-        )
+        held = status.held_until
+        self._set("proposal_pending", gate, int((status.proposed and held is None) or status.score_proposed))
         self._set("proposal_held_until_timestamp_seconds", gate, None if held is None else held.timestamp())
-        last = standing.last
+        last = status.last
         self._set("calibration_groups", gate, None if last is None else last.groups)
         self._set(
             "calibration_last_run_timestamp_seconds",

@@ -1,8 +1,8 @@
 """Spans and events of decisions, by OpenTelemetry: a span for each record and, inside it, one for each stage.
 
-How a record goes its way is told by the conventions for messaging: a span for each message, whose parent is the context that
+How a record goes its way follows the conventions for messaging: a span for each message, whose parent is the context that
 came with it (and which links to it), because whoever follows a trace asks for one decision. Records share the work of a
-group; `streamer.group.records` tells how many. What becomes of a decision is an event of the conventions for generative AI,
+group; `streamer.group.records` says how many. What becomes of a decision is an event of the conventions for generative AI,
 ``gen_ai.evaluation.result``, and stands on the span ``gate`` too. No text of a prompt or an answer is in either.
 """
 
@@ -78,33 +78,33 @@ class _Journey:
     mark: int
 
 
-def _harmless(tell: Callable[Concatenate[Traces, P], None]) -> Callable[Concatenate[Traces, P], None]:
-    """Let a record go on that nothing can be told of, as with a sampler of somebody's own that fails."""
+def _harmless(record: Callable[Concatenate[Traces, P], None]) -> Callable[Concatenate[Traces, P], None]:
+    """Let a record go on that cannot be traced, as with a sampler of somebody's own that fails."""
 
-    @wraps(tell)
-    def told(self: Traces, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    @wraps(record)
+    def guarded(self: Traces, /, *args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            tell(self, *args, **kwargs)
+            record(self, *args, **kwargs)
         except Exception:
             if not self.failed:
                 self.failed = True
                 log.warning("telemetry.trace_failed", detail="said once; there may be more", exc_info=True)
 
-    return told
+    return guarded
 
 
 class Traces:
-    """Tells OpenTelemetry. Implements `streamer.tracing.Tracing`.
+    """Records spans and events by OpenTelemetry. Implements `streamer.tracing.Tracing`.
 
     Parameters
     ----------
-    tracer : makes the spans; a sampler decides which are kept, and of the others nothing is told.
+    tracer : makes the spans; a sampler decides which are kept, and the others leave nothing.
     emit : takes an event, its attributes and its context; None: there are no events.
     capacity : records under way, of which the oldest are forgotten: those of a group that nobody finished.
 
     Attributes
     ----------
-    failed : whether something of a record could not be told.
+    failed : whether something of a record could not be traced.
     """
 
     def __init__(self, tracer: Tracer, emit: Emit | None = None, *, capacity: int = 20_000) -> None:
@@ -162,7 +162,7 @@ class Traces:
         where, model = urlsplit(base_url), _text(str(parameters.get("model", "")))
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
-            # Of whoever's protocol it is; the model and the address tell whose service.
+            # Of whoever's protocol it is; the model and the address say whose service.
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": model,
             "server.address": where.hostname or "",
@@ -285,7 +285,7 @@ class Traces:
 
     @_harmless
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
-        """Keep a span ``commit`` for each, tell what was decided, and end the records' spans."""
+        """Keep a span ``commit`` for each, record what was decided, and end the records' spans."""
         now = time.time_ns()
         for outcome, kind in zip(outcomes, kinds, strict=True):
             journey = None if outcome.record is None else self._end(outcome.record)
@@ -302,7 +302,7 @@ class Traces:
                     span.set_attributes({"streamer.gate": key.gate, "streamer.batch_id": _text(key.batch_id)})
                 if isinstance(outcome, BatchDecision) and kind == "decision":
                     span.set_attribute("streamer.action", outcome.outcome)
-                    self._tell(outcome, journey.context)
+                    self._record_decision(outcome, journey.context)
             span.end(now)
 
     @_harmless
@@ -364,7 +364,7 @@ class Traces:
             )
             inside.end(ended)
 
-    def _tell(self, decision: BatchDecision, context: Context) -> None:
+    def _record_decision(self, decision: BatchDecision, context: Context) -> None:
         if self._emit is not None:
             about = decision_attributes(decision)
             for evaluation in evaluations(decision):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from streamer.recalibration.service import Watch
-    from streamer.recalibration.standing import GateStanding
+    from streamer.recalibration.standing import GateStatus
     from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
@@ -75,7 +75,8 @@ def run_recalibrator(
     """
     from streamer.failpoints import from_environment
     from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
-    from streamer.recalibration.service import Recalibrator
+    from streamer.recalibration.runner import GateWork
+    from streamer.recalibration.service import Recalibrator, Timing
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
@@ -90,8 +91,8 @@ def run_recalibrator(
         traces = stack.enter_context(tracing("recalibrator"))
         store = stack.enter_context(open_store(settings))
 
-        def recalibrate(standing: GateStanding) -> str:
-            gate = standing.gate.gate
+        def recalibrate(status: GateStatus) -> str:
+            gate = status.gate.gate
             with (
                 store.leases.of_gate(gate, wait_seconds=GATE_LOCK_SECONDS) as lease,
                 traces.calibration(gate) as ended,
@@ -100,7 +101,7 @@ def run_recalibrator(
                 done = recalibrate_by_rule(
                     calibrating.calibration,
                     calibrating.policies,
-                    standing.gate,
+                    status.gate,
                     clock=now,
                     failpoint=failpoint,
                     raise_alert=leading.alerts.raise_,
@@ -115,12 +116,10 @@ def run_recalibrator(
                 log.exception("recalibrator.score_failed", gate=gate)
             return done.outcome
 
-        def look(standing: GateStanding) -> str | None:
-            with store.leases.of_gate(standing.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
+        def look(status: GateStatus) -> str | None:
+            with store.leases.of_gate(status.gate.gate, wait_seconds=GATE_LOCK_SECONDS) as lease:
                 calibrating = leading.under(lease)
-                done = tighten_by_rule(
-                    calibrating.calibration, calibrating.policies, standing.gate, clock=now
-                )
+                done = tighten_by_rule(calibrating.calibration, calibrating.policies, status.gate, clock=now)
                 return None if done is None else done.outcome
 
         learner = ScoreLearner(settings, stopping=stop.is_set)
@@ -128,15 +127,14 @@ def run_recalibrator(
         stack.callback(leadership.release)
         leading = store.under(leadership)
         service = Recalibrator(
-            standings=leading.recalibration_status,
+            statuses=leading.recalibration_status,
             leadership=leadership,
-            recalibrate=recalibrate,
-            look=look,
+            work=GateWork(recalibrate, look),
             raise_alert=leading.alerts.raise_,
             publish=_Announcements(settings, leading) if kafka else lambda: None,
             watch=watch(leading, metrics, stopping=stop.is_set),
             observer=metrics,
-            clock=now,
+            timing=Timing(now),
             stopping=stop.is_set,
         )
 

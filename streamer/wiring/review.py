@@ -115,11 +115,11 @@ class Due:
         from streamer.review.items import Recalibrating
 
         counted = {}
-        for standing in self._store.recalibration_status.standings(now=now()):
-            settings = standing.gate.settings
+        for status in self._store.recalibration_status.statuses(now=now()):
+            settings = status.gate.settings
             wanted = settings.recalibrate_after_groups
             if settings.recalibrate != "manual" and wanted is not None:
-                counted[standing.gate.gate] = Recalibrating(labelled=standing.news, wanted=wanted)
+                counted[status.gate.gate] = Recalibrating(labelled=status.news, wanted=wanted)
         return counted
 
 

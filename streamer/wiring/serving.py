@@ -7,6 +7,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,13 +25,17 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
     from socket import socket
 
+    from streamer.deciding.policy_book import PolicyBook
     from streamer.gates.settings import GateSettings
-    from streamer.journal import Lease, Partition
+    from streamer.labels.judge.scores import JudgeScores
     from streamer.labels.llm.record import Choice
     from streamer.risk.rounds.report import RiskReport
     from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.security.api_keys import KeyRing
     from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.releases import Releases
+    from streamer.serving.request_log import RequestLog
     from streamer.serving.service import Service
     from streamer.settings.settings import Settings
     from streamer.store import Store
@@ -71,18 +76,15 @@ def run_serving(
     UsageError : the address is another machine's way in and there is no key, or cannot be listened on; the database is not
         migrated; no broker is configured; or an upstream's key or package is missing.
     """
-    from streamer.deciding.decider import BatchDecider
     from streamer.failpoints import from_environment
-    from streamer.security.api_keys import KeyRing
     from streamer.security.rate_limit import RateLimits
     from streamer.serving.app import serving_app
     from streamer.serving.authorize import ByKey
     from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.chat.sampler import Sampler
-    from streamer.serving.lane import Lane, LaneLimits, PendingAnswers, ServiceHealth
+    from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.measured import measured
     from streamer.serving.releases import Releases
-    from streamer.serving.request_log import RequestLog
     from streamer.serving.service import STOP_SECONDS, Service
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
@@ -92,14 +94,14 @@ def run_serving(
     from streamer.telemetry.stream_observer import StreamTelemetry
     from streamer.web.server import base_url, listen, server
 
-    named, bounds = topics(settings), limits(settings)
-    behind = upstreams(settings)
+    bounds, behind = limits(settings), upstreams(settings)
     broker = connection(settings) if kafka else None
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id, service="endpoint")
     answers = PendingAnswers()
-    health = ServiceHealth(answers, StreamTelemetry(metrics), essential=[named.actions] if kafka else [])
+    essential = [topics(settings).actions] if kafka else []
+    health = ServiceHealth(answers, StreamTelemetry(metrics), essential=essential)
     loaded = threading.Event()
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:
@@ -110,13 +112,7 @@ def run_serving(
             for gate, one in behind.items()
         }
         store = stack.enter_context(open_store(settings, publish=kafka))
-        ring = KeyRing(store.api_keys.list, monotonic=time.monotonic)
-        ring.refresh()
-        if not is_loopback(host) and ring.is_empty():
-            raise UsageError(
-                f"on {host} anyone could decide, label and read, for there is no key yet; make one (`streamer key create`), "
-                "or serve on 127.0.0.1"
-            )
+        ring = _keys(store, host)
         if identity is not None:
             store.encoders.register(identity)
         listening = stack.enter_context(listen(host, port, what="requests"))
@@ -138,79 +134,34 @@ def run_serving(
             ring.refresh()  # loading may take longer than what was read of the keys is trusted
         loaded.set()
         stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=ring.refresh))
-        threads = {
-            name: ThreadPoolExecutor(_READERS if name == "read" else 1, thread_name_prefix=f"streamer-{name}")
-            for name in ("score", "commit", "side-score", "side-commit", "lease", "relay", "read")
-        }
-        for pool in threads.values():
-            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        hooks = Hooks(observer=health, failpoint=from_environment(), tracing=traces)
-        relay = None
-        if broker is not None:
-            relay = _relay(
-                broker,
-                store,
-                executor=threads["relay"],
-                sources=lambda: {**request_log.main.intake.leases, **request_log.side.intake.leases},
-                max_bytes=bounds.max_output_bytes,
-                hooks=hooks,
-            )
-        judge = stack.enter_context(judge_scores(settings, metrics, traces))
-        decider = partial(
-            BatchDecider,
+        shared = _Shared(
+            settings=settings,
+            store=store,
             book=book,
-            known=store.known,
-            topics=named,
-            limits=bounds,
-            clock=now,
-            tracing=traces,
-        )
-        lane = partial(
-            Lane,
-            journal=store,
-            limits=LaneLimits(
-                max_waiting=settings.endpoint.max_waiting,
-                max_waiting_bytes=settings.endpoint.max_waiting_bytes,
-                max_commit_records=settings.worker.commit_max_records,
-                max_commit_bytes=settings.worker.commit_max_bytes,
-            ),
-            hooks=hooks,
-            answers=answers,
+            encoder=cached,
             health=health,
-            on_commit=_nothing if relay is None else relay.wake,
+            answers=answers,
+            hooks=Hooks(observer=health, failpoint=from_environment(), tracing=traces),
+            threads=_threads(stack),
         )
-        request_log = RequestLog(
-            main=lane(
-                decider(encoder=cached, judge=judge),
-                score_executor=threads["score"],
-                executor=threads["commit"],
-            ),
-            side=lane(
-                decider(encoder=None), score_executor=threads["side-score"], executor=threads["side-commit"]
-            ),
-            book=book,
-            actions=store,
-            judges=partial(_judged, store, sentence),
-            instance=instance,
-            reachable=partial(health.reachable, "database", "decider"),
-            executor=threads["read"],
-        )
-        authorize = ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
+        relay = None if broker is None else _relay(broker, shared, lambda: request_log)
+        judge = stack.enter_context(judge_scores(settings, metrics, traces))
+        request_log = _request_log(shared, judge, relay, instance, sentence)
         chat = ChatCounter(
             request_log,
             samplers,
-            best_score=partial(_best_score, threads["score"], cached),
+            best_score=partial(_best_score, shared.threads["score"], cached),
             limits=bounds,
             most=settings.endpoint.max_waiting,
             most_bytes=settings.endpoint.max_waiting_bytes,
         )
-        releases = Releases(store.desk, executor=threads["read"], most=settings.endpoint.max_waiting)
+        releases = Releases(store.desk, executor=shared.threads["read"], most=settings.endpoint.max_waiting)
         app = serving_app(
             request_log,
             limits=bounds,
             longest=wait,
             clock=now,
-            authorize=authorize,
+            authorize=ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic),
             chat=chat,
             releases=releases,
         )
@@ -226,9 +177,9 @@ def run_serving(
             ),
             relay=relay,
             health=health,
-            hooks=hooks,
+            hooks=shared.hooks,
             ending=ending,
-            executor=threads["lease"],
+            executor=shared.threads["lease"],
             cut_off=partial(_cut_off, chat, releases),
         )
         try:
@@ -236,6 +187,96 @@ def run_serving(
         except WorkerHalted as halted:
             return int(halted.status)
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shared:
+    """What both lanes and the relay work with; `threads` by what they are for."""
+
+    settings: Settings
+    store: Store
+    book: PolicyBook
+    encoder: CachedEncoder | None
+    health: ServiceHealth
+    answers: PendingAnswers
+    hooks: Hooks
+    threads: Mapping[str, Executor]
+
+
+def _keys(store: Store, host: str) -> KeyRing:
+    from streamer.security.api_keys import KeyRing
+
+    ring = KeyRing(store.api_keys.list, monotonic=time.monotonic)
+    ring.refresh()
+    if not is_loopback(host) and ring.is_empty():
+        raise UsageError(
+            f"on {host} anyone could decide, label and read, for there is no key yet; make one (`streamer key create`), "
+            "or serve on 127.0.0.1"
+        )
+    return ring
+
+
+def _threads(stack: ExitStack) -> Mapping[str, Executor]:
+    threads = {
+        name: ThreadPoolExecutor(_READERS if name == "read" else 1, thread_name_prefix=f"streamer-{name}")
+        for name in ("score", "commit", "side-score", "side-commit", "lease", "relay", "read")
+    }
+    for pool in threads.values():
+        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+    return threads
+
+
+def _request_log(
+    shared: _Shared,
+    judge: JudgeScores | None,
+    relay: Relay | None,
+    instance: int,
+    sentence: Callable[[RiskReport], str],
+) -> RequestLog:
+    from streamer.deciding.decider import BatchDecider
+    from streamer.serving.lane import Lane, LaneLimits
+    from streamer.serving.request_log import RequestLog
+
+    settings, store, threads = shared.settings, shared.store, shared.threads
+    decider = partial(
+        BatchDecider,
+        book=shared.book,
+        known=store.known,
+        topics=topics(settings),
+        limits=limits(settings),
+        clock=now,
+        tracing=shared.hooks.tracing,
+    )
+    lane = partial(
+        Lane,
+        journal=store,
+        limits=LaneLimits(
+            max_waiting=settings.endpoint.max_waiting,
+            max_waiting_bytes=settings.endpoint.max_waiting_bytes,
+            max_commit_records=settings.worker.commit_max_records,
+            max_commit_bytes=settings.worker.commit_max_bytes,
+        ),
+        hooks=shared.hooks,
+        answers=shared.answers,
+        health=shared.health,
+        on_commit=_nothing if relay is None else relay.wake,
+    )
+    return RequestLog(
+        main=lane(
+            decider(encoder=shared.encoder, judge=judge),
+            score_executor=threads["score"],
+            executor=threads["commit"],
+        ),
+        side=lane(
+            decider(encoder=None), score_executor=threads["side-score"], executor=threads["side-commit"]
+        ),
+        book=shared.book,
+        actions=store,
+        judges=partial(_judged, store, sentence),
+        instance=instance,
+        reachable=partial(shared.health.reachable, "database", "decider"),
+        executor=threads["read"],
+    )
 
 
 def _cut_off(chat: ChatCounter, releases: Releases) -> None:
@@ -262,27 +303,19 @@ async def _run(service: Service, listening: socket, chat: ChatCounter) -> None:
         await chat.close()
 
 
-def _relay(
-    broker: KafkaConnection,
-    store: Store,
-    *,
-    executor: Executor,
-    sources: Callable[[], Mapping[Partition, Lease]],
-    max_bytes: int,
-    hooks: Hooks,
-) -> Relay:
+def _relay(broker: KafkaConnection, shared: _Shared, log: Callable[[], RequestLog]) -> Relay:
     from streamer.stream.relay import Relay
     from streamer.stream.relay_lane import RelayLimits
 
     return Relay(
         broker,
-        store,
-        executor=executor,
-        sources=sources,
+        shared.store,
+        executor=shared.threads["relay"],
+        sources=lambda: {**log().main.intake.leases, **log().side.intake.leases},
         # Workers look after what commands left behind: two publishers could leave an older policy as the last one.
         takes_ownerless=lambda: False,
-        limits=RelayLimits(max_request_size=max_bytes),
-        hooks=hooks,
+        limits=RelayLimits(max_request_size=limits(shared.settings).max_output_bytes),
+        hooks=shared.hooks,
     )
 
 

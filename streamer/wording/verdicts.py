@@ -131,16 +131,16 @@ def _because(report: RiskReport, service: ServiceReport) -> str:
     if report.verdict != "not known yet":
         broken = report.verdict == "broken"
         sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
-        name, told = next(
+        name, side = next(
             (name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken
         )
-        first, second = _RISKS if told.promised == "exposure" else _RISKS[::-1]
+        first, second = _RISKS if side.promised == "exposure" else _RISKS[::-1]
         said = (
-            f" {name}: {first[1]} {_bounded(getattr(told, first[0]), broken)}{_budget(report)}; "
-            f"{percent(told.share_served)} of prompts served, {second[1]} {_bounded(getattr(told, second[0]), broken)}, by "
-            f"{counted(told.labelled, 'label', 'labels')}."
+            f" {name}: {first[1]} {_bounded(getattr(side, first[0]), broken)}{_budget(report)}; "
+            f"{percent(side.share_served)} of prompts served, {second[1]} {_bounded(getattr(side, second[0]), broken)}, by "
+            f"{counted(side.labelled, 'label', 'labels')}."
         )
-        if broken and told is not service.present and not service.closed:
+        if broken and side is not service.present and not service.closed:
             alone = "not known yet" if service.present is None else shown_verdict(report, service.present)
             said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
         return said
@@ -175,10 +175,10 @@ def _waiting(report: RiskReport, service: ServiceReport) -> str:
     if service.reason == "no labels":
         return "no shipped answer has a label"
     sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
-    name, told = next((name, one) for name, one in sides if one is not None and one.verdict != "kept")
+    name, side = next((name, one) for name, one in sides if one is not None and one.verdict != "kept")
     return (
-        f"{counted(told.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
-        f"{dict(_RISKS)[told.promised]} {name} {interval_text(told.judged)}{_budget(report)}"
+        f"{counted(side.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
+        f"{dict(_RISKS)[side.promised]} {name} {interval_text(side.judged)}{_budget(report)}"
     )
 
 

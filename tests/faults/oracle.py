@@ -21,7 +21,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from streamer.audit.logged import compare_with_log
-from streamer.audit.verification import verify_record
+from streamer.audit.verification import Lookups, Trusted, verify_record
 from streamer.events import dead_letters
 from streamer.events.actions import decode_action
 from streamer.events.receipts import receipt_line
@@ -113,11 +113,9 @@ def verified(store: Store, receipts: list[bytes], *, smuggled: bool = False) -> 
     with store.evidence.snapshot() as snapshot:
         report = verify_record(
             snapshot,
-            keys=(),
+            trusted=Trusted(()),
             outside=None,
-            origin="",
-            revisions=store.gates.history,
-            inputs=store.calibration.inputs,
+            lookups=Lookups(store.gates.history, store.calibration.inputs),
             receipts=(receipts, "the topic"),
         )
     faults = [

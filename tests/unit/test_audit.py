@@ -18,10 +18,10 @@ from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import (
     complete_lines,
-    dither,
     ed25519_verify,
     exposure_interval,
     keyed_uniform,
+    uniform_of,
 )
 from streamer.errors import UsageError
 from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
@@ -109,7 +109,9 @@ def test_the_draws_are_those_of_the_program() -> None:
     assert is_sampled(salt, key, chance + 1e-12)
     for unit in ("best", "batch"):
         names = ["", ""] if unit == "batch" else ["a", "b"]
-        assert uniforms_for(salt, key, ["a", "b"], unit) == tuple(dither(salt, key, name) for name in names)
+        assert uniforms_for(salt, key, ["a", "b"], unit) == tuple(
+            uniform_of(salt, key, name) for name in names
+        )
 
 
 def test_it_knows_what_a_threshold_is_calibrated_for_as_the_program_does(

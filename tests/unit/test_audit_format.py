@@ -280,7 +280,7 @@ def _draws_alone(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "audit": alone.keyed_number(salt, "audit", *batch),
         "draw": alone.keyed_number(salt, "draw", *batch, given["response"]),
-        "dither": alone.dither(salt, batch, given["response"]),
+        "dither": alone.uniform_of(salt, batch, given["response"]),
         "fold": "fit" if alone.fits_a_score(salt, given["gate"], given["batch_id"]) else "calibrate",
     }
 

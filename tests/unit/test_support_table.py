@@ -48,13 +48,13 @@ def columns(**settings: Any) -> list[list[bool]]:
 
 
 ROWS: dict[str, list[dict[str, Any]]] = {
-    "`mean`, `crc`, `bb`, `rbwa`": [{"method": law} for law in weighting_schemes()],
+    "`mean`, `crc`, `bb`, `rbwa`": [{"method": scheme} for scheme in weighting_schemes()],
     "`transductive`": [{"method": "transductive"}],
     "`hb`, `betting`, `bernstein`": [{"method": bound} for bound in bounds()],
     "`selective`, `selective-mean`": [{"method": method} for method in ("selective", "selective-mean")],
     "`age`": [{"method": "age"}],
     "segments of `mean`, `crc`, `bb`, `rbwa`": [
-        {"method": law, "segment_by": "k"} for law in weighting_schemes()
+        {"method": scheme, "segment_by": "k"} for scheme in weighting_schemes()
     ],
     "label floor, with any method": [{"method": method, "label_floor": 0.2} for method in METHODS],
 }

@@ -128,8 +128,8 @@ SHAPED_UNITS = [(shape, unit) for shape in ("indicator", "quantiles") for unit i
 ]
 
 
-def laws_of(unit: str) -> tuple[str, ...]:
-    """With one item a group all laws are one."""
+def schemes_of(unit: str) -> tuple[str, ...]:
+    """With one item a group all schemes are one."""
     return ("mean",) if unit == "best" else weighting_schemes()
 
 
@@ -146,21 +146,25 @@ def assert_pressed(risks: np.ndarray, share: float = 0.3) -> None:
 
 
 @pytest.mark.parametrize(
-    ("law", "shape", "unit"),
-    [(law, shape, unit) for shape, unit in SHAPED_UNITS for law in laws_of(unit)],
+    ("scheme", "shape", "unit"),
+    [(scheme, shape, unit) for shape, unit in SHAPED_UNITS for scheme in schemes_of(unit)],
 )
-def test_weight_laws_on_scores_quantiles_and_ranks(law, shape, unit):
+def test_weighting_schemes_on_scores_quantiles_and_ranks(scheme, shape, unit):
     risks = exposures(
         shape,
         unit,
-        lambda groups, repeat: calibrate_groups(groups, alpha=ALPHA, method=law, draws=3, seed=repeat).value,
+        lambda groups, repeat: (
+            calibrate_groups(groups, alpha=ALPHA, method=scheme, draws=3, seed=repeat).value
+        ),
     )
     assert_within(risks, ALPHA)
     assert_pressed(risks)
 
 
-@pytest.mark.parametrize(("law", "unit"), [(law, unit) for unit in UNITS for law in laws_of(unit)])
-def test_weight_laws_on_quantiles_of_the_calibration_itself(law, unit):
+@pytest.mark.parametrize(
+    ("scheme", "unit"), [(scheme, unit) for unit in UNITS for scheme in schemes_of(unit)]
+)
+def test_weighting_schemes_on_quantiles_of_the_calibration_itself(scheme, unit):
     some = population(unit)
     levels, lost, _ = some.mass
     risks = np.empty(REPEATS)
@@ -169,7 +173,7 @@ def test_weight_laws_on_quantiles_of_the_calibration_itself(law, unit):
         level = calibrate_groups(
             [LabelledGroup(g.id, g.item_ids, frozen.of(g.scores), g.severities) for g in groups],
             alpha=ALPHA,
-            method=law,
+            method=scheme,
             draws=3,
             seed=repeat,
         ).value
@@ -179,14 +183,16 @@ def test_weight_laws_on_quantiles_of_the_calibration_itself(law, unit):
 
 
 @pytest.mark.parametrize("gate", [Smooth(0.05), Ramp(0.3)], ids=["smooth", "ramp"])
-@pytest.mark.parametrize(("law", "unit"), [(law, unit) for unit in UNITS for law in laws_of(unit)])
-def test_soft_gates_with_every_law_and_unit(law, unit, gate):
+@pytest.mark.parametrize(
+    ("scheme", "unit"), [(scheme, unit) for unit in UNITS for scheme in schemes_of(unit)]
+)
+def test_soft_gates_with_every_scheme_and_unit(scheme, unit, gate):
     levels, lost, _ = population(unit).mass
     risks = np.array(
         [
             lost
             @ gate.share(
-                levels, calibrate_soft(groups, alpha=ALPHA, gate=gate, method=law, draws=3, seed=r).level
+                levels, calibrate_soft(groups, alpha=ALPHA, gate=gate, method=scheme, draws=3, seed=r).level
             )
             for r, groups in enumerate(calibrations(unit)[:120])
         ]
@@ -253,16 +259,16 @@ def test_risk_for_each_response(shape, unit):
 
 
 @pytest.mark.parametrize(
-    ("law", "shape", "unit"),
-    [(law, shape, unit) for shape, unit in SHAPED_UNITS for law in laws_of(unit)],
+    ("scheme", "shape", "unit"),
+    [(scheme, shape, unit) for shape, unit in SHAPED_UNITS for scheme in schemes_of(unit)],
 )
-def test_segments_with_every_law(law, shape, unit):
+def test_segments_with_every_scheme(scheme, shape, unit):
     """Two kinds of prompt, told apart by what is known of them: their number here, so that both have one risk."""
     of = {f"g{g:03d}": "even" if g % 2 else "odd" for g in range(GROUPS)}
 
     def find(groups: list[LabelledGroup], repeat: int) -> float:
         found = calibrate_segments(
-            groups, segments=of, alpha=ALPHA, method=law, draws=3, fallback="closed", seed=repeat
+            groups, segments=of, alpha=ALPHA, method=scheme, draws=3, fallback="closed", seed=repeat
         )
         return found.threshold_for("even").value
 

@@ -344,7 +344,7 @@ def keyed_uniform(salt: bytes, *parts: str) -> float:
     return keyed_number(salt, *parts) / 2.0**64
 
 
-def dither(salt: bytes, batch: Sequence[Any], response: str) -> float:
+def uniform_of(salt: bytes, batch: Sequence[Any], response: str) -> float:
     """Draw the number in (0, 1) by which a gate of chance ships a response (or, named '', a whole batch)."""
     return ((keyed_number(salt, "dither", *map(str, batch), response) >> 12) + 0.5) / 2.0**52
 
@@ -1571,7 +1571,7 @@ class Verifier:
         names = (gate, batch, str(attempt))
         if "uniforms" in facts:
             drawn_by = [""] * len(ids) if facts["unit"] == "batch" else ids
-            if facts["uniforms"] != [dither(salt, names, one) for one in drawn_by]:
+            if facts["uniforms"] != [uniform_of(salt, names, one) for one in drawn_by]:
                 self.fault(
                     "draw", place, "the random numbers that it was shipped by are not those of its salt"
                 )

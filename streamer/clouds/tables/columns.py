@@ -115,13 +115,13 @@ class Columns:
     def words(self) -> str:
         """What is read from where, for people."""
         form = "one prompt a row" if self.wide else "one answer a row"
-        told = ", ".join(
+        listed = ", ".join(
             f"{role} from {names[0]} to {names[-1]}" if len(names) > 2 else f"{role} from {_shown(names)}"
             for role, names in self.named.items()
         )
         meaning = f" ({self.doubt})" if self.doubt else ""
         unused = f"; not used: {_shown(self.unused)}" if self.unused else ""
-        return f"{form}; {told}{meaning}{unused}"
+        return f"{form}; {listed}{meaning}{unused}"
 
 
 def parse_mapping(given: Iterable[str]) -> dict[Role, tuple[str, ...]]:
@@ -168,7 +168,7 @@ def recognise(
     Raises
     ------
     UsageError
-        When a named column is not there, or prompts or answers cannot be told from one another; the text says what was
+        When a named column is not there, or prompts or answers cannot be told apart; the text says what was
         found.
     """
     for role, names in given.items():
@@ -293,8 +293,10 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
             "answer is; choose one: --column correct= or --column severity="
         )
     if columns.wide and not columns.lists and len(set(counts.values())) > 1:
-        told = ", ".join(f"{count} of {role} ({_shown(named[role])})" for role, count in counts.items())
-        raise UsageError(f"{name}: each answer needs a column of its own of each kind, and there are {told}")
+        listed = ", ".join(f"{count} of {role} ({_shown(named[role])})" for role, count in counts.items())
+        raise UsageError(
+            f"{name}: each answer needs a column of its own of each kind, and there are {listed}"
+        )
 
 
 def _shown(names: Sequence[str]) -> str:

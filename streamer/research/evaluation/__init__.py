@@ -16,12 +16,19 @@ from streamer.research.evaluation.results import (
     Spread,
     StabilityRow,
 )
-from streamer.research.evaluation.steps import evaluate, evaluated, judged_data_sets, scored_data_sets
+from streamer.research.evaluation.steps import (
+    Encoding,
+    evaluate,
+    evaluated,
+    judged_data_sets,
+    scored_data_sets,
+)
 
 __all__ = [
     "CoverageRisk",
     "DataSet",
     "DataSetResult",
+    "Encoding",
     "Evaluation",
     "FigureInterval",
     "GateRow",

@@ -37,13 +37,13 @@ def outcomes_chart(result: DataSetResult, unit: Unit, alphas: tuple[float, ...])
     budgets = sorted(alphas, reverse=True)
     rows = [default_row(result, unit, alpha) for alpha in budgets]
     many = UNIT_WORDS[unit][1]
-    told = "; ".join(
+    listed = "; ".join(
         f"budget {budget(row.alpha)}: {percent(row.ship_rate.mean)} ship, {percent(row.exposure.mean, 1)} ship wrong"
         for row in rows
     )
     plot = Plot(
         f"What becomes of {many} at each budget",
-        f"Without a gate {percent(result.mean_severity[unit])} are wrong. {told[:1].upper()}{told[1:]}.",
+        f"Without a gate {percent(result.mean_severity[unit])} are wrong. {listed[:1].upper()}{listed[1:]}.",
         f"budget for wrong answers, of all {many}",
         0.0,
         1.0,

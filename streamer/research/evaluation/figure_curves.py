@@ -32,17 +32,17 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
     alphas = evaluation.options.alphas
     places = np.arange(len(alphas), dtype=np.float64)
     for (left, right), result in zip(axes, results, strict=True):
-        laws = list(dict.fromkeys(row.method for row in result.stability))
+        schemes = list(dict.fromkeys(row.method for row in result.stability))
         left.hlines(
             alphas, places - 0.42, places + 0.42, color=BLACK, lw=1.4, ls=(0, (4, 2)), label="budget α"
         )
-        for number, law in enumerate(laws):
-            rows = [row for row in result.stability if row.method == law]
+        for number, scheme in enumerate(schemes):
+            rows = [row for row in result.stability if row.method == scheme]
             colour, line, marker = LINES[number]
             risks = np.array([row.exposure.mean or 0.0 for row in rows])
             errors = np.array([row.exposure.error or 0.0 for row in rows])
             left.errorbar(
-                places + (number - (len(laws) - 1) / 2) * 0.17,
+                places + (number - (len(schemes) - 1) / 2) * 0.17,
                 risks,
                 yerr=[np.minimum(risks, errors), errors],
                 color=colour,
@@ -51,7 +51,7 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
                 ms=6,
                 lw=1.3,
                 capsize=2.5,
-                label=law,
+                label=scheme,
             )
             right.plot(
                 places,
@@ -63,7 +63,7 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
                 lw=1.4,
             )
             weights = [row.level_sd_of_weights for row in rows]
-            if law != "mean":
+            if scheme != "mean":
                 right.plot(
                     places,
                     [

@@ -182,11 +182,11 @@ def _reductions(result: DataSetResult) -> str:
     if not rows:
         return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so there is no reduction to report."
     first, last = rows[0], rows[-1]
-    told = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
+    sentence = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
     if last is not first:
-        told += f" and {_changed(last)} at α = {last.alpha:g}"
+        sentence += f" and {_changed(last)} at α = {last.alpha:g}"
     return (
-        f"{told} from held to shipped, with {percent(first.ship_rate.mean)} and {percent(last.ship_rate.mean)} shipped: a "
+        f"{sentence} from held to shipped, with {percent(first.ship_rate.mean)} and {percent(last.ship_rate.mean)} shipped: a "
         f"reduction says nothing of how much ships. {_skill(result, unit)}"
     ).strip()
 
@@ -244,10 +244,10 @@ def _tracking(evaluation: Evaluation, result: DataSetResult) -> str:
     sds = {name: row.level.sd for name, row in rows.items() if row.level.sd is not None}
     if len(sds) < len(rows) or not rows or not sds["mean"]:
         return ""
-    told = ", ".join(f"{name} {sds[name] / sds['mean']:.2f}" for name in ("crc", "bb", "rbwa"))
+    ratios = ", ".join(f"{name} {sds[name] / sds['mean']:.2f}" for name in ("crc", "bb", "rbwa"))
     return (
         f"{result.name}: at α = {alpha:g} the threshold of the method mean varies by {sds['mean']:.4f} from split to split; "
-        f"that of the others, as a multiple of it: {told}."
+        f"that of the others, as a multiple of it: {ratios}."
     )
 
 
@@ -255,21 +255,21 @@ def _scores(evaluation: Evaluation, result: DataSetResult) -> str:
     if len([name for name in result.scorers if name != JUDGE]) < 2:
         return ""
     alpha = headline_alpha(evaluation.options.alphas)
-    told = []
+    by_unit = []
     for unit in result.mean_severity:
         best = _ships_most(evaluation, result, unit)
         if best is None:
-            told.append(f"by {unit} no score ships anything")
+            by_unit.append(f"by {unit} no score ships anything")
             continue
         if best.scorer == GRAM:
-            told.append(f"by {unit} the Gram energy ships most ({percent(best.ship_rate.mean)})")
+            by_unit.append(f"by {unit} the Gram energy ships most ({percent(best.ship_rate.mean)})")
             continue
-        told.append(
+        by_unit.append(
             f"by {unit} {scorer_title(best.scorer)} ships most ({percent(best.ship_rate.mean)}, "
             f"{100 * (best.more.mean or 0):+.1f} ± {100 * (best.more.error or 0):.1f} points against the Gram energy: "
             f"{'a clear difference' if _clearly(best) else 'within the error'})"
         )
-    return f"{result.name}, which label-free score ships most at α = {alpha:g}: {'; '.join(told)}."
+    return f"{result.name}, which label-free score ships most at α = {alpha:g}: {'; '.join(by_unit)}."
 
 
 LIMITS = (

@@ -112,10 +112,10 @@ def judged(
     )
     notes = data.notes
     if failures:
-        told = ", ".join(f"{code} {count}" for code, count in failures.most_common())
+        listed = ", ".join(f"{code} {count}" for code, count in failures.most_common())
         notes = (
             *notes,
-            f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({told}); they are "
+            f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({listed}); they are "
             "held by the gates that go by it, and the next run asks again.",
         )
     return replace(made, judge=judge.id, subscores=subscores, notes=notes)

@@ -17,7 +17,7 @@ from streamer.research.evaluation.spreads import excess, spread
 from streamer.research.experiments.compared_methods import (
     METHODS_COMPARED,
     MethodLabels,
-    by_law,
+    by_scheme,
     served_above,
 )
 from streamer.research.experiments.halves import Halves, outcomes
@@ -56,9 +56,9 @@ def _naive(_labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
 
 def mode_rows(halves: Mapping[str, Halves], unit: Unit, *, alphas: Sequence[float]) -> list[GateRow]:
     """Run the paper's modes on the halves of each score, those of the judge only where there are its scores."""
-    runs: list[tuple[str, str, Run, str]] = [(GRAM, "rbwa", by_law("rbwa"), MODES[2])]
+    runs: list[tuple[str, str, Run, str]] = [(GRAM, "rbwa", by_scheme("rbwa"), MODES[2])]
     if JUDGE in halves:
-        runs = [(JUDGE, "fixed", _naive, MODES[0]), (JUDGE, "bb", by_law("bb"), MODES[1]), *runs]
+        runs = [(JUDGE, "fixed", _naive, MODES[0]), (JUDGE, "bb", by_scheme("bb"), MODES[1]), *runs]
     return [
         gate_row(outcomes(run, halves[scorer], alpha), halves[scorer], unit, scorer, method, alpha, mode)
         for scorer, method, run, mode in runs
@@ -112,30 +112,30 @@ def stability_rows(halves: Halves, *, alphas: Sequence[float]) -> list[Stability
     """Compare how the weighting schemes track the budget, and how much their thresholds vary."""
     test, calibration = _sizes(halves)
     rows = []
-    for law in weighting_schemes():
+    for scheme in weighting_schemes():
         again = [
             [MethodLabels(labels.groups, labels.largest, -1 - draw) for draw in range(_REDRAWS)]
             for labels in halves.labels[:_SPLITS_REDRAWN]
         ]
         for alpha in alphas:
-            found = outcomes(by_law(law), halves, alpha)
+            found = outcomes(by_scheme(scheme), halves, alpha)
             rows.append(
                 StabilityRow(
-                    method=law,
+                    method=scheme,
                     alpha=alpha,
                     exposure=spread(found.exposure, test=test, calibration=calibration),
                     level=spread(found.level, test=test, calibration=calibration),
-                    level_sd_of_weights=0.0 if law == "mean" else _within(again, law, alpha),
+                    level_sd_of_weights=0.0 if scheme == "mean" else _within(again, scheme, alpha),
                 )
             )
     return rows
 
 
-def _within(again: Sequence[Sequence[MethodLabels]], law: str, alpha: float) -> float | None:
+def _within(again: Sequence[Sequence[MethodLabels]], scheme: str, alpha: float) -> float | None:
     """The pooled standard deviation of lambda between draws of the weights, over splits where it is a number."""
     variances = []
     for redrawn in again:
-        levels = np.array([labels.level(law, alpha) for labels in redrawn])
+        levels = np.array([labels.level(scheme, alpha) for labels in redrawn])
         if np.isfinite(levels).all():
             variances.append(float(levels.var(ddof=1)))
     return math.sqrt(math.fsum(variances) / len(variances)) if variances else None

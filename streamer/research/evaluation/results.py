@@ -6,6 +6,9 @@ None stands for a figure that is not defined, and for a lambda that is no number
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+from streamer.clouds.unlabelled import check_unlabelled
 
 JUDGE_FIELD = "judge_score"
 """The field of ``meta`` with the judge's score, by default."""
@@ -254,7 +257,8 @@ class Options:
     judge_field : field of ``meta`` that holds the judge's score.
     answer_pattern : regular expression whose one group is an answer's final answer, which exact match compares; None:
         it compares the answer's head.
-    unlabelled : what becomes of answers without a severity: `worst` counts them as 1, `drop` leaves them out.
+    unlabelled : what becomes of answers without a severity: `worst` counts them as 1, `drop` leaves them out, `fail` refuses
+        the file.
     method : by which the scores that are compared gate.
     """
 
@@ -268,6 +272,14 @@ class Options:
     answer_pattern: str | None = None
     unlabelled: str = "worst"
     method: str = "mean"
+
+    def reading(self) -> dict[str, Any]:
+        """How files are read; see `streamer.research.evaluation.read_data_set`."""
+        return {
+            "judge_field": self.judge_field,
+            "external": self.external,
+            "unlabelled": check_unlabelled(self.unlabelled),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -348,18 +348,18 @@ def _result(
     calibrating = len(data.clouds) // 2
     infeasible = [alpha for alpha in options.alphas if groups_needed(alpha) > calibrating]
     if infeasible:
-        told = ", ".join(f"{alpha:g} ({groups_needed(alpha)})" for alpha in infeasible)
+        listed = ", ".join(f"{alpha:g} ({groups_needed(alpha)})" for alpha in infeasible)
         notes = (
             *notes,
-            f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, which is too few for a guarantee at the budgets {told}: there nothing "
+            f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, which is too few for a guarantee at the budgets {listed}: there nothing "
             "ships, by arithmetic and not by the data (the number needed stands in brackets).",
         )
     for unit, one in found:
         if one.refused is not None:
-            told = ", ".join(f"{count} at {alpha:g}" for alpha, count in one.refused.items())
+            listed = ", ".join(f"{count} at {alpha:g}" for alpha, count in one.refused.items())
             notes = (
                 *notes,
-                f"Unit {unit}: of {options.splits} splits the learned score was refused in {told}, because the labels that fit it "
+                f"Unit {unit}: of {options.splits} splits the learned score was refused in {listed}, because the labels that fit it "
                 "did not show that it serves more; there Gram energy decides, with all labels.",
             )
     return DataSetResult(

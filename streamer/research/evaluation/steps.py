@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
-from streamer.research.evaluation.results import JUDGE_FIELD, Options
+from streamer.research.evaluation.results import Options
 from streamer.research.evaluation.run import (
     NoWatch,
     check_data_set,
@@ -32,7 +33,7 @@ from streamer.scoring.fitting import NothingToLearn
 from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.clouds.tables.columns import Role
     from streamer.labels.kinds.judge import PatientGrader
@@ -45,29 +46,40 @@ if TYPE_CHECKING:
 CACHE = Path(".streamer")
 """Where scores, ratings and results are cached by default."""
 
+_OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What makes embeddings where a file has none; see `streamer.research.experiments.stored_encoder.StoredEncoder`."""
+
+    encoder: str | Encoder = DEFAULT_ENCODER
+    device: str = "auto"
+    threads: int | None = None
+
+    @property
+    def id(self) -> str:
+        """The encoder's name and revision."""
+        from streamer.scoring.encoders.registry import encoder_identity
+
+        one = self.encoder
+        return (encoder_identity(one) if isinstance(one, str) else one.identity).id
+
+
+_ENCODING = Encoding()
+
 
 def evaluate(
     files: Sequence[Path | str] | Path | str,
     *,
-    out: Path | str | None = None,
-    alphas: Sequence[float] = Options().alphas,
-    units: Sequence[str] = Options().units,
-    splits: int = Options().splits,
-    seed: int = 0,
-    scorers: Sequence[str] | str = ("gram",),
-    external: Sequence[str] = (),
-    judge_field: str = JUDGE_FIELD,
-    answer_pattern: str | None = None,
-    unlabelled: str = "worst",
     columns: Mapping[Role, tuple[str, ...]] | None = None,
     judge: PatientGrader | None = None,
-    method: str = Options().method,
-    encoder: str | Encoder = DEFAULT_ENCODER,
-    device: str = "auto",
-    threads: int | None = None,
+    encoding: Encoding = _ENCODING,
+    out: Path | str | None = None,
     cache: Path | str | None = CACHE,
     processes: int = 1,
     watch: ProgressWatch | None = None,
+    **options: Any,
 ) -> Evaluation:
     """Evaluate files of response clouds: the paper's tables, every calibrator, the scores behind them.
 
@@ -76,23 +88,12 @@ def evaluate(
     Parameters
     ----------
     files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `columns`.
-    out : folder for the report, tables, figures and CSV files; None writes none.
-    alphas : budgets, each in (0, 1).
-    units : ``best`` (one answer or none for each prompt), ``response`` (each on its own; the paper's tables).
-    splits, seed : number of splits, >= 2, and the seed of the first.
-    scorers : names of label-free scores to compare, or ``all``; the Gram energy is always there.
-    external : fields of a response's ``meta`` that hold other scores in [0, 1], higher is safer.
-    judge_field : the field of ``meta`` that holds the judge's score in [0, 1], given without references.
-    answer_pattern : regular expression whose one group is an answer's final answer, at its last match, for the scorer
-        ``exact-match``; None: it compares the heads of answers.
-    unlabelled : what becomes of answers without a severity: ``worst`` counts each as 1, ``drop`` leaves them out, ``fail``
-        refuses the file.
     judge : who is asked for the scores of files that do not have them; None: nobody.
-    method : by which the scores that are compared gate, with its usual parameters.
-    encoder, device, threads : of the embeddings; see `streamer.research.experiments.stored_encoder.StoredEncoder`.
+    out : folder for the report, tables, figures and CSV files; None writes none.
     cache : folder of what was computed before; None keeps nothing.
     processes : that compute side by side. More than 1 needs a main module that can be imported.
     watch : receives progress.
+    options : fields of `streamer.research.evaluation.Options`, like ``alphas=(0.05, 0.1), scorers="all"``.
 
     Returns
     -------
@@ -107,50 +108,18 @@ def evaluate(
     named = [files] if isinstance(files, Path | str) else list(files)
     if not named:
         raise UsageError("there is nothing to evaluate: name at least one file of response clouds")
-    options = check_options(
-        Options(
-            alphas=tuple(alphas),
-            units=tuple(units),
-            splits=splits,
-            seed=seed,
-            scorers=(scorers,) if isinstance(scorers, str) else tuple(scorers),
-            external=tuple(external),
-            judge_field=judge_field,
-            answer_pattern=answer_pattern,
-            unlabelled=unlabelled,
-            method=method,
-        )
-    )
-    watch = watch or NoWatch()
-    data_sets = named_apart(
-        [
-            read_data_set(
-                file,
-                judge_field=judge_field,
-                external=options.external,
-                columns=columns,
-                unlabelled=check_unlabelled(options.unlabelled),
-            )
-            for file in named
-        ]
-    )
+    if isinstance(scorers := options.get("scorers"), str):
+        options["scorers"] = (scorers,)
+    asked = check_options(Options(**options))
+    data_sets = named_apart([read_data_set(file, columns=columns, **asked.reading()) for file in named])
     for data in data_sets:
-        check_data_set(data, options)
+        check_data_set(data, asked)
     check_folders(out, cache)
-    data_sets = scored_data_sets(
-        data_sets,
-        encoder=encoder,
-        device=device,
-        threads=threads,
-        answer_pattern=answer_pattern,
-        cache=cache,
-        watch=watch,
-        learned=LEARNED in options.scorers,
-        packages=packages_of(options),
-    )
+    watch = watch or NoWatch()
+    data_sets = scored_data_sets(data_sets, asked, encoding=encoding, cache=cache, watch=watch)
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
-    return evaluated(data_sets, options, out=out, cache=cache, processes=processes, watch=watch)
+    return evaluated(data_sets, asked, out=out, cache=cache, processes=processes, watch=watch)
 
 
 def check_folders(*folders: Path | str | None) -> None:
@@ -187,63 +156,44 @@ def evaluated(
     return found
 
 
+@contextmanager
+def _kept(cache: Path | str | None, name: str) -> Iterator[Path]:
+    """Give a folder of the cache, or one that is removed afterwards."""
+    with tempfile.TemporaryDirectory() as unkept:
+        yield Path(unkept if cache is None else cache) / name
+
+
 def scored_data_sets(
     data_sets: Sequence[DataSet],
+    options: Options = _OPTIONS,
     *,
-    encoder: str | Encoder = DEFAULT_ENCODER,
-    device: str = "auto",
-    threads: int | None = None,
-    answer_pattern: str | None = None,
+    encoding: Encoding = _ENCODING,
     cache: Path | str | None = CACHE,
     watch: ProgressWatch | None = None,
-    learned: bool = False,
-    packages: Sequence[str] = (),
 ) -> list[DataSet]:
     """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept.
 
-    `packages` : scorers of installed packages too, by the names of their entry points. `learned` : a learned score too, which their labels fit: every answer by a model that its own prompt did not fit.
+    Where `options.scorers` names them, scorers of installed packages too, and a learned score, which their labels fit: every
+    answer by a model that its own prompt did not fit.
     """
-    import tempfile
-
     watch = watch or NoWatch()
-    with tempfile.TemporaryDirectory() as unkept:
-        kept = Path(unkept if cache is None else cache)
+    with _kept(cache, "scores") as scores, _kept(cache, "embeddings") as embeddings:
         return [
             data
             if GRAM in data.scores and not keeps_texts(data)
-            else _scored(
-                data,
-                encoder,
-                device,
-                threads,
-                answer_pattern,
-                kept,
-                watch,
-                learned=learned,
-                packages=packages,
-            )
+            else _scored(data, options, encoding, scores, embeddings, watch)
             for data in data_sets
         ]
 
 
 def _scored(
-    data: DataSet,
-    encoder: str | Encoder,
-    device: str,
-    threads: int | None,
-    answer_pattern: str | None,
-    kept: Path,
-    watch: ProgressWatch,
-    *,
-    learned: bool,
-    packages: Sequence[str],
+    data: DataSet, options: Options, encoding: Encoding, kept: Path, embeddings: Path, watch: ProgressWatch
 ) -> DataSet:
     from streamer.research.experiments.stored_encoder import StoredEncoder
-    from streamer.scoring.encoders.registry import encoder_identity
 
     begun = ""
 
-    def tell(part: str, done: int, total: int) -> None:
+    def progressed(part: str, done: int, total: int) -> None:
         nonlocal begun
         if part != begun:
             watch.phase(f"{part} {data.name}", total)
@@ -252,36 +202,32 @@ def _scored(
 
     def load() -> StoredEncoder:
         return StoredEncoder(
-            encoder,
-            device=device,
-            threads=threads,
-            folder=kept / "embeddings",
-            progress=partial(tell, "Encoding"),
+            encoding.encoder,
+            device=encoding.device,
+            threads=encoding.threads,
+            folder=embeddings,
+            progress=partial(progressed, "Encoding"),
         )
 
     own = data.clouds[0].responses[0].embedding is not None
-    if own:
-        identity = OWN_EMBEDDINGS
-    else:
-        identity = (encoder_identity(encoder) if isinstance(encoder, str) else encoder.identity).id
+    identity = OWN_EMBEDDINGS if own else encoding.id
+    pattern = options.answer_pattern
     scores = every_score(
         data.clouds,
         encoder_id=identity,
         load_encoder=load,
-        folder=kept / "scores",
-        progress=lambda done: tell("Scoring", done, len(data.clouds)),
-        answer_pattern=answer_pattern,
+        folder=kept,
+        progress=lambda done: progressed("Scoring", done, len(data.clouds)),
+        answer_pattern=pattern,
     )
     scored = replace(data, encoder=identity)
     for name in SCORER_NAMES:
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
-    for name in packages:
-        scored = scored.with_scores(
-            name, package_scores(name, data.clouds, None if own else load(), answer_pattern)
-        )
-    if learned:
-        scored = _with_learned(scored, None if own else load(), answer_pattern)
-    return scored if answer_pattern is None else _noting_no_answer(scored, answer_pattern)
+    for name in packages_of(options):
+        scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load(), pattern))
+    if LEARNED in options.scorers:
+        scored = _with_learned(scored, None if own else load(), pattern)
+    return scored if pattern is None else _noting_no_answer(scored, pattern)
 
 
 def _with_learned(data: DataSet, encoder: StoredEncoder | None, answer_pattern: str | None) -> DataSet:
@@ -314,24 +260,21 @@ def judged_data_sets(
     watch: ProgressWatch | None = None,
 ) -> list[DataSet]:
     """Give data sets that have no judge's scores those of `judge`; see `judged` for what is kept."""
-    import tempfile
-
     watch = watch or NoWatch()
-    with tempfile.TemporaryDirectory() as unkept:
-        folder = Path(unkept if cache is None else cache) / "marks"
-        made = []
+    made = []
+    with _kept(cache, "marks") as folder:
         for data in data_sets:
             if "judge" in data.scores:
                 made.append(data)
                 continue
             begun = False
 
-            def told(done: int, total: int, name: str = data.name) -> None:
+            def progressed(done: int, total: int, name: str = data.name) -> None:
                 nonlocal begun
                 if not begun:
                     watch.phase(f"Asking the judge about {name}", total)
                     begun = True
                 watch.done(done)
 
-            made.append(judged(data, judge, folder=folder, progress=told))
+            made.append(judged(data, judge, folder=folder, progress=progressed))
     return made

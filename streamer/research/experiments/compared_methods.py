@@ -67,19 +67,19 @@ class MethodLabels:
             self._tables.append(ItemTable.of(self.groups))
         return self._tables[0]
 
-    def level(self, law: str, alpha: float) -> float:
+    def level(self, scheme: str, alpha: float) -> float:
         """Return lambda as `calibrate_groups` finds it with this weighting scheme."""
         limit = budget_limit(alpha, len(self.groups))
         if limit < 0:
             return math.inf
         if all(len(group.item_ids) == 1 for group in self.groups):
-            law = "mean"  # the one item has all the weight, whatever the scheme
-        if law not in self._curves:
+            scheme = "mean"  # the one item has all the weight, whatever the scheme
+        if scheme not in self._curves:
             scores, losses = keyed_losses(
-                self.groups, scheme=weighting_scheme(law, {"eta": ETA, "draws": DRAWS}), seed=self.seed
+                self.groups, scheme=weighting_scheme(scheme, {"eta": ETA, "draws": DRAWS}), seed=self.seed
             )
-            self._curves[law] = LossCurve.of(scores, losses)
-        return self._curves[law].first_over(limit)
+            self._curves[scheme] = LossCurve.of(scores, losses)
+        return self._curves[scheme].first_over(limit)
 
     def rescored(self, name: str, score: Callable[[Floats], Floats]) -> MethodLabels:
         """Return the same groups with `score` of their scores, which is known by `name`."""
@@ -176,9 +176,9 @@ def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -
     return Served(level, (traffic.shippable & (np.nan_to_num(scores, nan=-1.0) > level)).astype(np.float64))
 
 
-def by_law(law: str) -> Run:
+def by_scheme(scheme: str) -> Run:
     """Return how a method with this weighting scheme serves."""
-    return lambda labels, alpha, traffic: served_above(labels.level(law, alpha), traffic)
+    return lambda labels, alpha, traffic: served_above(labels.level(scheme, alpha), traffic)
 
 
 def _bound(method: str) -> Callable[[MethodLabels, float], Threshold]:
@@ -248,7 +248,7 @@ def _rank(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
 
 _OF_THEIR_OWN: dict[str, Run] = {
     "transductive": _transductive,
-    **{scheme: by_law(scheme) for scheme in weighting_schemes()},
+    **{scheme: by_scheme(scheme) for scheme in weighting_schemes()},
     **{bound: _indicator(_bound(bound)) for bound in ("hb", "betting")},
     "age": _indicator(_age),
 }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.recalibration.standing import GateStanding, LastRun
+from streamer.recalibration.standing import GateStatus, LastRun
 from streamer.store.calibration.group_counts import Asked, GroupCounts
 from streamer.store.calibration.newest_runs import NewestRuns
 from streamer.store.db.schema import policies
@@ -46,7 +46,7 @@ class _InForce(NamedTuple):
 
 
 class RecalibrationStatus:
-    """Implements `streamer.recalibration.standing.Standings`."""
+    """Implements `streamer.recalibration.standing.GateStatuses`."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class RecalibrationStatus:
         self._counts = GroupCounts(read)
         self._one_at_a_time = threading.Lock()
 
-    def standings(self, *, now: datetime, recount: bool = True) -> list[GateStanding]:
+    def statuses(self, *, now: datetime, recount: bool = True) -> list[GateStatus]:
         """How every gate stands, by name. A gate whose newest policy cannot be read is left out.
 
         Without `recount` groups are counted where labels came, and of the others in turn.
@@ -86,7 +86,7 @@ class RecalibrationStatus:
             counts = self._counts.count(connection, asked, now, recount=recount)
             fits = self._score_fits.read(connection)
             return [
-                self._standing(one, runs.get(name), asked[name], counts[name], fits.get(name))
+                self._status(one, runs.get(name), asked[name], counts[name], fits.get(name))
                 for name, one in sorted(self._in_force.items())
             ]
 
@@ -99,9 +99,9 @@ class RecalibrationStatus:
         unread = self._labels.unread()
         return {gate: unread[gate].total if gate in unread else 0 for gate in self._in_force}
 
-    def _standing(
+    def _status(
         self, one: _InForce, run: NewestRun | None, asked: Asked, count: GroupCount, fit: ScoreFit | None
-    ) -> GateStanding:
+    ) -> GateStatus:
         last = None
         if run is not None:
             last = LastRun(
@@ -118,7 +118,7 @@ class RecalibrationStatus:
             and not run.unchanged
             and (run.since_version or 0) >= (asked.since or 0)
         )
-        return GateStanding(
+        return GateStatus(
             gate=one.gate,
             policy=one.policy,
             last=last,

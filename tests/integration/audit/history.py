@@ -10,7 +10,7 @@ import numpy as np
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.verification import VerificationReport, verify_record
+from streamer.audit.verification import Lookups, Trusted, VerificationReport, verify_record
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events.cloudevents import rfc3339
@@ -211,11 +211,9 @@ def verify(
     with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
         return verify_record(
             snapshot,
-            keys=KEYS,
-            outside=None if from_database else kept,
-            origin="the file",
-            revisions=store.gates.history,
-            inputs=store.calibration.inputs,
+            trusted=Trusted(KEYS),
+            outside=None if from_database or kept is None else (kept, "the file"),
+            lookups=Lookups(store.gates.history, store.calibration.inputs),
             **options,
         )
 

@@ -215,8 +215,8 @@ def test_a_gate_changes_to_a_learned_score(
         assert _shipped(settings, 2000) >= fine - 3
         scribe.deliver([batch(3000, "newer")])
         store.labels.add(labels(range(2000, 2060)))
-        (standing,) = store.recalibration_status.standings(now=wiring.now())
-        assert standing.new_groups == 60  # of both folds
+        (status,) = store.recalibration_status.statuses(now=wiring.now())
+        assert status.new_groups == 60  # of both folds
         scribe.recalibrate("towns")  # by decisions of both scores
         again = store.policies.newest("towns")
         assert again.calibration_run is not None

@@ -206,8 +206,8 @@ def test_a_fit_is_on_record_and_the_next_one_waits_for_half_as_many_labels_again
         assert (
             store.score_fits.record(gate, useful, labelled=450, why=useful.worth.said, by="r") == "proposed"
         )
-        (standing,) = store.recalibration_status.standings(now=wiring.now())
-        assert standing.score_proposed
+        (status,) = store.recalibration_status.statuses(now=wiring.now())
+        assert status.score_proposed
     assert shown()["proposed"] == MODEL.name
     for command in (["score", "show", "g"], ["threshold", "show", "g"]):
         assert main(command) == 0

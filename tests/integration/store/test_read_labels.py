@@ -118,7 +118,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         reason="",
         dry_run=True,
     )
-    standings = {one.gate.gate: one for one in store.recalibration_status.standings(now=LATER)}
+    statuses = {one.gate.gate: one for one in store.recalibration_status.statuses(now=LATER)}
     found: dict[str, Any] = {
         "severities": [severities.get(key, "b") for key in keys],
         "pending": store.labels.pending(),
@@ -129,7 +129,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         ],
         "late": store.monitoring.late_labels(GATE, after=0, until=ALL, read=ALL),
         "answers": store.answers.audited(GATE, settings=settings, older_than=LATER),
-        "new groups": standings[GATE].new_groups,
+        "new groups": statuses[GATE].new_groups,
         "shown": store.calibration.shown(GATE, "human", before=LATER, deadline=timedelta(hours=2)),
         "run": [one.threshold for one in run.run.candidates],
         "review": store.reviews.progress(ANA, [GATE], since=START, now=LATER).gates,

@@ -96,7 +96,7 @@ def test_holding_less_needs_enough_new_groups(site: Callable[..., LabelledGate])
     assert after.threshold is not None
     assert before.threshold is not None
     assert before.threshold - 0.1 <= after.threshold < before.threshold
-    assert one.runs()[-1].severities == "mean", "nobody gave two labels: the cautious run is the run"
+    assert one.runs()[-1].severities == "mean", "nobody gave two labels: the run on worst labels is the run"
 
 
 @pytest.mark.parametrize("kind", ["risk", "draws"])
@@ -367,12 +367,12 @@ def test_a_gate_that_was_revised_meanwhile_is_left_alone(site: Callable[..., Lab
 
 
 def new_groups(one: LabelledGate) -> int:
-    (found,) = one.store.recalibration_status.standings(now=one.clock(), recount=False)
+    (found,) = one.store.recalibration_status.statuses(now=one.clock(), recount=False)
     return found.new_groups
 
 
 def raised_groups(one: LabelledGate) -> int:
-    (found,) = one.store.recalibration_status.standings(now=one.clock())
+    (found,) = one.store.recalibration_status.statuses(now=one.clock())
     return found.raised_groups
 
 
@@ -415,7 +415,7 @@ def test_labels_that_rise_bring_a_run_about_that_holds_more_and_none_that_holds_
     schedule = Schedule(time.monotonic)
 
     def due() -> str | None:
-        (found,) = one.store.recalibration_status.standings(now=one.clock(), recount=False)
+        (found,) = one.store.recalibration_status.statuses(now=one.clock(), recount=False)
         return schedule.due(found, now=one.now)
 
     assert due() is None
@@ -459,7 +459,7 @@ def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[
     assert new_groups(one) == 0
     one.store.gates.revise(GATE, {"alpha": 0.2}, by="ana", reason="another budget")
     assert new_groups(one) == 30
-    (found,) = one.store.recalibration_status.standings(now=one.clock())
+    (found,) = one.store.recalibration_status.statuses(now=one.clock())
     assert found.last is not None
     assert not found.last.usable
     one.run()
@@ -470,11 +470,11 @@ def test_other_settings_and_an_alarm_make_every_group_count_anew(site: Callable[
     assert new_groups(one) == 3
 
 
-def test_a_standing_shows_the_newest_run_and_its_candidates(site: Callable[..., LabelledGate]) -> None:
+def test_a_gates_status_shows_the_newest_run_and_its_candidates(site: Callable[..., LabelledGate]) -> None:
     one = site(recalibrate="propose")
     one.label(one.decide(200), bad_below(0.3))
     one.run()
-    (found,) = one.store.recalibration_status.standings(now=one.clock())
+    (found,) = one.store.recalibration_status.statuses(now=one.clock())
     assert found.proposed
     assert found.last is not None
     assert found.last.groups == 200

@@ -88,11 +88,12 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
     plain = world.decision(0, "plain")
     segment = world.decision(1, "segment", cut=Cut("cut", -0.125), segment="dé\u2028")
     opened = world.decision(2, "open", cut=Cut.at(-math.inf), segment="")
-    dithered = world.decision(3, "dithered")
-    dithered = replace(
-        dithered, responses=tuple(replace(r, uniform=0.1 + i / 3) for i, r in enumerate(dithered.responses))
+    randomised = world.decision(3, "randomised")
+    randomised = replace(
+        randomised,
+        responses=tuple(replace(r, uniform=0.1 + i / 3) for i, r in enumerate(randomised.responses)),
     )
-    world.commit(world.slice(world.lease(), plain, segment, opened, dithered))
+    world.commit(world.slice(world.lease(), plain, segment, opened, randomised))
     assert world.rows("SELECT cut_state, cut_threshold, segment FROM decisions ORDER BY batch") == [
         (None, None, None),
         ("cut", -0.125, "dé\u2028"),
@@ -126,13 +127,13 @@ def test_what_served_a_batch_is_kept_and_sealed(world: World) -> None:
     ],
 )
 def test_a_change_of_what_served_a_batch_is_named(world: World, statement: str) -> None:
-    dithered = world.decision(2, "c")
+    randomised = world.decision(2, "c")
     world.commit(
         world.slice(
             world.lease(),
             world.decision(0, "a"),
             world.decision(1, "b", cut=Cut("cut", 0.5), segment="de"),
-            replace(dithered, responses=tuple(replace(r, uniform=0.25) for r in dithered.responses)),
+            replace(randomised, responses=tuple(replace(r, uniform=0.25) for r in randomised.responses)),
         )
     )
     world.tamper(statement)

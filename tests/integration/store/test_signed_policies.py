@@ -400,7 +400,7 @@ def test_without_a_key_nothing_follows_a_signed_policy_unless_signing_is_given_u
     with pytest.raises(UsageError, match="no key to sign with is configured"):
         place.open(keys_of(ours)).gates.create("other", SETTINGS, by="ana", reason="new")
     for one, missing in ((store, False), (without, True), (place.open(keys_of(ours)), True)):
-        (found,) = one.recalibration_status.standings(now=START)
+        (found,) = one.recalibration_status.statuses(now=START)
         assert (found.missing_key is not None) == missing
     given_up = place.open(keys_of(give_up_signing=True))
     assert given_up.policies.close(GATE, by="bo", reason="complaints").version == 2

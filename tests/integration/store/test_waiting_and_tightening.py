@@ -192,8 +192,8 @@ def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
     proposal = one.store.calibration.proposal(GATE)
     assert proposal is not None
     assert proposal.held_until == until
-    (standing,) = one.store.recalibration_status.standings(now=one.clock())
-    assert standing.held_until == until
+    (status,) = one.store.recalibration_status.statuses(now=one.clock())
+    assert status.held_until == until
     # Another run meanwhile keeps the wait, and does not begin it anew.
     again = one.run()
     assert (again.outcome, again.run.held_until) == ("proposed", until)

@@ -39,7 +39,7 @@ def groups(draw: st.DrawFn, *, most: int = 60) -> list[LabelledGroup]:
 
 
 def group_loss(group: LabelledGroup, level: float) -> float:
-    """L_g(level) by the mean law, word for word."""
+    """L_g(level) by the mean scheme, word for word."""
     return float(sum(m for q, m in zip(group.scores, group.severities, strict=True) if q > level)) / len(
         group.item_ids
     )

@@ -62,15 +62,15 @@ def test_mean_agrees_with_the_arrays():
     assert calibrate_groups(groups, alpha=0.1, seed=0) == arrays
 
 
-@pytest.mark.parametrize("law", ["crc", "bb", "rbwa"])
-def test_weights_follow_the_names_of_the_items(law):
+@pytest.mark.parametrize("scheme", ["crc", "bb", "rbwa"])
+def test_weights_follow_the_names_of_the_items(scheme):
     def weights(items: list[str]) -> dict[str, float]:
         names = KeyedWeights(3)
         drawn = {
             "crc": lambda: names.crc("g", items),
             "bb": lambda: names.bb("g", items, 5),
             "rbwa": lambda: names.rbwa("g", items, 1.0),
-        }[law]()
+        }[scheme]()
         return dict(zip(items, drawn.tolist(), strict=True))
 
     items = ["a", "a\0", "b", "é", "\ud800", "c" * 200, *(f"r{i}" for i in range(40))]

@@ -76,8 +76,10 @@ def test_shares_are_their_definition_and_never_rise_in_the_level(gate, scores, l
 def test_shipping_by_chance_is_the_indicator_of_the_dithered_score(gate, score, level, uniform):
     share = share_by_definition(gate, score, level)
     if abs(share - uniform) > 1e-9:
-        dithered = gate.dithered(np.array([score]), np.array([uniform]))[0]
-        assert (dithered > level) == (uniform < share) or abs(dithered - level) < 1e-9 * max(1.0, abs(level))
+        randomised = gate.randomised(np.array([score]), np.array([uniform]))[0]
+        assert (randomised > level) == (uniform < share) or abs(randomised - level) < 1e-9 * max(
+            1.0, abs(level)
+        )
 
 
 @pytest.mark.parametrize("gate", [Smooth(0.1), Ramp(0.3)], ids=["smooth", "ramp"])

@@ -111,7 +111,7 @@ def test_a_threshold_is_frozen():
 
 
 @pytest.mark.parametrize(
-    ("method", "law"),
+    ("method", "words"),
     [
         ("mean", "every labelled item of a group weighs the same"),
         ("crc", "one item of each group, drawn at random"),
@@ -119,12 +119,19 @@ def test_a_threshold_is_frozen():
         ("rbwa", "Dirichlet weights of concentration 0.5"),
     ],
 )
-def test_the_guarantee_tells_what_was_used_and_no_more(method, law):
+def test_the_guarantee_tells_what_was_used_and_no_more(method, words):
     threshold = calibrate(
         [0.2, 0.8, 0.9], [1, 1, 0], ["a", "b", "c"], alpha=0.3, method=method, eta=0.5, draws=7
     )
     text = threshold.guarantee
-    for piece in (f"method {method}", law, "3 calibration groups", "1/4 = 0.25", "On average", "at most 0.3"):
+    for piece in (
+        f"method {method}",
+        words,
+        "3 calibration groups",
+        "1/4 = 0.25",
+        "On average",
+        "at most 0.3",
+    ):
         assert piece in text
     assert "exchangeable" in text
     assert ("seed" in text) == (method != "mean")

@@ -19,7 +19,7 @@ EIGHTHS = st.integers(0, 8).map(lambda k: Fraction(k, 8))
 
 
 def largest_charge(shipped: list[Fraction], count: int, labelled: int | None, method: str) -> Fraction:
-    """The largest loss that the weight law can give to a batch of `count`, by going through its draws."""
+    """The largest loss that the weighting scheme can give to a batch of `count`, by going through its draws."""
     if method == "mean" and labelled is None:
         return sum(shipped, Fraction(0)) / count
     most = 1 if method != "mean" else min(labelled, count)
@@ -78,7 +78,7 @@ def test_agrees_with_the_definition(case):
 @settings(max_examples=200, deadline=None)
 @given(case=cases(), method=st.sampled_from(["crc", "bb", "rbwa"]))
 def test_where_one_response_may_get_all_the_weight_the_worst_one_is_charged(case, method):
-    """With one item a group all laws weigh alike, so that the definition can be followed exactly."""
+    """With one item a group all schemes weigh alike, so that the definition can be followed exactly."""
     groups, batch, caps, alpha, _ = case
     single = [group[:1] for group in groups]
     rule = prepare_transductive(named(single), alpha=float(alpha), method=method, draws=3, seed=0)

@@ -1,4 +1,4 @@
-"""The weight laws: shares of one, equal on average, with the variances that the laws are known for."""
+"""The weighting schemes: shares of one, equal on average, with the variances that the schemes are known for."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ Z = float(stats.norm.isf(1e-6 / 2))
 SIZES = np.array([1, 2, 5, 5, 3, 12, 1, 5])
 
 
-def drawn(law: str, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def drawn(scheme: str, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return {
         "mean": lambda: weight_laws.mean_weights(sizes),
         "crc": lambda: weight_laws.crc_weights(sizes, rng),
         "bb": lambda: weight_laws.bb_weights(sizes, 4, rng),
         "rbwa": lambda: weight_laws.rbwa_weights(sizes, 0.7, rng),
-    }[law]()
+    }[scheme]()
 
 
-def keyed(law: str, weights: KeyedWeights, group: str, items: list[str]) -> np.ndarray:
-    if law == "crc":
+def keyed(scheme: str, weights: KeyedWeights, group: str, items: list[str]) -> np.ndarray:
+    if scheme == "crc":
         return weights.crc(group, items)
-    return weights.bb(group, items, 4) if law == "bb" else weights.rbwa(group, items, 0.7)
+    return weights.bb(group, items, 4) if scheme == "bb" else weights.rbwa(group, items, 0.7)
 
 
-@pytest.mark.parametrize("law", ["mean", "crc", "bb", "rbwa"])
-def test_the_weights_of_each_group_are_shares_of_one(law):
-    weights = drawn(law, SIZES, np.random.default_rng(0))
+@pytest.mark.parametrize("scheme", ["mean", "crc", "bb", "rbwa"])
+def test_the_weights_of_each_group_are_shares_of_one(scheme):
+    weights = drawn(scheme, SIZES, np.random.default_rng(0))
     assert weights.min() >= 0
     assert weights.max() <= 1
     assert np.add.reduceat(weights, np.cumsum(SIZES) - SIZES) == pytest.approx(1, abs=1e-15 * SIZES.max())
@@ -45,21 +45,21 @@ VARIANCE = {  # of one weight in a group of I
 }
 
 
-@pytest.mark.parametrize("law", ["crc", "bb", "rbwa"])
+@pytest.mark.parametrize("scheme", ["crc", "bb", "rbwa"])
 @pytest.mark.parametrize("source", ["generator", "names"])
-def test_mean_and_variance_of_a_weight_are_those_of_the_law(law, source):
+def test_mean_and_variance_of_a_weight_are_those_of_the_scheme(scheme, source):
     size, repeats = 5, 8000
     if source == "generator":
         rng = np.random.default_rng(1)
-        weights = drawn(law, np.full(repeats, size), rng).reshape(repeats, size)
+        weights = drawn(scheme, np.full(repeats, size), rng).reshape(repeats, size)
     else:
         names = KeyedWeights(1)
-        weights = np.array([keyed(law, names, str(g), list("abcde")) for g in range(repeats)])
-    error = Z * math.sqrt(VARIANCE[law](size) / repeats)
+        weights = np.array([keyed(scheme, names, str(g), list("abcde")) for g in range(repeats)])
+    error = Z * math.sqrt(VARIANCE[scheme](size) / repeats)
     assert np.abs(weights.mean(axis=0) - 1 / size).max() <= error
     squares = (weights - 1 / size) ** 2
     assert (
-        np.abs(squares.mean(axis=0) - VARIANCE[law](size)) <= Z * squares.std(axis=0) / math.sqrt(repeats)
+        np.abs(squares.mean(axis=0) - VARIANCE[scheme](size)) <= Z * squares.std(axis=0) / math.sqrt(repeats)
     ).all()
 
 

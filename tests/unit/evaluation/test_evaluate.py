@@ -80,7 +80,7 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
         gram = [row for row in result.compared if row.scorer == "gram"]
         assert all(row.more.mean == 0 == row.more.sd for row in gram)
     assert [row.method for row in result.stability] == [
-        law for law in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]
+        scheme for scheme in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]
     ]
 
 
@@ -300,7 +300,7 @@ def test_exact_match_compares_final_answers_where_a_pattern_finds_them(tmp_path)
     read = [evaluation.read_data_set(write(tmp_path / "c.jsonl", made))]
     cache = tmp_path / "cache"
     heads, finals = (
-        evaluation.scored_data_sets(read, cache=cache, answer_pattern=pattern)[0]
+        evaluation.scored_data_sets(read, evaluation.Options(answer_pattern=pattern), cache=cache)[0]
         for pattern in (None, "A: (.*)")
     )
     assert set(heads.scores["exact-match"]) == {(0.0, 0.0, 0.0, 0.0)}

@@ -54,11 +54,11 @@ def scored() -> list[ScoredCloud]:
 
 
 @pytest.mark.parametrize("unit", ["best", "response"])
-@pytest.mark.parametrize("law", ["mean", "crc", "bb", "rbwa"])
-def test_the_weight_laws_have_the_figures_of_the_offline_path(scored, unit, law):
-    (method,) = (method for method in METHODS_COMPARED if method.name == law)
+@pytest.mark.parametrize("scheme", ["mean", "crc", "bb", "rbwa"])
+def test_the_weighting_schemes_have_the_figures_of_the_offline_path(scored, unit, scheme):
+    (method,) = (method for method in METHODS_COMPARED if method.name == scheme)
     row = method_figures(method, Halves.of(scored, unit, SEEDS), 0.15)
-    other = split_figures(scored, unit=unit, alpha=0.15, method=law, seeds=SEEDS)
+    other = split_figures(scored, unit=unit, alpha=0.15, method=scheme, seeds=SEEDS)
     assert row.exposure_risk == pytest.approx(other.exposure_risk, abs=1e-12)
     assert row.exposure_sd / math.sqrt(len(SEEDS)) == pytest.approx(other.exposure_risk_se, abs=1e-12)
     assert row.ship_rate == pytest.approx(other.ship_rate, abs=1e-12)

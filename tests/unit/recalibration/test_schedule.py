@@ -14,7 +14,7 @@ from streamer.recalibration.schedule import (
     Schedule,
     fewest_groups,
 )
-from streamer.recalibration.standing import GateStanding, LastRun
+from streamer.recalibration.standing import GateStatus, LastRun
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DAY = 86_400.0
@@ -35,7 +35,7 @@ class Time:
         self.wall += timedelta(seconds=seconds)
 
 
-def standing(
+def status(
     *,
     name: str = "g",
     run: int | None = 1,
@@ -45,7 +45,7 @@ def standing(
     usable: bool = True,
     missing_key: str | None = None,
     **settings: Any,
-) -> GateStanding:
+) -> GateStatus:
     chosen = replace(GateSettings(encoder="e@1"), **settings)
     gate = GateRevision(
         gate=name,
@@ -66,91 +66,91 @@ def standing(
         last = LastRun(
             run=run, finished_at=NOW - timedelta(seconds=age), groups=9, usable=usable, candidates=()
         )
-    return GateStanding(
+    return GateStatus(
         gate=gate, policy=policy, last=last, new_groups=new, raised_groups=raised, proposed=False,
         missing_key=missing_key,
     )  # fmt: skip
 
 
-def due(schedule: Schedule, time: Time, one: GateStanding) -> bool:
+def due(schedule: Schedule, time: Time, one: GateStatus) -> bool:
     return schedule.due(one, now=time.wall) is not None
 
 
 def test_by_time_and_by_new_groups() -> None:
     time = Time()
     schedule = Schedule(time)
-    assert not due(schedule, time, standing(age=DAY - 10))
+    assert not due(schedule, time, status(age=DAY - 10))
     time.pass_(10)
-    assert due(schedule, time, standing(age=DAY - 10))
+    assert due(schedule, time, status(age=DAY - 10))
     for new, raised, expected in ((99, 0, False), (100, 0, True), (60, 39, False), (60, 40, True)):
-        assert due(Schedule(time), time, standing(new=new, raised=raised)) == expected
+        assert due(Schedule(time), time, status(new=new, raised=raised)) == expected
 
 
 def test_what_is_switched_off_brings_nothing_about() -> None:
     time = Time()
-    assert not due(Schedule(time), time, standing(age=5 * DAY, recalibrate_every_seconds=None))
-    assert not due(Schedule(time), time, standing(new=10_000, recalibrate_after_groups=None))
-    assert not due(Schedule(time), time, standing(age=5 * DAY, new=10_000, recalibrate="manual"))
+    assert not due(Schedule(time), time, status(age=5 * DAY, recalibrate_every_seconds=None))
+    assert not due(Schedule(time), time, status(new=10_000, recalibrate_after_groups=None))
+    assert not due(Schedule(time), time, status(age=5 * DAY, new=10_000, recalibrate="manual"))
 
 
 def test_a_gate_that_was_never_run_waits_for_as_many_groups_as_could_open_it() -> None:
     time = Time()
     assert [
-        fewest_groups(standing(alpha=alpha, max_attempts=attempts).gate.settings)
+        fewest_groups(status(alpha=alpha, max_attempts=attempts).gate.settings)
         for alpha, attempts in ((0.05, 1), (0.1, 1), (0.1, 3), (0.9, 1))
     ] == [19, 9, 29, 1]
-    assert not due(Schedule(time), time, standing(run=None, new=18))
-    assert due(Schedule(time), time, standing(run=None, new=19))
-    assert due(Schedule(time), time, standing(usable=False, new=19)), "nor was it for its present settings"
-    assert not due(Schedule(time), time, standing(usable=False, age=9 * DAY))
+    assert not due(Schedule(time), time, status(run=None, new=18))
+    assert due(Schedule(time), time, status(run=None, new=19))
+    assert due(Schedule(time), time, status(usable=False, new=19)), "nor was it for its present settings"
+    assert not due(Schedule(time), time, status(usable=False, age=9 * DAY))
 
 
 def test_a_clock_that_jumps_ahead_does_not_double_a_run() -> None:
     time = Time()
     schedule = Schedule(time)
-    assert not due(schedule, time, standing(age=60))
+    assert not due(schedule, time, status(age=60))
     time.wall += timedelta(days=1)
-    assert not due(schedule, time, standing(age=60))
+    assert not due(schedule, time, status(age=60))
     # It runs when the time has really passed, dates the run a day ahead, and then waits again.
     time.pass_(DAY)
-    assert due(schedule, time, standing(age=60))
+    assert due(schedule, time, status(age=60))
     schedule.done("g", 0.1)
     time.pass_(5)
-    assert not due(schedule, time, standing(run=2, age=-2 * DAY))
+    assert not due(schedule, time, status(run=2, age=-2 * DAY))
 
 
 def test_a_clock_that_falls_behind_puts_nothing_off() -> None:
     time = Time()
     schedule = Schedule(time)
-    assert not due(schedule, time, standing(age=60))
+    assert not due(schedule, time, status(age=60))
     time.wall -= timedelta(days=1)
     time.pass_(DAY - 61)
-    assert not due(schedule, time, standing(age=60))
+    assert not due(schedule, time, status(age=60))
     time.pass_(1)
-    assert due(schedule, time, standing(age=60))
+    assert due(schedule, time, status(age=60))
 
 
 def test_a_process_whose_clock_is_behind_waits_one_period_and_no_more() -> None:
     time = Time()
     time.wall = NOW - timedelta(days=1)
     schedule = Schedule(time)
-    assert not due(schedule, time, standing(age=0.0))
+    assert not due(schedule, time, status(age=0.0))
     time.pass_(DAY)
-    assert due(schedule, time, standing(age=0.0))
+    assert due(schedule, time, status(age=0.0))
 
 
 def test_a_run_by_hand_puts_the_next_one_off() -> None:
     time = Time()
     schedule = Schedule(time)
-    assert not due(schedule, time, standing(age=DAY - 5))
+    assert not due(schedule, time, status(age=DAY - 5))
     time.pass_(6)
-    assert not due(schedule, time, standing(run=2, age=-6))
+    assert not due(schedule, time, status(run=2, age=-6))
 
 
 def test_after_a_failure_each_try_waits_twice_as_long() -> None:
     time = Time()
     schedule = Schedule(time)
-    ready = standing(new=500)
+    ready = status(new=500)
     waits = []
     for _ in range(10):
         assert due(schedule, time, ready)
@@ -169,14 +169,14 @@ def test_after_a_failure_each_try_waits_twice_as_long() -> None:
 def test_long_runs_leave_room_for_everything_else() -> None:
     time = Time()
     schedule = Schedule(time)
-    assert due(schedule, time, standing(new=500))
+    assert due(schedule, time, status(new=500))
     schedule.done("g", 3.0)
-    assert not due(schedule, time, standing(run=2, new=500))
+    assert not due(schedule, time, status(run=2, new=500))
     time.pass_(30)
-    assert due(schedule, time, standing(run=2, new=500))
+    assert due(schedule, time, status(run=2, new=500))
 
 
-def opened(one: GateStanding, labels: int) -> GateStanding:
+def opened(one: GateStatus, labels: int) -> GateStatus:
     policy = replace(one.policy, state="cut", threshold=0.5, calibrated=True)
     return replace(one, policy=policy, labels=labels)
 
@@ -186,26 +186,26 @@ def test_between_runs_every_ten_labels_the_newest_groups_are_looked_at() -> None
     schedule = Schedule(time)
 
     def look(labels: int, **settings: Any) -> bool:
-        one = opened(standing(**settings), labels)
+        one = opened(status(**settings), labels)
         assert schedule.due(one, now=time.wall) is None
         return schedule.look_due(one) is not None
 
     assert not look(500), "what came before this process began was looked at, or a run will"
     assert not look(509)
     assert look(510)
-    schedule.looked(opened(standing(), 510))
+    schedule.looked(opened(status(), 510))
     schedule.done("g", 2.0)
     assert not look(525), "it rests"
     time.pass_(21)
     assert look(525)
     assert not look(525, recalibrate="manual")
-    assert schedule.look_due(replace(standing(), labels=600)) is None, "it ships nothing"
+    assert schedule.look_due(replace(status(), labels=600)) is None, "it ships nothing"
 
 
 def test_when_a_looser_threshold_has_waited_it_is_tested_again() -> None:
     time = Time()
     schedule = Schedule(time)
-    one = replace(standing(), held_until=NOW + timedelta(hours=6))
+    one = replace(status(), held_until=NOW + timedelta(hours=6))
     assert schedule.due(one, now=NOW + timedelta(hours=5)) is None
     assert (
         schedule.due(one, now=NOW + timedelta(hours=6)) == "a looser threshold has waited for one label lag"

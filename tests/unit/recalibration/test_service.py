@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.errors import LeaseLost, TryLater, Unavailable, UsageError
-from streamer.recalibration.service import Recalibrator
-from tests.unit.recalibration.test_schedule import standing
+from streamer.recalibration.runner import GateWork
+from streamer.recalibration.service import Recalibrator, Timing
+from tests.unit.recalibration.test_schedule import status
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import GateRevision
-    from streamer.recalibration.standing import GateStanding
+    from streamer.recalibration.standing import GateStatus
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
@@ -35,17 +36,15 @@ class Stage:
         self.told: list[tuple[Any, ...]] = []
         self.raising: dict[str, BaseException] = {}
         self.service = Recalibrator(
-            standings=self,
+            statuses=self,
             leadership=self,
-            recalibrate=self.recalibrate,
+            work=GateWork(self.recalibrate),
             raise_alert=self.raise_alert,
             publish=lambda: self.pass_("publish"),
             watch=self,
             observer=self,
-            clock=lambda: NOW,
+            timing=Timing(clock=lambda: NOW, monotonic=lambda: self.seconds, poll_seconds=0.01),
             stopping=lambda: self.stopping,
-            monotonic=lambda: self.seconds,
-            poll_seconds=0.01,
         )
 
     def step(self) -> None:
@@ -69,9 +68,9 @@ class Stage:
     def lapsed(self) -> bool:
         return self.has_lapsed
 
-    def standings(self, *, now: datetime, recount: bool = True) -> Sequence[GateStanding]:
-        self.pass_("standings")
-        return [standing(name=name, new=new, **self.settings) for name, new in sorted(self.new.items())]
+    def statuses(self, *, now: datetime, recount: bool = True) -> Sequence[GateStatus]:
+        self.pass_("statuses")
+        return [status(name=name, new=new, **self.settings) for name, new in sorted(self.new.items())]
 
     def labels_pending(self) -> Mapping[str, int]:
         return dict.fromkeys(self.new, 3)
@@ -79,7 +78,7 @@ class Stage:
     def labels_unread(self) -> Mapping[str, int]:
         return {}
 
-    def recalibrate(self, one: GateStanding) -> str:
+    def recalibrate(self, one: GateStatus) -> str:
         self.pass_(f"run {one.gate.gate}")
         self.new[one.gate.gate] = 0
         return "proposed"
@@ -104,8 +103,8 @@ class Stage:
 
     def forget_gates(self) -> None: ...
 
-    def show(self, standing: GateStanding) -> None:
-        self.told.append(("show", standing.gate.gate))
+    def show(self, status: GateStatus) -> None:
+        self.told.append(("show", status.gate.gate))
 
     def set_labels_pending(self, gate: str, responses: int) -> None:
         self.told.append(("pending", gate, responses))
@@ -132,7 +131,7 @@ def test_who_leads_watches_first_and_runs_what_is_due_the_longest_waiting_first(
     assert stage.service.unready() == []
     # What a round found out before a run ended is no reason for another one.
     stage.new |= {"b": 500}
-    stage.service._runner.offer(stage.standings(now=NOW), now=NOW, asked=stage.seconds - 0.5)
+    stage.service._runner.offer(stage.statuses(now=NOW), now=NOW, asked=stage.seconds - 0.5)
     stage.service._runner.run_due()
     assert len(stage.happened("run b")) == 1
 
@@ -141,12 +140,12 @@ def test_a_long_run_holds_up_no_round_and_the_end_waits_for_it() -> None:
     stage = Stage(a=500)
     begun, go_on, stop = threading.Event(), threading.Event(), threading.Event()
 
-    def takes_long(_: GateStanding) -> str:
+    def takes_long(_: GateStatus) -> str:
         begun.set()
         assert go_on.wait(10)
         return "applied"
 
-    stage.service._runner._recalibrate = takes_long
+    stage.service._runner._work = GateWork(takes_long)
     service = threading.Thread(target=stage.service.run, args=(stop,))
     service.start()
     try:
@@ -307,7 +306,7 @@ def test_what_a_broken_round_recorded_is_published_all_the_same() -> None:
     assert stage.service._wake.is_set()
 
 
-@pytest.mark.parametrize("place", ["held", "standings", "watch"])
+@pytest.mark.parametrize("place", ["held", "statuses", "watch"])
 def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     stage = Stage(a=500)
     stage.raising[place] = Unavailable("nobody answers")
@@ -330,7 +329,7 @@ def test_a_database_that_is_away_is_waited_for(place: str) -> None:
     away: dict[str, bool] = {}
     stage.pass_ = lambda name, *_: away.update({name: "database" in str(stage.service.unready())})  # type: ignore[method-assign]
     stage.step()
-    assert away == {"held": True, "standings": True, "watch": False, "run a": False, "publish": False}, (
+    assert away == {"held": True, "statuses": True, "watch": False, "run a": False, "publish": False}, (
         "it answers: nobody waits for the rest of the round"
     )
     assert stage.service.unready() == []

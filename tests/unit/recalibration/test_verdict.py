@@ -50,7 +50,7 @@ def test_under_propose_everything_waits_for_a_person(found: Comparison) -> None:
 )
 def test_holding_more_acts_at_once_and_is_told_when_it_is_much(changes: dict[str, Any], large: bool) -> None:
     said = verdict(AUTO, replace(TIGHTER, **changes))
-    assert (said.outcome, said.large, said.cautious) == ("applied", large, False)
+    assert (said.outcome, said.large, said.worst_label) == ("applied", large, False)
     assert ("beyond the limits" in said.why) == large
 
 
@@ -73,21 +73,21 @@ LOOSENING = [
 def test_holding_less_acts_only_when_nothing_stands_against_it(
     changes: dict[str, Any], against: str | None
 ) -> None:
-    said = verdict(AUTO, LOOSER, cautious=replace(LOOSER, **changes))
+    said = verdict(AUTO, LOOSER, worst_label=replace(LOOSER, **changes))
     assert said.outcome == ("applied" if against is None else "proposed")
-    assert said.cautious == (against is None)
+    assert said.worst_label == (against is None)
     assert against is None or against in said.why
     assert not said.large
 
 
-def test_only_the_cautious_run_counts_for_the_limits() -> None:
+def test_only_the_run_on_worst_labels_counts_for_the_limits() -> None:
     far = replace(LOOSER, lambda_step=0.4, ship_rates=(0.5, 0.9))
-    assert verdict(AUTO, far, cautious=LOOSER).cautious
+    assert verdict(AUTO, far, worst_label=LOOSER).worst_label
 
 
 def test_everything_that_stands_against_it_is_said_at_once() -> None:
     poor = replace(LOOSER, labelled_groups=3, new_groups=1, lambda_step=0.5, ship_rates=(0.1, 0.9))
-    why = verdict(AUTO, LOOSER, cautious=poor).why
+    why = verdict(AUTO, LOOSER, worst_label=poor).why
     assert all(
         part in why
         for part in (
@@ -121,7 +121,7 @@ def test_who_closed_the_gate_decides_who_may_open_it(
         AUTO,
         LOOSER,
         closed=Closing(by=by, served=SERVED),
-        cautious=replace(LOOSER, **changes),
+        worst_label=replace(LOOSER, **changes),
         safely_reopened=safely,
     )
     assert said.outcome == outcome
@@ -149,7 +149,7 @@ def test_while_an_alarm_stands_nothing_is_loosened_by_itself(
     alarms: tuple[str, ...], by: Any, against: str | None
 ) -> None:
     closed = None if by is None else Closing(by=by, served=SERVED)
-    said = verdict(AUTO, LOOSER, closed=closed, cautious=LOOSER, safely_reopened=True, alarms=alarms)
+    said = verdict(AUTO, LOOSER, closed=closed, worst_label=LOOSER, safely_reopened=True, alarms=alarms)
     assert said.outcome == ("applied" if against is None else "proposed")
     assert against is None or against in said.why
 
@@ -161,7 +161,7 @@ def test_an_alarm_keeps_nothing_from_holding_more(direction: Any) -> None:
 
 
 def test_a_looser_run_is_never_judged_alone() -> None:
-    with pytest.raises(ValueError, match="beside its cautious one"):
+    with pytest.raises(ValueError, match="beside that on worst labels"):
         verdict(AUTO, LOOSER)
 
 
@@ -243,23 +243,23 @@ def test_a_gate_with_a_segment_that_ships_is_not_closed() -> None:
     ],
 )
 def test_what_a_looser_threshold_is_tested_by(known: dict[str, Any], against: str | None) -> None:
-    said = verdict(AUTO, LOOSER, cautious=LOOSER, **known)
+    said = verdict(AUTO, LOOSER, worst_label=LOOSER, **known)
     assert said.outcome == ("applied" if against is None else "proposed")
     assert against is None or against in said.why
 
 
 def test_without_skill_no_gate_opens_by_itself() -> None:
     closed = Closing(by="calibration", served=None)
-    opened = verdict(AUTO, LOOSER, cautious=LOOSER, closed=closed, evidence=3.0)
+    opened = verdict(AUTO, LOOSER, worst_label=LOOSER, closed=closed, evidence=3.0)
     assert opened.outcome == "applied", "what an alarm read of a closed gate says nothing"
-    said = verdict(AUTO, LOOSER, cautious=LOOSER, closed=closed, unskilled="no skill")
+    said = verdict(AUTO, LOOSER, worst_label=LOOSER, closed=closed, unskilled="no skill")
     assert (said.outcome, "no skill: a gate does not open by itself then" in said.why) == ("proposed", True)
     proposed = verdict(replace(AUTO, recalibrate="propose"), LOOSER, closed=closed, unskilled="no skill")
     assert proposed.why == "the gate's rule is propose; no skill"
 
 
 def test_a_wait_begins_once_and_ends() -> None:
-    applied = verdict(AUTO, LOOSER, cautious=LOOSER)
+    applied = verdict(AUTO, LOOSER, worst_label=LOOSER)
     now, lag = datetime(2026, 11, 20, tzinfo=UTC), timedelta(hours=6)
     held = hold(applied, now=now, since=None, lag=lag)
     assert (held.outcome, held.held_until) == ("proposed", now + lag)

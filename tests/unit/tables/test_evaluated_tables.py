@@ -11,7 +11,7 @@ import pytest
 
 from streamer.cli import main
 from streamer.errors import UsageError
-from streamer.research.evaluation import evaluate
+from streamer.research.evaluation import Encoding, evaluate
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,7 +124,7 @@ def test_what_cannot_be_used_is_refused_before_anything_is_encoded(tmp_path: Pat
     path = write(tmp_path / "few.csv", few, "prompt_id", "answer", "severity")
     for choice, says in (("worst", "too few severities"), ("drop", "only 5 of 60"), ("fail", "none may be")):
         with pytest.raises(UsageError, match=says):
-            evaluate(path, cache=None, unlabelled=choice, encoder=Never())  # type: ignore[arg-type]
+            evaluate(path, cache=None, unlabelled=choice, encoding=Encoding(Never()))  # type: ignore[arg-type]
 
 
 def test_a_plan_on_scores_of_a_table_needs_no_encoder(

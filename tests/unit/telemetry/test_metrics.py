@@ -30,7 +30,7 @@ from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
 from streamer.telemetry.metrics import HOLD_REASONS, Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer.telemetry.stream_observer import StreamTelemetry
-from tests.unit.recalibration.test_schedule import standing
+from tests.unit.recalibration.test_schedule import status
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 TOPIC = Partition("log", "streamer.responses", 0)
@@ -233,7 +233,7 @@ def test_a_threshold_that_is_held_waits_for_its_time_and_for_no_person() -> None
     metrics = RecalibratorMetrics()
     pending, until = "streamer_proposal_pending", "streamer_proposal_held_until_timestamp_seconds"
     for held, waits in ((NOW, 0.0), (None, 1.0)):
-        metrics.show(replace(standing(), proposed=True, held_until=held))
+        metrics.show(replace(status(), proposed=True, held_until=held))
         assert metrics.registry.get_sample_value(pending, {"gate": "g"}) == waits
         shown = metrics.registry.get_sample_value(until, {"gate": "g"})
         assert shown == (None if held is None else held.timestamp())
