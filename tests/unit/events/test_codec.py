@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import depth
 from streamer.events.responses import ResponsesV1, ResponseV1, content_hash
+from streamer.events.topic import every
 from streamer.events.topics import Topics
 from streamer.signing.canonical_json import canonical_json
 
@@ -221,7 +222,7 @@ def test_excerpts_are_short_and_printable() -> None:
 
 def test_topics() -> None:
     assert Topics().responses == "streamer.responses"
-    assert Topics("eu.").all() == (
+    released = [
         "eu.responses",
         "eu.labels",
         "eu.actions",
@@ -230,6 +231,12 @@ def test_topics() -> None:
         "eu.alerts",
         "eu.checkpoints",
         "eu.dead-letters",
-    )
+    ]
+    topics = Topics("eu.")
+    assert [name for name in topics.all() if name in released] == released, "inputs first, and none goes"
+    assert topics.all() == tuple(f"eu.{name}" for name in every())
+    for name, topic in every().items():
+        named = getattr(topics, name.replace("-", "_"), topics.of(topic))
+        assert topics.of(topic) == named
     with pytest.raises(ValueError, match="prefix"):
         Topics("a b")
