@@ -16,9 +16,7 @@ SHOWN = 20
 def modules() -> set[str]:
     """The packages and files right under `streamer`."""
     return {
-        path.stem
-        for path in PACKAGE.iterdir()
-        if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.stem.startswith("__")
+        path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()
     }
 
 
@@ -36,9 +34,9 @@ def edges() -> set[tuple[str, str]]:
     found = set()
     for importer in graph.modules:
         for imported in graph.find_modules_directly_imported_by(importer):
-            pair = tuple(name.split(".")[1] for name in (importer, imported) if "." in name)
-            if len(pair) == 2 and pair[0] != pair[1]:
-                found.add(pair)
+            one, other = (f"{name}.__init__".split(".")[1] for name in (importer, imported))
+            if one != other:
+                found.add((one, other))
     return found
 
 
