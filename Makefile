@@ -64,7 +64,9 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	fi
 
 slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt, those that `make check` leaves out
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q -p tests.slow_tests --hypothesis-profile=quick $(ARGS)
+	@times=$$(mktemp); trap 'rm -f "$$times"' EXIT; \
+	STREAMER_TEST_TIMES="$$times" OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q --hypothesis-profile=quick $(ARGS); \
+	$(BIN)/python -m tests.times --slow "$$times"
 
 faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services

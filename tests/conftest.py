@@ -24,6 +24,7 @@ from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
 from tests.services.prometheus import Prometheus, what_prometheus_needs
 from tests.services.requirements import missing
+from tests.times import SLOW_TESTS, Recorder, function_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +51,6 @@ hypothesis.settings.register_profile(QUICK, max_examples=10, deadline=None)
 hypothesis.settings.register_profile("full", deadline=None)
 hypothesis.settings.load_profile("full")
 
-SLOW_TESTS = ROOT / "tests" / "slow_tests.txt"
-"""Tests that were measured to take long, one a line; `make slow-tests` writes it."""
-
 
 class _Logging(Protocol):
     def log_tail(self, lines: int = ...) -> str: ...
@@ -68,6 +66,9 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
+    if times := os.environ.get("STREAMER_TEST_TIMES"):
+        leads = bool(getattr(config.option, "numprocesses", None)) and "PYTEST_XDIST_WORKER" not in os.environ
+        config.pluginmanager.register(Recorder(Path(times), leads=leads))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -140,11 +141,6 @@ def _mix(items: list[pytest.Item]) -> None:
 
 def _folder(file: Path) -> str:
     return file.relative_to(ROOT / "tests").parts[0] if file.is_relative_to(ROOT / "tests") else ""
-
-
-def function_of(node_id: str) -> str:
-    """The test without its parameters."""
-    return node_id.partition("[")[0]
 
 
 def _take_few_examples(item: pytest.Item) -> None:

