@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 import structlog
 
+from tests.processes import RECORDER, name_of_run
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
@@ -62,13 +63,13 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
     for name in ("COLUMNS", "LINES"):
-        # readline sets them in a process that loads it, as pytest does, and the processes of xdist inherit them
+        # readline sets them in a process that loads it, as pytest does, and what tests start would inherit them
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
     if times := os.environ.get("STREAMER_TEST_TIMES"):
-        leads = bool(getattr(config.option, "numprocesses", None)) and "PYTEST_XDIST_WORKER" not in os.environ
-        config.pluginmanager.register(Recorder(Path(times), leads=leads))
+        leads = bool(getattr(config.option, "processes", 0))
+        config.pluginmanager.register(Recorder(Path(times), leads=leads), RECORDER)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -392,7 +393,7 @@ def trivia(
 ) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute) for all processes of a run."""
     folder = tmp_path_factory.getbasetemp()
-    kept = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "trivia.pickle"
+    kept = (folder if name_of_run() is None else folder.parent) / "trivia.pickle"
     with kept.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not kept.exists():

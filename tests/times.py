@@ -1,14 +1,14 @@
 """Where the processor time of the tests goes: each test's own, its processes' and its services'.
 
 With ``STREAMER_TEST_TIMES=FILE`` pytest adds a line to the file for each phase of each test (`tests/conftest.py`), from every
-process of pytest-xdist. Run as a program this module reads the file:
+process of the run. Run as a program this module reads the file:
 
     STREAMER_TEST_TIMES=times.tsv make test
     .venv/bin/python -m tests.times times.tsv                # by folder, by file, the longest tests
     .venv/bin/python -m tests.times times.tsv --slow         # write tests/slow_tests.txt
 
 Processor time is what a busy machine leaves alone, but for a third more where two processes share a core's cache.
-A test that is the first in its process to import a module or to take a fixture of the session is charged with it.
+A test that is the first of its process to import a module or to take a fixture of the session is charged with it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.processes import name_of_process
 from tests.services import service_forks
 from tests.services.postgres import PostgresServer
 
@@ -152,10 +153,10 @@ class Recorder:
 
     def __init__(self, file: Path, *, leads: bool = False) -> None:
         self._file = file.absolute()
-        self._process = os.environ.get("PYTEST_XDIST_WORKER", "main")
         self._meter = Meter(alone=leads)
         self._before: Counter[str] = Counter()
         self._began = time.monotonic()
+        self._pid = os.getpid()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
@@ -193,8 +194,10 @@ class Recorder:
         self._add("(end)", "end")
 
     def _add(self, test: str, phase: str) -> None:
+        if os.getpid() != self._pid:  # this process was forked, and has used no time yet
+            self._pid, self._meter, self._before = os.getpid(), Meter(), Counter()
         now = self._meter.read()
-        row = [self._process, test, phase, f"{time.monotonic() - self._began:.3f}"]
+        row = [name_of_process(), test, phase, f"{time.monotonic() - self._began:.3f}"]
         row += [f"{now[kind] - self._before[kind]:.3f}" for kind in KINDS]
         with self._file.open("a") as file:  # one short write: lines of several processes do not mix
             file.write("\t".join(row) + "\n")

@@ -2,7 +2,7 @@
 
 The fork becomes `python -m streamer ...` (or another module's program) with an environment, a folder and files of its own;
 from there on all is as after a plain start. Run as a program this module is the process that is forked, with a socket that
-listens as its standard input. The processes of one run of pytest-xdist share it; it ends with the last of them.
+listens as its standard input. The processes of one run share it; it ends with the last of them.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class ServiceForks:
             self._socket = self._process = None
 
     def _started(self) -> socket.socket:
-        run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+        run = os.environ.get("STREAMER_TEST_RUN")
         if run is None or self._preloaded:
             with tempfile.TemporaryDirectory() as folder:
                 return self._new(f"{folder}/forks")
