@@ -11,6 +11,7 @@ the session until the end.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib
 import os
 import pickle
@@ -76,6 +77,7 @@ class _Leader:
         if len(files) > _MANY_FILES:
             for name in PRELOADED:
                 importlib.import_module(name)
+            gc.freeze()
         os.environ["STREAMER_TEST_RUN"] = f"{os.getpid()}-{time.monotonic_ns()}"
         if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
             reporter.showfspath = False
@@ -116,9 +118,11 @@ class _Leader:
                     status = os.waitstatus_to_exitcode(os.waitpid(worker.pid, 0)[1])
                     if worker.running is not None:
                         self._report_end(session, session.items[worker.running], status)
-                        files.appendleft([session.items[place] for place in worker.left])
-                        self._start(session, worker.number)
-                    elif status:
+                        if worker.left:
+                            files.appendleft([session.items[place] for place in worker.left])
+                        if files:
+                            self._start(session, worker.number)
+                    elif status or worker.left:
                         raise RuntimeError(
                             f"process p{worker.number} of the tests ended with {status}"
                         ) from None

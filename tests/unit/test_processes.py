@@ -64,10 +64,11 @@ def test_outcomes_of_several_processes_are_those_of_one(tmp_path: Path) -> None:
 
 
 def test_a_process_that_ends_fails_its_test_and_the_rest_is_run(tmp_path: Path) -> None:
-    ending = "import os\n\ndef test_first(): pass\n\ndef test_ends(): os._exit(3)\n\ndef test_last(): pass\n"
-    status, said = ran(tmp_path, {"test_a.py": ending, "test_b.py": PASSING}, processes=1)
+    ending = "import os\n\ndef test_first(): pass\n\ndef test_ends(): os._exit(3)\n"
+    files = {"test_a.py": ending + "\ndef test_last(): pass\n", "test_b.py": ending, "test_c.py": PASSING}
+    status, said = ran(tmp_path, files, processes=1)
     assert status == pytest.ExitCode.TESTS_FAILED, said
-    assert "1 failed, 7 passed" in said
+    assert "2 failed, 8 passed" in said
     assert "its process ended with 3" in said
     assert "test_a.py::test_ends" in said
 
