@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import logging
 import os
@@ -18,7 +17,8 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.processes import RECORDER, name_of_run
+from tests.processes import RECORDER
+from tests.run_folder import made_once
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
-    if times := os.environ.get("STREAMER_TEST_TIMES"):
+    if times := os.environ.pop("STREAMER_TEST_TIMES", None):
         leads = bool(getattr(config.option, "processes", 0))
         config.pluginmanager.register(Recorder(Path(times), leads=leads), RECORDER)
 
@@ -98,6 +98,7 @@ _MARKS = {
     "own_postgres_server": "postgres",
     "prometheus": "prometheus",
     "real_encoder": "encoder",
+    "trivia": "encoder",
     "typescript": "node",
     "triviaqa_path": "shared_data",
     "gsm8k_path": "shared_data",
@@ -274,13 +275,11 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty, migrated SQLite database, to be copied: migrating takes a second."""
-    from streamer.store import migrate
+def migrated_sqlite_file() -> Path:
+    """An empty, migrated SQLite database, to be copied."""
+    from tests.migrated import migrated_file
 
-    file = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
-    migrate(f"sqlite:///{file}")
-    return file
+    return migrated_file()
 
 
 @pytest.fixture(scope="session")
@@ -388,17 +387,13 @@ def tot_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def trivia(
-    triviaqa_path: Path, real_encoder: Encoder, tmp_path_factory: pytest.TempPathFactory
-) -> list[ScoredCloud]:
+def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute) for all processes of a run."""
-    folder = tmp_path_factory.getbasetemp()
-    kept = (folder if name_of_run() is None else folder.parent) / "trivia.pickle"
-    with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            kept.write_bytes(pickle.dumps(_trivia(triviaqa_path, real_encoder)))
-    clouds: list[ScoredCloud] = pickle.loads(kept.read_bytes())
+
+    def make(file: Path) -> None:
+        file.write_bytes(pickle.dumps(_trivia(triviaqa_path, request.getfixturevalue("real_encoder"))))
+
+    clouds: list[ScoredCloud] = pickle.loads(made_once("trivia.pickle", make).read_bytes())
     return clouds
 
 

@@ -15,7 +15,9 @@ import gc
 import importlib
 import os
 import pickle
+import shutil
 import signal
+import tempfile
 import time
 import traceback
 import weakref
@@ -26,6 +28,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
+
+from tests.run_folder import RUN_FOLDER
 
 if TYPE_CHECKING:
     import warnings
@@ -45,11 +49,6 @@ _name = "main"
 def name_of_process() -> str:
     """Which of the processes of this run this is."""
     return _name
-
-
-def name_of_run() -> str | None:
-    """A name that the processes of this run have in common, and those that they start; None where there is one only."""
-    return os.environ.get("STREAMER_TEST_RUN")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -78,7 +77,7 @@ class _Leader:
             for name in PRELOADED:
                 importlib.import_module(name)
             gc.freeze()
-        os.environ["STREAMER_TEST_RUN"] = f"{os.getpid()}-{time.monotonic_ns()}"
+        os.environ[RUN_FOLDER] = tempfile.mkdtemp(prefix="streamer-tests-")
         if reporter := session.config.pluginmanager.get_plugin("terminalreporter"):
             reporter.showfspath = False
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
@@ -90,6 +89,7 @@ class _Leader:
                 raise RuntimeError(f"no process is left for {len(files)} files of tests")
         finally:
             self._end()
+            shutil.rmtree(os.environ.pop(RUN_FOLDER), ignore_errors=True)
         return True
 
     def _start(self, session: pytest.Session, number: int) -> None:

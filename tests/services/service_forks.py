@@ -224,11 +224,11 @@ class ServiceForks:
             self._socket = self._process = None
 
     def _started(self) -> socket.socket:
-        run = os.environ.get("STREAMER_TEST_RUN")
+        run = os.environ.get("TESTS_RUN_FOLDER")
         if run is None or self._preloaded:
             with tempfile.TemporaryDirectory() as folder:
                 return self._new(f"{folder}/forks")
-        place = Path(tempfile.gettempdir(), f"streamer-forks-{run}")
+        place = Path(run, "forks")
         with place.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
