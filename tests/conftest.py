@@ -282,16 +282,6 @@ def migrated_sqlite_file() -> Path:
     return migrated_file()
 
 
-@pytest.fixture(scope="session")
-def _migrated_postgres_database(postgres_server: PostgresServer) -> str:
-    from streamer.store import migrate
-
-    url = postgres_server.create_database("migrated")
-    # Not through a pooler: it keeps a session, and a database with a session is no template.
-    migrate(postgres_server.direct_url_of("migrated"))
-    return url
-
-
 @pytest.fixture
 def migrated_sqlite_url(migrated_sqlite_file: Path, sqlite_database_url: str) -> str:
     """SQLAlchemy URL of a new SQLite database, migrated."""
@@ -300,9 +290,9 @@ def migrated_sqlite_url(migrated_sqlite_file: Path, sqlite_database_url: str) ->
 
 
 @pytest.fixture
-def migrated_postgres_url(postgres_server: PostgresServer, _migrated_postgres_database: str) -> Iterator[str]:
+def migrated_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """SQLAlchemy URL of a new PostgreSQL database, migrated; it is dropped after the test."""
-    url = postgres_server.create_database(template=_migrated_postgres_database)
+    url = postgres_server.create_migrated_database()
     yield url
     postgres_server.drop_database(url)
 

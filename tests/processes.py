@@ -40,6 +40,12 @@ PRELOADED: tuple[str, ...] = ()
 
 _MANY_FILES = 60
 
+_MAY_RUN = {"jemalloc_bg_thd"}
+"""Threads that a fork starts anew by itself."""
+
+# NumPy starts threads when it is imported, and what has threads cannot be forked. Several processes keep the cores busy.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 RECORDER = "times"
 """The plugin that records times, if it is there (`tests/times.py`)."""
 
@@ -93,9 +99,11 @@ class _Leader:
         return True
 
     def _start(self, session: pytest.Session, number: int) -> None:
-        threads = len(list(Path("/proc/self/task").iterdir()))
-        if threads != 1:
-            raise RuntimeError(f"collecting the tests has started {threads - 1} threads: it cannot be forked")
+        names = [file.read_text().strip() for file in Path("/proc/self/task").glob("*/comm")]
+        if others := [name for name in names if name not in _MAY_RUN][1:]:
+            raise RuntimeError(
+                f"collecting the tests has started threads, {', '.join(others)}: it cannot be forked"
+            )
         ours, theirs = Pipe()
         if (pid := os.fork()) == 0:
             for other in (ours, *self._workers):

@@ -18,6 +18,11 @@ RUN_FOLDER = "TESTS_RUN_FOLDER"
 """Names the folder for the processes of a run, where there are several."""
 
 
+def several() -> bool:
+    """Whether this run has several processes."""
+    return RUN_FOLDER in os.environ
+
+
 @functools.cache
 def run_folder() -> Path:
     """The folder of this run; of this process, where it is the only one."""
