@@ -35,7 +35,15 @@ if TYPE_CHECKING:
     import warnings
     from collections.abc import Sequence
 
-PRELOADED: tuple[str, ...] = ()
+PRELOADED = (
+    "faust",
+    "matplotlib.pyplot",
+    "selenium.webdriver",
+    "sentence_transformers",
+    "sklearn.linear_model",
+    "torch",
+    "uvicorn",
+)
 """What several processes import in the middle of tests, too: imported before there are several, where there are many files."""
 
 _MANY_FILES = 60
