@@ -52,19 +52,21 @@ demo: $(DEMO)  ## Create the environment if need be and run the whole thing insi
 check: $(INSTALLED)  ## What to run before each commit, about two minutes: lint, and the quick unit tests with few examples
 	@$(MAKE) --silent lint
 	@OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q -m "not slow" --hypothesis-profile=quick \
-		--numprocesses=logical --dist=worksteal $(ARGS)
+		-p tests.processes --processes=$$(nproc) $(ARGS)
 
 test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
-	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses=$(PROCESSES) --dist=loadfile --no-loadscope-reorder $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS)
 	@if [ -z '$(ARGS)' ]; then \
-		OMP_NUM_THREADS=1 $(POOLED) --numprocesses=$(PROCESSES) --dist=loadfile $(POOLED_TESTS); \
+		OMP_NUM_THREADS=1 $(POOLED) -p tests.processes --processes=$(PROCESSES) $(POOLED_TESTS); \
 	fi
 
 slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt, those that `make check` leaves out
-	OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q -p tests.slow_tests --hypothesis-profile=quick $(ARGS)
+	@times=$$(mktemp); trap 'rm -f "$$times"' EXIT; \
+	STREAMER_TEST_TIMES="$$times" OMP_NUM_THREADS=1 $(BIN)/pytest tests/unit -q --hypothesis-profile=quick $(ARGS); \
+	$(BIN)/python -m tests.times --slow "$$times"
 
 faults: $(INSTALLED)  ## Run every fault case in full, up to an hour, and print the table of docs/reliability.md
 	$(MAKE) --silent services

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import logging
 import os
@@ -18,12 +17,15 @@ import hypothesis
 import pytest
 import structlog
 
+from tests.processes import RECORDER
+from tests.run_folder import made_once
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
 from tests.services.prometheus import Prometheus, what_prometheus_needs
 from tests.services.requirements import missing
+from tests.times import SLOW_TESTS, Recorder, function_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,9 +52,6 @@ hypothesis.settings.register_profile(QUICK, max_examples=10, deadline=None)
 hypothesis.settings.register_profile("full", deadline=None)
 hypothesis.settings.load_profile("full")
 
-SLOW_TESTS = ROOT / "tests" / "slow_tests.txt"
-"""Tests that were measured to take long, one a line; `make slow-tests` writes it."""
-
 
 class _Logging(Protocol):
     def log_tail(self, lines: int = ...) -> str: ...
@@ -64,10 +63,13 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
     for name in ("COLUMNS", "LINES"):
-        # readline sets them in a process that loads it, as pytest does, and the processes of xdist inherit them
+        # readline sets them in a process that loads it, as pytest does, and what tests start would inherit them
         os.environ.pop(name, None)
     if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _interrupt)
+    if times := os.environ.pop("STREAMER_TEST_TIMES", None):
+        leads = bool(getattr(config.option, "processes", 0))
+        config.pluginmanager.register(Recorder(Path(times), leads=leads), RECORDER)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,6 +98,7 @@ _MARKS = {
     "own_postgres_server": "postgres",
     "prometheus": "prometheus",
     "real_encoder": "encoder",
+    "trivia": "encoder",
     "typescript": "node",
     "triviaqa_path": "shared_data",
     "gsm8k_path": "shared_data",
@@ -140,11 +143,6 @@ def _mix(items: list[pytest.Item]) -> None:
 
 def _folder(file: Path) -> str:
     return file.relative_to(ROOT / "tests").parts[0] if file.is_relative_to(ROOT / "tests") else ""
-
-
-def function_of(node_id: str) -> str:
-    """The test without its parameters."""
-    return node_id.partition("[")[0]
 
 
 def _take_few_examples(item: pytest.Item) -> None:
@@ -277,23 +275,11 @@ def database_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def migrated_sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty, migrated SQLite database, to be copied: migrating takes a second."""
-    from streamer.store import migrate
+def migrated_sqlite_file() -> Path:
+    """An empty, migrated SQLite database, to be copied."""
+    from tests.migrated import migrated_file
 
-    file = tmp_path_factory.mktemp("migrated") / "migrated.sqlite3"
-    migrate(f"sqlite:///{file}")
-    return file
-
-
-@pytest.fixture(scope="session")
-def _migrated_postgres_database(postgres_server: PostgresServer) -> str:
-    from streamer.store import migrate
-
-    url = postgres_server.create_database("migrated")
-    # Not through a pooler: it keeps a session, and a database with a session is no template.
-    migrate(postgres_server.direct_url_of("migrated"))
-    return url
+    return migrated_file()
 
 
 @pytest.fixture
@@ -304,9 +290,9 @@ def migrated_sqlite_url(migrated_sqlite_file: Path, sqlite_database_url: str) ->
 
 
 @pytest.fixture
-def migrated_postgres_url(postgres_server: PostgresServer, _migrated_postgres_database: str) -> Iterator[str]:
+def migrated_postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
     """SQLAlchemy URL of a new PostgreSQL database, migrated; it is dropped after the test."""
-    url = postgres_server.create_database(template=_migrated_postgres_database)
+    url = postgres_server.create_migrated_database()
     yield url
     postgres_server.drop_database(url)
 
@@ -391,17 +377,13 @@ def tot_path() -> Path:
 
 
 @pytest.fixture(scope="session")
-def trivia(
-    triviaqa_path: Path, real_encoder: Encoder, tmp_path_factory: pytest.TempPathFactory
-) -> list[ScoredCloud]:
+def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute) for all processes of a run."""
-    folder = tmp_path_factory.getbasetemp()
-    kept = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "trivia.pickle"
-    with kept.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not kept.exists():
-            kept.write_bytes(pickle.dumps(_trivia(triviaqa_path, real_encoder)))
-    clouds: list[ScoredCloud] = pickle.loads(kept.read_bytes())
+
+    def make(file: Path) -> None:
+        file.write_bytes(pickle.dumps(_trivia(triviaqa_path, request.getfixturevalue("real_encoder"))))
+
+    clouds: list[ScoredCloud] = pickle.loads(made_once("trivia.pickle", make).read_bytes())
     return clouds
 
 

@@ -36,7 +36,7 @@ def own_site(
     own_kafka_broker: KafkaBroker, own_postgres_server: PostgresServer, tmp_path: Path
 ) -> Iterator[Site]:
     """A site whose broker and database the test may kill."""
-    url = own_postgres_server.create_database()
+    url = own_postgres_server.create_migrated_database()
     with ExitStack() as stack, a_site(own_kafka_broker, url, "own.", tmp_path, stack) as one:
         yield one
 

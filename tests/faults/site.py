@@ -22,6 +22,7 @@ from streamer.recalibration.run import CalibrationRun
 from streamer.settings.settings import Settings, load_settings
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
+from tests.migrated import migrated
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def empty_site(
         },
         database={"url": database_url},
     )
-    wiring.migrate(settings)
+    migrated(settings)
     wiring.create_topics(settings)
     with wiring.open_store(settings) as store:
         try:

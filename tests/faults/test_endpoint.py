@@ -14,7 +14,6 @@ from streamer import wiring
 from streamer.events.actions import decode_action
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.settings.settings import load_settings
-from streamer.store import migrate
 from streamer.stream.exits import WorkerExit
 from tests.faults.callers import REFUSED, Callers, agree, ask_all_again
 from tests.faults.endpoint import Site
@@ -220,8 +219,7 @@ def test_its_database_away(
     own_postgres_server: PostgresServer, tmp_path: Path, matrix: Matrix, how: str, away: int
 ) -> None:
     rounds = 3
-    url = own_postgres_server.create_database()
-    migrate(url)
+    url = own_postgres_server.create_migrated_database()
     site = Site(url, tmp_path)
     site.gate()
     slowest = 0.0

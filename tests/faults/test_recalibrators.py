@@ -10,7 +10,6 @@ import pytest
 
 from streamer import wiring
 from streamer.gates.policy import RECALIBRATOR
-from streamer.store import migrate
 from tests.faults.recalibrators import Place, leaders, opened
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
@@ -97,8 +96,7 @@ def test_the_database_goes_away_and_comes_back(
     own_postgres_server: PostgresServer, kafka_broker: KafkaBroker, topic_prefix: str, tmp_path: Path
 ) -> None:
     with ExitStack() as stack:
-        url = own_postgres_server.create_database()
-        migrate(url)
+        url = own_postgres_server.create_migrated_database()
         place = Place(url, kafka_broker, topic_prefix, tmp_path, stack)
         opened(place)
         one = place.start()

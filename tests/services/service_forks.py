@@ -2,7 +2,7 @@
 
 The fork becomes `python -m streamer ...` (or another module's program) with an environment, a folder and files of its own;
 from there on all is as after a plain start. Run as a program this module is the process that is forked, with a socket that
-listens as its standard input. The processes of one run of pytest-xdist share it; it ends with the last of them.
+listens as its standard input. The processes of one run share it; it ends with the last of them.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,19 @@ PRELOADED = (
 
 _MOST_BYTES = 1 << 20
 
+RUNNING: weakref.WeakSet[ForkedService] = weakref.WeakSet()
+"""What this process has had forked and has not yet seen end."""
+
+SERVERS: set[int] = set()
+"""Processes that are forked, those that this process has started."""
+
+_ended_seconds = 0.0
+
+
+def ended_seconds() -> float:
+    """Processor time of the forks that this process has seen end, and of their children."""
+    return _ended_seconds
+
 
 class ForkedService:
     """A process that was forked, as far as `subprocess.Popen` has what tests ask of it."""
@@ -79,14 +93,18 @@ class ForkedService:
         self.returncode: int | None = None
         self._forks = forks
         self._ends = os.pidfd_open(pid)
+        RUNNING.add(self)
 
     def poll(self) -> int | None:
         """Return the exit status, negative for a signal; None while it runs."""
+        global _ended_seconds
         if self.returncode is None:
-            status = self._forks.ask({"poll": self.pid})["status"]
-            if status is not None:
-                self.returncode = os.waitstatus_to_exitcode(status)
+            answer = self._forks.ask({"poll": self.pid})
+            if answer["status"] is not None:
+                self.returncode = os.waitstatus_to_exitcode(answer["status"])
                 os.close(self._ends)
+                RUNNING.discard(self)
+                _ended_seconds += answer["seconds"]
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -202,14 +220,15 @@ class ServiceForks:
             if self._socket is not None and self._process is not None:
                 self._socket.close()
                 self._process.wait()
+                SERVERS.discard(self._process.pid)
             self._socket = self._process = None
 
     def _started(self) -> socket.socket:
-        run = os.environ.get("PYTEST_XDIST_TESTRUNUID")
+        run = os.environ.get("TESTS_RUN_FOLDER")
         if run is None or self._preloaded:
             with tempfile.TemporaryDirectory() as folder:
                 return self._new(f"{folder}/forks")
-        place = Path(tempfile.gettempdir(), f"streamer-forks-{run}")
+        place = Path(run, "forks")
         with place.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
@@ -232,6 +251,7 @@ class ServiceForks:
                     "OMP_NUM_THREADS": "1",
                 },  # NumPy starts threads when it is imported
             )
+            SERVERS.add(self._process.pid)
             return _connected(place)
 
 
@@ -266,8 +286,9 @@ def _serve(listening: socket.socket) -> dict[str, Any]:
                     one.close()
                     callers.remove(one)
                 elif "poll" in request:
-                    pid, status = os.waitpid(request["poll"], os.WNOHANG)
-                    one.send(json.dumps({"status": status if pid else None}).encode())
+                    pid, status, used = os.wait4(request["poll"], os.WNOHANG)
+                    seconds = used.ru_utime + used.ru_stime
+                    one.send(json.dumps({"status": status if pid else None, "seconds": seconds}).encode())
                 elif (pid := os.fork()) == 0:
                     for held in (listening, *callers):
                         held.close()

@@ -18,6 +18,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -161,7 +162,7 @@ def label(gate: str, number: int, *, labeller: str = "ana") -> LabelRevision:
 def write_history(url: str, directory: Path) -> Settings:
     """Make the record that the tampering suite changes; three checkpoints, and something after the last."""
     settings = settings_for(url, directory)
-    wiring.migrate(settings)
+    migrated(settings)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         scribe.gate("best", unit="best", alpha=0.3, pending="worst")  # some are never labelled

@@ -29,6 +29,7 @@ from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.stream.tail import TailedRecord
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
 from tests.integration.audit.history import LOG, PRIVATE, Scribe, event, label_event, settings_for, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -116,7 +117,7 @@ def number_of(url: str, batch_id: str) -> int:
 def make_site(directory: Path) -> Site:
     """Write a record: decisions, labels, runs, policies, alerts, keys, an erasure, and most of it again after the last checkpoint."""
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
-    wiring.migrate(settings)
+    migrated(settings)
     topics = wiring.topics(settings)
     values: dict[tuple[str, int], list[bytes]] = {(topics.responses, 0): [], (topics.labels, 0): []}
     actions: list[OutboxMessage] = []

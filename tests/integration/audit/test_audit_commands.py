@@ -21,6 +21,7 @@ from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
 from tests.integration.audit.history import LOG, Scribe, settings_for, verify, write_history
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder
@@ -172,7 +173,7 @@ def test_a_checkpoint_on_demand(
 
 def test_stored_texts_are_scored_again(real_encoder: Encoder, tmp_path: Path) -> None:
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     encoder = CachedEncoder(real_encoder)
 
     def batch(number: int) -> bytes:

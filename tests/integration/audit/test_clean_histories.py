@@ -18,6 +18,7 @@ from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ def every_rule(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path
     """One gate for each rule, calibrated, with batches decided before and after."""
     directory = tmp_path_factory.mktemp("rules")
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
-    wiring.migrate(settings)
+    migrated(settings)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         for name, chosen in RULES.items():
@@ -132,7 +133,7 @@ def test_answers_that_nobody_sees_were_text_to_earlier_versions(
 ) -> None:
     """Decided under the earlier rule and under this one, by every unit: both are derived again."""
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     scored_outside = {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None}
     gates: dict[str, dict[str, Any]] = {
         "best": {"unit": "best"},

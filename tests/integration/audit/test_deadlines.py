@@ -16,6 +16,7 @@ from streamer.gates.settings import GateSettings
 from streamer.store.log.chain import instant
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, settings_for, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +31,7 @@ DEADLINE = 3600.0
 def here(tmp_path: Path) -> Iterator[Settings]:
     """A record of a gate with a deadline: records of 2023 and of now, with and without a date of their own."""
     settings = settings_for(f"sqlite:///{tmp_path}/record.db", tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     now = wiring.now()
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
@@ -73,7 +74,7 @@ def test_a_ship_past_its_deadline_is_found(here: Settings) -> None:
 def asked(tmp_path: Path) -> Iterator[Settings]:
     """A record of two requests, to a gate without a deadline: one came too late, and one in time."""
     settings = settings_for(f"sqlite:///{tmp_path}/record.db", tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     now = int(wiring.now().timestamp() * 1000)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)

@@ -22,6 +22,7 @@ from streamer.store.desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ class Desk:
     def __init__(self, url: str, directory: Path) -> None:
         self.url, self.directory = url, directory
         self.settings = settings_for(url, directory)
-        wiring.migrate(self.settings)
+        migrated(self.settings)
         self.ahead = timedelta()
         self.store: Store = wiring.open_store(self.settings)
         self.store.desk._clock = self.now

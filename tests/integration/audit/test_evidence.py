@@ -21,6 +21,7 @@ from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, settings_for
 from tests.integration.audit.tampering_table import make_site
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -167,7 +168,7 @@ def test_exposure_is_compared_with_the_budget_that_bounds_it(
     tmp_path: Path, settings: dict[str, Any], budget: float | None, said: str
 ) -> None:
     made = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    wiring.migrate(made)
+    migrated(made)
     with wiring.open_store(made) as store:
         scribe = Scribe(store, made)
         scribe.gate("one", unit="best", alpha=0.3, **settings)

@@ -27,6 +27,7 @@ from streamer.wiring.learning import ScoreLearner
 from tests.integration.audit.alone import in_javascript, need_node, what_is_missing
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_for, verify
+from tests.migrated import migrated
 from tests.services.requirements import in_ci
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def gate(
     monkeypatch.setenv("STREAMER_AUDIT_PRIVATE_KEY_FILE", "key.pem")
     monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", "checkpoints.jsonl")
     monkeypatch.setenv("STREAMER_ENCODER_NAME", real_encoder.identity.id.partition("@")[0])
-    wiring.migrate(settings)
+    migrated(settings)
     encoder = CachedEncoder(real_encoder)
     with wiring.open_store(settings) as store:
         store.encoders.register(encoder.identity)

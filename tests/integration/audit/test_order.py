@@ -18,6 +18,7 @@ from streamer.store import downgrade, migrate, prune
 from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +37,7 @@ ERASE = (
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated database; leave it as it is."""
     directory = tmp_path_factory.mktemp("empty")
-    wiring.migrate(settings_for(f"sqlite:///{directory / 'record.db'}", directory))
+    migrated(settings_for(f"sqlite:///{directory / 'record.db'}", directory))
     return directory / "record.db"
 
 

@@ -18,6 +18,7 @@ from streamer.settings.settings import load_settings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,7 +33,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")
     monkeypatch.setenv("COLUMNS", "500")
     monkeypatch.chdir(tmp_path)
-    wiring.migrate(load_settings())
+    migrated(load_settings())
     with wiring.open_store(load_settings()) as store:
         scribe = Scribe(store, load_settings())
         scribe.gate("trusting")

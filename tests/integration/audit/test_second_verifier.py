@@ -25,6 +25,7 @@ from tests.integration.audit.history import (
     settings_for,
     write_history,
 )
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
@@ -182,7 +183,7 @@ def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path) -> None
     """The text under a signature is made from the bundle's rows alone."""
     private, public = signing.generate_keys()
     plain = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    wiring.migrate(plain)
+    migrated(plain)
     rules: dict[str, dict[str, Any]] = {
         "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "labellers": ("bob", "ana")},
         "own": {"unit": "response", "method": "transductive", "audit_draws": 4, "alpha": 0.3},

@@ -10,6 +10,7 @@ from streamer import wiring
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, export, label_event, settings_for, verify
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ def labels(numbers: range) -> list[bytes]:
 def settings(tmp_path: Path) -> Settings:
     """Labelled answers of another origin, then of the gate's upstream; calibrated, and decided about both."""
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         scribe.gate(GATE, alpha=0.3)

@@ -27,6 +27,7 @@ from streamer.whatif.rescored import rescored
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -88,7 +89,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
     """A gate for each rule, with all that a gate goes through; and one without an audit for a while."""
     directory = tmp_path_factory.mktemp("past")
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
-    wiring.migrate(settings)
+    migrated(settings)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         for name, chosen in RULES.items():
@@ -339,7 +340,7 @@ def test_nothing_in_the_period_is_said(written: tuple[Settings, Path], store: St
 @pytest.mark.parametrize("unit", ["best", "response", "batch"])
 def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path: Path, unit: str) -> None:
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     encoder = CachedEncoder(real_encoder)
     with wiring.open_store(settings) as store:
         store.encoders.register(encoder.identity)

@@ -19,6 +19,7 @@ from streamer.errors import UsageError
 from streamer.events.checkpoints import decode_checkpoint
 from streamer.settings.settings import load_settings
 from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, event
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,7 +119,7 @@ def serving(answer: Callable[[bytes], tuple[int, bytes]]) -> Iterator[tuple[str,
 @pytest.fixture
 def scribe(tmp_path: Path) -> Iterator[Scribe]:
     settings = settings_with(tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
         scribe.gate("best", unit="best", alpha=0.3)

@@ -23,6 +23,7 @@ from streamer.research.evaluation.stored import stored_data_set
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.settings.settings import load_settings
 from tests.integration.audit.history import Scribe
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,7 +58,7 @@ def clouds_file(tmp_path_factory) -> Path:
 
 def stream(settings: Settings, file: Path, encoder: CachedEncoder, **gate: object) -> list[Cloud]:
     """Publish the clouds to a gate that audits everything, and their labels behind them."""
-    wiring.migrate(settings)
+    migrated(settings)
     clouds = list(read_clouds(file))
     with wiring.open_store(settings) as store:
         scribe = Scribe(store, settings, encoder=encoder)

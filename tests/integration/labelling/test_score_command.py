@@ -22,6 +22,7 @@ from streamer.scoring.fitting import Worth
 from streamer.scoring.learned import LearnedModel
 from streamer.scoring.registry import SCORER_NAMES
 from tests.integration.audit.history import Scribe, settings_for
+from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -124,7 +125,7 @@ def test_a_proposal_that_is_not_for_this_gate_is_refused(
     url = f"sqlite:///{tmp_path / 'record.db'}"
     monkeypatch.setenv("STREAMER_DATABASE_URL", url)
     settings = settings_for(url, tmp_path)
-    wiring.migrate(settings)
+    migrated(settings)
     with wiring.open_store(settings) as store:
         store.encoders.register(real_encoder.identity)
         Scribe(store, settings).gate(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.store import migrate
 from tests.integration.review.conftest import Site, answers, fill, severities, unsealed
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import World
@@ -167,8 +166,7 @@ def test_somebody_else_in_another_tab_takes_this_one_over_visibly_and_under_no_w
 def test_while_the_database_is_away_the_page_keeps_what_is_given_and_says_so(
     own_postgres_server: PostgresServer, serve: Callable[..., Site], browser: Browser
 ) -> None:
-    url = own_postgres_server.create_database()
-    migrate(url)
+    url = own_postgres_server.create_migrated_database()
     world = World(url)
     try:
         world.gate()

@@ -1,0 +1,104 @@
+"""The record of the tests' processor time says whose time it is, and reads back what it wrote."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+from tests import times
+from tests.times import KINDS, Meter, Recorder, folder_of, main, read
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+BUSY = "import time\nwhile time.process_time() < 0.3: pass"
+
+
+def busy() -> None:
+    end = time.process_time() + 0.2
+    while time.process_time() < end:
+        pass
+
+
+def test_own_time_and_that_of_processes_are_told_apart() -> None:
+    meter = Meter()
+    before = meter.read()
+    busy()
+    own = meter.read()
+    assert own["own"] - before["own"] >= 0.2
+    assert own["processes"] - before["processes"] < 0.1
+    with subprocess.Popen([sys.executable, "-c", f"{BUSY}\nprint(flush=True)\ninput()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        running = meter.read()
+        assert running["processes"] - own["processes"] > 0.25, "it still runs"
+        process.communicate(b"\n")
+    ended = meter.read()
+    assert ended["processes"] >= running["processes"]
+    assert ended["processes"] - running["processes"] < 0.25, "its end is not counted twice"
+
+
+def test_whoever_only_leads_is_charged_with_its_own_time() -> None:
+    before = Meter(alone=True).read()
+    subprocess.run([sys.executable, "-c", BUSY], check=True, timeout=240)
+    after = Meter(alone=True).read()
+    assert set(after) == {"own"}
+    assert after["own"] - before["own"] < 0.2
+
+
+def test_phases_are_written_and_summed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "times.tsv"
+    recorder = Recorder(file)
+    item = SimpleNamespace(nodeid="tests/integration/store/test_x.py::test_one[a]")
+    recorder.pytest_collection_finish()
+    for phase, work in (("setup", time.sleep), ("call", lambda _: busy()), ("teardown", time.sleep)):
+        hook = getattr(recorder, f"pytest_runtest_{phase}")(item)
+        next(hook)
+        work(0)
+        for _ in hook:
+            pass
+    recorder.pytest_sessionfinish()
+    rows = {(test, phase): seconds for test, phase, seconds in read([file])}
+    assert rows[item.nodeid, "call"]["own"] >= 0.2
+    assert rows[item.nodeid, "call"]["clock"] >= 0.2
+    assert rows[item.nodeid, "setup"]["sum"] < 0.2
+    main([str(file)])
+    tables = capsys.readouterr().out
+    assert all(kind in tables for kind in KINDS)
+    assert "  tests/integration/store\n" in tables
+    assert "  tests/integration/store/test_x.py::test_one\n" in tables
+
+
+def test_tests_that_take_long_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "times.tsv"
+    monkeypatch.setattr(times, "SLOW_TESTS", tmp_path / "slow_tests.txt")
+    rest = "\t".join(["0.000"] * (len(KINDS) - 2))
+    rows = [
+        ("a.py::test_long[1]", "call", 0.3, 0.0),
+        ("a.py::test_long[2]", "call", 0.1, 0.2),
+        ("a.py::test_long_to_prepare", "setup", 3.0, 0.0),
+        ("a.py::test_long_to_prepare", "call", 0.1, 0.0),
+    ]
+    file.write_text(
+        "".join(
+            f"p0\t{test}\t{phase}\t9.000\t{own}\t{processes}\t{rest}\n"
+            for test, phase, own, processes in rows
+        )
+    )
+    main([str(file), "--slow"])
+    assert (tmp_path / "slow_tests.txt").read_text() == "a.py::test_long\n"
+    assert "1 of 2 tests took more than 0.4 s" in capsys.readouterr().out
+
+
+def test_folders_are_two_deep_at_most() -> None:
+    assert folder_of("tests/unit/cli/test_x.py::test_y[a/b]") == "tests/unit/cli"
+    assert folder_of("tests/unit/a/b/test_x.py::test_y") == "tests/unit/a"
+    assert folder_of("tests/validity/test_x.py::test_y") == "tests/validity"
+    assert folder_of("(end)") == "(end)"
