@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import platform
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
@@ -173,8 +174,9 @@ class Metrics:
         self._of["streamer_batches_total"].labels(gate, decision.outcome, decision.reason).inc()
         responses = self._of["streamer_responses_total"]
         scores = self._of["streamer_response_score"].labels(gate)
+        for action, number in collections.Counter(one.action for one in decision.responses).items():
+            responses.labels(gate, action).inc(number)
         for response in decision.responses:
-            responses.labels(gate, response.action).inc()
             if response.score is not None:
                 scores.observe(response.score)
         if decision.sampled:
