@@ -196,7 +196,8 @@ class RelayLane:
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
         self._held: dict[Partition, Lease] = {}
-        self._after = 0
+        self._after = 0  # reading goes on behind this id, which falls back for what was passed over
+        self._seen = 0  # the highest id that was read or offered
         self._reread_at = 0.0
         self._read_at = float("-inf")
         self._to_read = True
@@ -217,8 +218,9 @@ class RelayLane:
 
         They need not be read then, unless they may have been already, or too many wait.
         """
-        if messages[0].id > self._after and len(self._offered) + len(messages) <= self._limits.batch:
+        if messages[0].id > self._seen and len(self._offered) + len(messages) <= self._limits.batch:
             self._offered += messages
+            self._seen = messages[-1].id
         else:
             self._after = min(self._after, messages[0].id - 1, *(one.id - 1 for one in self._offered[:1]))
             self._offered, self._to_read = [], True
@@ -274,7 +276,9 @@ class RelayLane:
         elif self._whole.free:
             timeout = min(timeout, max(0.0, self._read_at + self._limits.idle_poll - now))
         marking = [self._marking] if self._marking is not None else []
-        await asyncio.wait([waking, *underway, *marking], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(
+            [waking, *underway, *marking], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+        )
 
     async def _publish_some(self) -> bool:
         """Read on and send what can be sent; whether there may be more that can."""
@@ -345,6 +349,7 @@ class RelayLane:
             lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
         )
         read = {one.id for one in messages if one.queued}
+        self._seen = max([self._seen, *read])
         self._offered = [one for one in self._offered if one.id not in read]
         return messages
 
