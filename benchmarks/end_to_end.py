@@ -39,6 +39,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from copying import TABLES, Template
 from encode import WORDS, machine
 
 from streamer import wiring
@@ -290,20 +291,11 @@ async def copy_anchor(bootstrap: str, source: str, results: str, database: str) 
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     decode = msgspec.json.Decoder().decode
-    connection = await psycopg.AsyncConnection.connect(database.replace("+psycopg", ""), autocommit=True)
-    templates = [
-        Template(connection, "batches", "id", {"id": "batch", "batch_id": "name"}),
-        Template(connection, "responses", "batch", {"batch": "batch"}),
-        Template(connection, "decisions", "batch", {"batch": "batch", "action_id": "name"}),
-        Template(
-            connection,
-            "outcomes",
-            "batch",
-            {"batch": "batch", "partition": "partition", "offset": "offset", "chain_height": "batch"},
-        ),
-    ]
-    for one in templates:
-        await one.learn()
+    url = database.replace("+psycopg", "")
+    with psycopg.connect(url, autocommit=True) as reading:
+        # What waits for the relay is not there any more.
+        templates = [Template.read(reading, table) for table in TABLES if table != "pending_messages"]
+    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
     consumer = AIOKafkaConsumer(
         source,
         bootstrap_servers=bootstrap,
@@ -329,40 +321,11 @@ async def copy_anchor(bootstrap: str, source: str, results: str, database: str) 
             continue
         async with connection.transaction():
             for one in templates:
-                await one.copy(rows)
+                async with connection.cursor().copy(one.statement) as copy:
+                    await copy.write(one.text(rows))
         acknowledged = [await producer.send(results, bytes(900), partition=row["partition"]) for row in rows]
         await asyncio.gather(*acknowledged)
         await consumer.commit()
-
-
-class Template:
-    """The rows that a worker wrote of one batch into one table, to be written again with other keys."""
-
-    def __init__(self, connection: Any, table: str, batch: str, keys: dict[str, str]) -> None:
-        self._connection, self._table, self._batch, self._keys = connection, table, batch, keys
-        self._lines: list[str] = []
-
-    async def learn(self) -> None:
-        """Read them, and make an empty table beside it with the same indexes and checks."""
-        name = self._table
-        await self._connection.execute("CREATE SCHEMA IF NOT EXISTS anchor")
-        await self._connection.execute(f"CREATE TABLE anchor.{name} (LIKE streamer.{name} INCLUDING ALL)")
-        found = await self._connection.execute(f"SELECT * FROM streamer.{name} LIMIT 0")
-        columns = [column.name for column in found.description]
-        async with self._connection.cursor().copy(
-            f"COPY (SELECT * FROM streamer.{name} WHERE {self._batch} ="
-            " (SELECT max(batch) FROM streamer.decisions)) TO STDOUT"
-        ) as copy:
-            text = b"".join([bytes(part) async for part in copy]).decode()
-        for line in text.splitlines():
-            fields = [one.replace("%", "%%") for one in line.split("\t")]
-            for column, key in self._keys.items():
-                fields[columns.index(column)] = f"%({key})s"
-            self._lines.append("\t".join(fields) + "\n")
-
-    async def copy(self, rows: Sequence[dict[str, Any]]) -> None:
-        async with self._connection.cursor().copy(f"COPY anchor.{self._table} FROM STDIN") as copy:
-            await copy.write("".join(line % row for row in rows for line in self._lines))
 
 
 def ctranslate2_anchor() -> Callable[[list[str]], object]:
