@@ -14,7 +14,7 @@ is that of the arm's own processes, so neither Kafka's nor PostgreSQL's.
   transaction for each poll. It checks nothing and promises nothing.
 - CTranslate2, sentence-transformers: the same texts with nothing around the encoder, which has all processors.
 
-Then one worker gets events at half the rate that it reached, at random moments, and its time from publishing to the action stands
+Then one worker gets events one at a time, and at half the rate that it reached, at random moments, and its time from publishing to the action stands
 beside the same events sent through the broker alone. Exit status 1 where a ratio is below a fifth of what was measured
 before (`FLOORS`).
 """
@@ -39,8 +39,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from copying import TABLES, Template
 from encode import WORDS, machine
+from store import TABLES, Template
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
@@ -55,6 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 PARTITIONS = 4
+ALONE = 10.0
+"""Events a second that come one at a time, each long after the one before it was done with."""
 DIMENSION = 384
 GIVEN = {"gate": {"encoder": "external:made-up", "embeddings": "accept", "dimension": DIMENSION}, "rate": 600}
 TEXTS = {"gate": {"encoder": encoder_identity(DEFAULT_ENCODER).id}}
@@ -143,12 +145,10 @@ class Arm:
 
 @dataclass
 class Place:
-    """The services, and how long a turn shall take."""
+    """The broker, and how to reach it."""
 
     broker: KafkaBroker
-    database: PostgresServer
     folder: Path
-    seconds: float
     clients: ExitStack
 
     def publish(self, topic: str, values: Sequence[bytes]) -> None:
@@ -203,11 +203,16 @@ def _closing(client: Any) -> Iterator[Any]:
 
 
 def workers(
-    place: Place, stack: ExitStack, kind: str, count: int, checkout: Path | None = None
+    place: Place,
+    database: PostgresServer,
+    stack: ExitStack,
+    kind: str,
+    count: int,
+    checkout: Path | None = None,
 ) -> tuple[Arm, str]:
     """Start workers of one group, of another checkout where there is one; returns them and their database."""
     prefix = f"{kind.replace(', ', '-').replace(' ', '-')}-{count}{'-before' if checkout else ''}."
-    url = place.database.create_database()
+    url = database.create_database()
     kafka = {"bootstrap_servers": place.broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1}
     settings = load_settings(kafka=kafka | {"partitions": PARTITIONS}, database={"url": url})
     wiring.migrate(settings)
@@ -387,8 +392,7 @@ class Result:
     events: int
     rates: dict[str, list[float]]
     processor_ms: dict[str, list[float]]
-    latency_ms: dict[str, list[float]] = field(default_factory=dict)
-    half_load: float = 0.0
+    latency_ms: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def ratio(self, of: str, to: str) -> float:
         """The median over rounds of one arm's rate over another's in the same round."""
@@ -399,21 +403,23 @@ class Result:
 
 def measure(
     place: Place,
+    database: PostgresServer,
     kind: str,
     *,
     rounds: int,
+    seconds: float,
     short: bool,
     encoders: dict[str, Any],
     beside: Path | None = None,
 ) -> Result:
-    events = max(20, round(KINDS[kind]["rate"] * place.seconds))
+    events = max(20, round(KINDS[kind]["rate"] * seconds))
     with ExitStack() as stack:
-        one, url = workers(place, stack, kind, 1)
+        one, url = workers(place, database, stack, kind, 1)
         arms = {"worker": one}
         if beside is not None:
-            arms["worker before"] = workers(place, stack, kind, 1, beside)[0]
+            arms["worker before"] = workers(place, database, stack, kind, 1, beside)[0]
         if not short:
-            arms["two workers"] = workers(place, stack, kind, 2)[0]
+            arms["two workers"] = workers(place, database, stack, kind, 2)[0]
         numbers = iter(range(10**9))
 
         def some(count: int) -> tuple[list[int], list[bytes]]:
@@ -446,17 +452,20 @@ def measure(
                 result.rates.setdefault(name, []).append(events / wall)
                 result.processor_ms.setdefault(name, []).append(1000 * processor / events)
         if not short:
-            result.half_load = statistics.median(result.rates["worker"]) / 2
+            half = statistics.median(result.rates["worker"]) / 2
             plain = place.broker.create_topic(f"{one.source}-plain", PARTITIONS)
-            for turn in range(3):
-                for name, source, results in (
-                    ("worker", one.source, one.results),
-                    ("broker alone", plain, plain),
-                ):
-                    _, values = some(max(20, round(result.half_load * place.seconds)))
-                    result.latency_ms.setdefault(name, []).extend(
-                        latencies(place, source, results, values, result.half_load, seed=turn)
-                    )
+            for rate in (min(ALONE, half / 4), half):
+                found: dict[str, list[float]] = {}
+                for turn in range(3):
+                    for name, source, results in (
+                        ("worker", one.source, one.results),
+                        ("broker alone", plain, plain),
+                    ):
+                        _, values = some(max(40, round(rate * seconds)))
+                        found.setdefault(name, []).extend(
+                            latencies(place, source, results, values, rate, seed=turn)
+                        )
+                result.latency_ms[f"{rate:,.3g}"] = found
     return result
 
 
@@ -535,12 +544,13 @@ def table(results: Sequence[Result]) -> str:
             "|---|---|---|---|---|",
         ]
     for one in slow:
-        shown = {name: np.percentile(values, (50, 99)) for name, values in one.latency_ms.items()}
-        mine, alone = shown["worker"], shown["broker alone"]
-        lines.append(
-            f"| {one.kind} | {one.half_load:,.3g} | {mine[0]:.1f} / {mine[1]:.1f} | {alone[0]:.1f} / {alone[1]:.1f} |"
-            f" {mine[1] - alone[1]:.1f} |"
-        )
+        for rate, found in one.latency_ms.items():
+            shown = {name: np.percentile(values, (50, 99)) for name, values in found.items()}
+            mine, alone = shown["worker"], shown["broker alone"]
+            lines.append(
+                f"| {one.kind} | {rate} | {mine[0]:.1f} / {mine[1]:.1f} | {alone[0]:.1f} / {alone[1]:.1f} |"
+                f" {mine[1] - alone[1]:.1f} |"
+            )
     return "\n".join(lines)
 
 
@@ -614,14 +624,16 @@ def main() -> int:
         database.start()
         # Clients are closed whatever happens: their threads would keep this process from ending.
         with tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder, ExitStack() as clients:
-            place = Place(broker, database, Path(folder), given.seconds, clients)
+            place = Place(broker, Path(folder), clients)
             results: list[Result] = []
             for kind in given.kinds:
                 results.append(
                     measure(
                         place,
+                        database,
                         kind,
                         rounds=given.rounds,
+                        seconds=given.seconds,
                         short=given.short,
                         encoders=encoders,
                         beside=given.beside,

@@ -20,10 +20,9 @@ import uuid
 import warnings
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
 
 import psycopg
-from copying import TABLES, Template
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
@@ -31,7 +30,7 @@ from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, Sc
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.gates.policy import Policy
 
@@ -85,6 +84,52 @@ def decision(policy: Policy, offset: int, responses: int) -> BatchDecision:
         ),
         action_id=str(uuid.uuid4()),
     )
+
+
+TABLES: dict[str, tuple[str, dict[str, str]]] = {
+    "batches": ("id", {"id": "batch", "batch_id": "name"}),
+    "responses": ("batch", {"batch": "batch"}),
+    "decisions": ("batch", {"batch": "batch", "action_id": "name"}),
+    "outcomes": (
+        "batch",
+        {"batch": "batch", "partition": "partition", "offset": "offset", "chain_height": "batch"},
+    ),
+    "pending_messages": ("batch", {"id": "batch", "batch": "batch"}),
+}
+"""Of each table the column that names the batch, and which columns get another value, by its name in `Template.text`."""
+
+
+class Template:
+    """The rows of the newest batch in one table, as lines of COPY."""
+
+    def __init__(self, table: str, lines: Sequence[str]) -> None:
+        self.statement = f"COPY anchor.{table} FROM STDIN"
+        self._lines = lines
+
+    @classmethod
+    def read(cls, connection: psycopg.Connection[Any], table: str) -> Self:
+        """Read them, and make an empty table ``anchor.<table>`` with the same indexes and checks."""
+        batch, keys = TABLES[table]
+        connection.execute("CREATE SCHEMA IF NOT EXISTS anchor")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS anchor.{table} (LIKE streamer.{table} INCLUDING ALL)")
+        found = connection.execute(f"SELECT * FROM streamer.{table} LIMIT 0")
+        columns = [column.name for column in found.description or ()]
+        with connection.cursor().copy(
+            f"COPY (SELECT * FROM streamer.{table} WHERE {batch} ="
+            " (SELECT max(batch) FROM streamer.decisions)) TO STDOUT"
+        ) as copy:
+            text = b"".join(bytes(part) for part in copy).decode()
+        lines = []
+        for line in text.splitlines():
+            fields = [one.replace("%", "%%") for one in line.split("\t")]
+            for column, key in keys.items():
+                fields[columns.index(column)] = f"%({key})s"
+            lines.append("\t".join(fields) + "\n")
+        return cls(table, lines)
+
+    def text(self, rows: Sequence[Mapping[str, object]]) -> str:
+        """What COPY reads for these batches; each has ``batch``, ``name``, ``partition`` and ``offset``."""
+        return "".join(line % row for row in rows for line in self._lines)
 
 
 class Beside:
