@@ -82,6 +82,7 @@ _OPEN_AFTER = 2
 """Failures in a row after which a partition is said to be stuck; one alone may be a leader that moves."""
 
 _MAX_BYTES = 16 * 1024 * 1024
+"""The most that is read at a time, and that waits as offered."""
 
 
 class _Circuit:
@@ -218,7 +219,7 @@ class RelayLane:
 
         They need not be read then, unless they may have been already, or too many wait.
         """
-        if messages[0].id > self._seen and len(self._offered) + len(messages) <= self._limits.batch:
+        if messages[0].id > self._seen and _bytes(self._offered) + _bytes(messages) <= _MAX_BYTES:
             self._offered += messages
             self._seen = messages[-1].id
         else:
@@ -291,10 +292,7 @@ class RelayLane:
         full = False
         if self._to_read or time.monotonic() >= self._read_at + self._limits.idle_poll:
             messages = await self._read_on()
-            full = (
-                len(messages) >= self._limits.batch
-                or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
-            )
+            full = len(messages) >= self._limits.batch or _bytes(messages) >= _MAX_BYTES
             self._to_read |= full
         else:
             from_first = False
@@ -573,6 +571,10 @@ class RelayLane:
             self._executor, call, part="database", report_status=self._hooks.observer.part
         )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
+
+
+def _bytes(messages: Sequence[OutboxMessage]) -> int:
+    return sum(len(one.value or b"") for one in messages)
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:
