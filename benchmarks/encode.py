@@ -184,6 +184,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     plain = SentenceTransformer(str(find_encoder(arguments.name).folder), device=encoder.device)
 
     def reference(texts: Sequence[str]) -> NDArray[np.float32]:
+        # All processors, as the encoder has, whatever OMP_NUM_THREADS says.
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
         return plain.encode(list(texts), show_progress_bar=False, normalize_embeddings=True)
 
     kinds = (

@@ -14,7 +14,7 @@ is that of the arm's own processes, so neither Kafka's nor PostgreSQL's.
   transaction for each poll. It checks nothing and promises nothing.
 - CTranslate2, sentence-transformers: the same texts with nothing around the encoder, which has all processors.
 
-Then one worker gets events at half the rate that it reached, at random moments, and its time from publishing to the action stands
+Then one worker gets events one at a time, and at half the rate that it reached, at random moments, and its time from publishing to the action stands
 beside the same events sent through the broker alone. Exit status 1 where a ratio is below a fifth of what was measured
 before (`FLOORS`).
 """
@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 from encode import WORDS, machine
+from store import TABLES, Template
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 PARTITIONS = 4
+ALONE = 10.0
+"""Events a second that come one at a time, each long after the one before it was done with."""
 DIMENSION = 384
 GIVEN = {"gate": {"encoder": "external:made-up", "embeddings": "accept", "dimension": DIMENSION}, "rate": 600}
 TEXTS = {"gate": {"encoder": encoder_identity(DEFAULT_ENCODER).id}}
@@ -142,12 +145,10 @@ class Arm:
 
 @dataclass
 class Place:
-    """The services, and how long a turn shall take."""
+    """The broker, and how to reach it."""
 
     broker: KafkaBroker
-    database: PostgresServer
     folder: Path
-    seconds: float
     clients: ExitStack
 
     def publish(self, topic: str, values: Sequence[bytes]) -> None:
@@ -202,11 +203,16 @@ def _closing(client: Any) -> Iterator[Any]:
 
 
 def workers(
-    place: Place, stack: ExitStack, kind: str, count: int, checkout: Path | None = None
+    place: Place,
+    database: PostgresServer,
+    stack: ExitStack,
+    kind: str,
+    count: int,
+    checkout: Path | None = None,
 ) -> tuple[Arm, str]:
     """Start workers of one group, of another checkout where there is one; returns them and their database."""
     prefix = f"{kind.replace(', ', '-').replace(' ', '-')}-{count}{'-before' if checkout else ''}."
-    url = place.database.create_database()
+    url = database.create_database()
     kafka = {"bootstrap_servers": place.broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1}
     settings = load_settings(kafka=kafka | {"partitions": PARTITIONS}, database={"url": url})
     wiring.migrate(settings)
@@ -290,20 +296,11 @@ async def copy_anchor(bootstrap: str, source: str, results: str, database: str) 
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
     decode = msgspec.json.Decoder().decode
-    connection = await psycopg.AsyncConnection.connect(database.replace("+psycopg", ""), autocommit=True)
-    templates = [
-        Template(connection, "batches", "id", {"id": "batch", "batch_id": "name"}),
-        Template(connection, "responses", "batch", {"batch": "batch"}),
-        Template(connection, "decisions", "batch", {"batch": "batch", "action_id": "name"}),
-        Template(
-            connection,
-            "outcomes",
-            "batch",
-            {"batch": "batch", "partition": "partition", "offset": "offset", "chain_height": "batch"},
-        ),
-    ]
-    for one in templates:
-        await one.learn()
+    url = database.replace("+psycopg", "")
+    with psycopg.connect(url, autocommit=True) as reading:
+        # What waits for the relay is not there any more.
+        templates = [Template.read(reading, table) for table in TABLES if table != "pending_messages"]
+    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
     consumer = AIOKafkaConsumer(
         source,
         bootstrap_servers=bootstrap,
@@ -329,40 +326,11 @@ async def copy_anchor(bootstrap: str, source: str, results: str, database: str) 
             continue
         async with connection.transaction():
             for one in templates:
-                await one.copy(rows)
+                async with connection.cursor().copy(one.statement) as copy:
+                    await copy.write(one.text(rows))
         acknowledged = [await producer.send(results, bytes(900), partition=row["partition"]) for row in rows]
         await asyncio.gather(*acknowledged)
         await consumer.commit()
-
-
-class Template:
-    """The rows that a worker wrote of one batch into one table, to be written again with other keys."""
-
-    def __init__(self, connection: Any, table: str, batch: str, keys: dict[str, str]) -> None:
-        self._connection, self._table, self._batch, self._keys = connection, table, batch, keys
-        self._lines: list[str] = []
-
-    async def learn(self) -> None:
-        """Read them, and make an empty table beside it with the same indexes and checks."""
-        name = self._table
-        await self._connection.execute("CREATE SCHEMA IF NOT EXISTS anchor")
-        await self._connection.execute(f"CREATE TABLE anchor.{name} (LIKE streamer.{name} INCLUDING ALL)")
-        found = await self._connection.execute(f"SELECT * FROM streamer.{name} LIMIT 0")
-        columns = [column.name for column in found.description]
-        async with self._connection.cursor().copy(
-            f"COPY (SELECT * FROM streamer.{name} WHERE {self._batch} ="
-            " (SELECT max(batch) FROM streamer.decisions)) TO STDOUT"
-        ) as copy:
-            text = b"".join([bytes(part) async for part in copy]).decode()
-        for line in text.splitlines():
-            fields = [one.replace("%", "%%") for one in line.split("\t")]
-            for column, key in self._keys.items():
-                fields[columns.index(column)] = f"%({key})s"
-            self._lines.append("\t".join(fields) + "\n")
-
-    async def copy(self, rows: Sequence[dict[str, Any]]) -> None:
-        async with self._connection.cursor().copy(f"COPY anchor.{self._table} FROM STDIN") as copy:
-            await copy.write("".join(line % row for row in rows for line in self._lines))
 
 
 def ctranslate2_anchor() -> Callable[[list[str]], object]:
@@ -424,8 +392,7 @@ class Result:
     events: int
     rates: dict[str, list[float]]
     processor_ms: dict[str, list[float]]
-    latency_ms: dict[str, list[float]] = field(default_factory=dict)
-    half_load: float = 0.0
+    latency_ms: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def ratio(self, of: str, to: str) -> float:
         """The median over rounds of one arm's rate over another's in the same round."""
@@ -436,21 +403,23 @@ class Result:
 
 def measure(
     place: Place,
+    database: PostgresServer,
     kind: str,
     *,
     rounds: int,
+    seconds: float,
     short: bool,
     encoders: dict[str, Any],
     beside: Path | None = None,
 ) -> Result:
-    events = max(20, round(KINDS[kind]["rate"] * place.seconds))
+    events = max(20, round(KINDS[kind]["rate"] * seconds))
     with ExitStack() as stack:
-        one, url = workers(place, stack, kind, 1)
+        one, url = workers(place, database, stack, kind, 1)
         arms = {"worker": one}
         if beside is not None:
-            arms["worker before"] = workers(place, stack, kind, 1, beside)[0]
+            arms["worker before"] = workers(place, database, stack, kind, 1, beside)[0]
         if not short:
-            arms["two workers"] = workers(place, stack, kind, 2)[0]
+            arms["two workers"] = workers(place, database, stack, kind, 2)[0]
         numbers = iter(range(10**9))
 
         def some(count: int) -> tuple[list[int], list[bytes]]:
@@ -483,17 +452,20 @@ def measure(
                 result.rates.setdefault(name, []).append(events / wall)
                 result.processor_ms.setdefault(name, []).append(1000 * processor / events)
         if not short:
-            result.half_load = statistics.median(result.rates["worker"]) / 2
+            half = statistics.median(result.rates["worker"]) / 2
             plain = place.broker.create_topic(f"{one.source}-plain", PARTITIONS)
-            for turn in range(3):
-                for name, source, results in (
-                    ("worker", one.source, one.results),
-                    ("broker alone", plain, plain),
-                ):
-                    _, values = some(max(20, round(result.half_load * place.seconds)))
-                    result.latency_ms.setdefault(name, []).extend(
-                        latencies(place, source, results, values, result.half_load, seed=turn)
-                    )
+            for rate in (min(ALONE, half / 4), half):
+                found: dict[str, list[float]] = {}
+                for turn in range(3):
+                    for name, source, results in (
+                        ("worker", one.source, one.results),
+                        ("broker alone", plain, plain),
+                    ):
+                        _, values = some(max(40, round(rate * seconds)))
+                        found.setdefault(name, []).extend(
+                            latencies(place, source, results, values, rate, seed=turn)
+                        )
+                result.latency_ms[f"{rate:,.3g}"] = found
     return result
 
 
@@ -572,12 +544,13 @@ def table(results: Sequence[Result]) -> str:
             "|---|---|---|---|---|",
         ]
     for one in slow:
-        shown = {name: np.percentile(values, (50, 99)) for name, values in one.latency_ms.items()}
-        mine, alone = shown["worker"], shown["broker alone"]
-        lines.append(
-            f"| {one.kind} | {one.half_load:,.3g} | {mine[0]:.1f} / {mine[1]:.1f} | {alone[0]:.1f} / {alone[1]:.1f} |"
-            f" {mine[1] - alone[1]:.1f} |"
-        )
+        for rate, found in one.latency_ms.items():
+            shown = {name: np.percentile(values, (50, 99)) for name, values in found.items()}
+            mine, alone = shown["worker"], shown["broker alone"]
+            lines.append(
+                f"| {one.kind} | {rate} | {mine[0]:.1f} / {mine[1]:.1f} | {alone[0]:.1f} / {alone[1]:.1f} |"
+                f" {mine[1] - alone[1]:.1f} |"
+            )
     return "\n".join(lines)
 
 
@@ -651,14 +624,16 @@ def main() -> int:
         database.start()
         # Clients are closed whatever happens: their threads would keep this process from ending.
         with tempfile.TemporaryDirectory(prefix="streamer-bench-") as folder, ExitStack() as clients:
-            place = Place(broker, database, Path(folder), given.seconds, clients)
+            place = Place(broker, Path(folder), clients)
             results: list[Result] = []
             for kind in given.kinds:
                 results.append(
                     measure(
                         place,
+                        database,
                         kind,
                         rounds=given.rounds,
+                        seconds=given.seconds,
                         short=given.short,
                         encoders=encoders,
                         beside=given.beside,

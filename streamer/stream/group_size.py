@@ -81,11 +81,13 @@ class GroupSize:
             self._forget()
         else:
             self._remember(records, seconds, partitions)
+        # Even if nothing of what this group took was fixed, so many records take a second.
+        harmless = min(self._bound, int(_QUICK_SECONDS * records / seconds))
         if slow > 0 and self._cost is not None:
             # It may have waited for a lock, or each record may cost more now: a smaller group shows which.
-            self._bound = max(1, min(self._bound, records) // _GROWTH)
+            self._bound = max(1, min(self._bound, records) // _GROWTH, harmless)
         else:
-            self._bound = self._next(records, seconds, partitions)
+            self._bound = max(self._next(records, seconds, partitions), harmless)
 
     def _surprise(self, records: int, seconds: float, partitions: int) -> int:
         """Return 1 for a group that took much longer than expected, -1 for much shorter, 0 otherwise."""

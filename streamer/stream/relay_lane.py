@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import time
 from dataclasses import dataclass, field
@@ -81,6 +82,7 @@ _OPEN_AFTER = 2
 """Failures in a row after which a partition is said to be stuck; one alone may be a leader that moves."""
 
 _MAX_BYTES = 16 * 1024 * 1024
+"""The most that is read at a time, and that waits as offered."""
 
 
 class _Circuit:
@@ -164,7 +166,8 @@ class RelayLane:
     """Publishes the messages of one topic; see `streamer.stream.relay.Relay` for the arguments.
 
     Messages of a partition are in flight one group at a time, in the order of their ids; a partition that failed is
-    asked again after a delay, with one message, and the lane reads past its messages.
+    asked again after a delay, with one message, and the lane reads past its messages. What the broker has is marked as
+    published while the next messages are sent; nothing is read meanwhile, or it would be sent again.
 
     Parameters
     ----------
@@ -194,11 +197,14 @@ class RelayLane:
         self._whole = _Destination(None)  # the topic itself, before any partition of it is known
         self._destinations: dict[int | None, _Destination] = {}
         self._held: dict[Partition, Lease] = {}
-        self._after = 0
+        self._after = 0  # reading goes on behind this id, which falls back for what was passed over
+        self._seen = 0  # the highest id that was read or offered
         self._reread_at = 0.0
         self._read_at = float("-inf")
         self._to_read = True
         self._offered: list[OutboxMessage] = []
+        self._acknowledged: list[OutboxMessage] = []
+        self._marking: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._finishing = False
         self._logged = float("-inf")
@@ -213,8 +219,9 @@ class RelayLane:
 
         They need not be read then, unless they may have been already, or too many wait.
         """
-        if messages[0].id > self._after and len(self._offered) + len(messages) <= self._limits.batch:
+        if messages[0].id > self._seen and _bytes(self._offered) + _bytes(messages) <= _MAX_BYTES:
             self._offered += messages
+            self._seen = messages[-1].id
         else:
             self._after = min(self._after, messages[0].id - 1, *(one.id - 1 for one in self._offered[:1]))
             self._offered, self._to_read = [], True
@@ -239,13 +246,14 @@ class RelayLane:
                 if self._waits() or more:
                     used = time.monotonic()
                 idle = time.monotonic() - used > _IDLE
-                if (finishing or idle) and not self._underway() and not more:
+                if (finishing or idle) and not more and not self._underway() and self._marking is None:
                     return
                 await self._wait(waking, more=more)
                 await self._settle()
         finally:
             waking.cancel()
-            tasks = [waking, *self._underway()]
+            marking = [self._marking] if self._marking is not None else []
+            tasks = [waking, *self._underway(), *marking]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -268,13 +276,14 @@ class RelayLane:
             timeout = min(timeout, _LOOK_AHEAD if underway else 0.0)
         elif self._whole.free:
             timeout = min(timeout, max(0.0, self._read_at + self._limits.idle_poll - now))
-        await asyncio.wait([waking, *underway], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if underway:
-            await asyncio.wait(underway, timeout=_LINGER)
+        marking = [self._marking] if self._marking is not None else []
+        await asyncio.wait(
+            [waking, *underway, *marking], timeout=timeout, return_when=asyncio.FIRST_COMPLETED
+        )
 
     async def _publish_some(self) -> bool:
         """Read on and send what can be sent; whether there may be more that can."""
-        if not self._whole.free:
+        if not self._whole.free or len(self._acknowledged) >= self._limits.batch:
             return False
         # Settled once: one whose time came in between would have later messages sent before those passed over.
         ready = self._choose_start()
@@ -283,10 +292,7 @@ class RelayLane:
         full = False
         if self._to_read or time.monotonic() >= self._read_at + self._limits.idle_poll:
             messages = await self._read_on()
-            full = (
-                len(messages) >= self._limits.batch
-                or sum(len(one.value or b"") for one in messages) >= _MAX_BYTES
-            )
+            full = len(messages) >= self._limits.batch or _bytes(messages) >= _MAX_BYTES
             self._to_read |= full
         else:
             from_first = False
@@ -334,11 +340,14 @@ class RelayLane:
 
     async def _read_on(self) -> list[OutboxMessage]:
         """Read what comes next; what was offered meanwhile and read too counts as read."""
+        if self._marking is not None:
+            await self._marking
         self._to_read, self._read_at = False, time.monotonic()
         messages = await self._in_database(
             lambda: self._read(self._topic, sorted(self._held), self._after, _MAX_BYTES)
         )
         read = {one.id for one in messages if one.queued}
+        self._seen = max([self._seen, *read])
         self._offered = [one for one in self._offered if one.id not in read]
         return messages
 
@@ -471,15 +480,18 @@ class RelayLane:
         return [lost if not future.done() or future.cancelled() else future.exception() for future in futures]
 
     async def _settle(self) -> None:
-        """Mark what the broker has, park what it never takes, and open or close circuits."""
+        """Have marked what the broker has, park what it never takes, and open or close circuits."""
+        if self._marking is not None and self._marking.done():
+            self._marking.result()
+            self._marking = None
         ended = [(one, one.sending.result()) for one in self._all() if one.sending and one.sending.done()]
         if not ended:
             return
         published = [message for _, sent in ended for message in sent.acknowledged]
         if published:
-            self._hooks.failpoint("after_publish")
-            await self._in_database(lambda: self._journal.mark_published(published))
-            self._hooks.failpoint("after_mark")
+            self._acknowledged += published
+            if self._marking is None:
+                self._marking = asyncio.create_task(self._mark(), name=f"stream-relay-{self._topic}-mark")
             self._hooks.observer.part("broker", True)
             self._whole.circuit.close()
             self._flows(self._whole)
@@ -501,6 +513,17 @@ class RelayLane:
             elif not sent.errors:
                 one.circuit.close()
                 self._flows(one)
+
+    async def _mark(self) -> None:
+        """Mark what the broker has, and what it gets meanwhile, until there is no more."""
+        while self._acknowledged:
+            if underway := self._underway():
+                await asyncio.wait(underway, timeout=_LINGER)
+                await asyncio.sleep(0)  # for `_settle`
+            self._hooks.failpoint("after_publish")
+            published, self._acknowledged = self._acknowledged, []
+            await self._in_database(functools.partial(self._journal.mark_published, published))
+            self._hooks.failpoint("after_mark")
 
     def _failed(
         self, one: _Destination, error: BaseException, messages: int, *, broker: bool = False
@@ -548,6 +571,10 @@ class RelayLane:
             self._executor, call, part="database", report_status=self._hooks.observer.part
         )
         return cast("T", answer)  # `wanted` is always true, so a None comes from the call
+
+
+def _bytes(messages: Sequence[OutboxMessage]) -> int:
+    return sum(len(one.value or b"") for one in messages)
 
 
 def _looked_at(future: asyncio.Future[object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import platform
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
@@ -119,6 +120,7 @@ class Metrics:
             if {"worker", service} & {*d.services}
             and d.name not in (*_EncoderCounts.NAMES, *_JudgeCounts.NAMES)
         }
+        self._children: dict[tuple[str, ...], Any] = {}
         self._kinds: dict[str, str] = {}
         self._desk_gates: set[str] = set()
         self._desk_counts: dict[tuple[str, str], int] = {}
@@ -170,15 +172,22 @@ class Metrics:
     def observe_decision(self, decision: BatchDecision) -> None:
         """Count a decision, its responses and their scores."""
         gate = decision.key.gate
-        self._of["streamer_batches_total"].labels(gate, decision.outcome, decision.reason).inc()
-        responses = self._of["streamer_responses_total"]
-        scores = self._of["streamer_response_score"].labels(gate)
+        self._child("streamer_batches_total", gate, decision.outcome, decision.reason).inc()
+        for action, number in collections.Counter(one.action for one in decision.responses).items():
+            self._child("streamer_responses_total", gate, action).inc(number)
+        observe = self._child("streamer_response_score", gate).observe
         for response in decision.responses:
-            responses.labels(gate, response.action).inc()
             if response.score is not None:
-                scores.observe(response.score)
+                observe(response.score)
         if decision.sampled:
-            self._of["streamer_audit_sampled_batches_total"].labels(gate).inc()
+            self._child("streamer_audit_sampled_batches_total", gate).inc()
+
+    def _child(self, name: str, *labels: str) -> Any:
+        """The metric with these labels, which the library would look up under a lock; for those that are never removed."""
+        found = self._children.get((name, *labels))
+        if found is None:
+            found = self._children[name, *labels] = self._of[name].labels(*labels)
+        return found
 
     def observe_policy(self, policy: Policy) -> None:
         """Show the policy that a gate decides with from now on; its counters start at zero."""

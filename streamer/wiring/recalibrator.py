@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import signal
 import threading
 import time
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
-from streamer.wiring.process import tracing
+from streamer.wiring.process import settle_memory, tracing
 
 log = structlog.get_logger(__name__)
 
@@ -160,7 +159,6 @@ def run_recalibrator(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, end)
         announce({"http": http.url, "database": settings.database.url})
-        # A page of decisions makes many objects: the collector need not look through all modules each time.
-        gc.freeze()
+        settle_memory()
         service.run(stop)
     return 0

@@ -17,7 +17,14 @@ from streamer.security.loopback import is_loopback
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
+from streamer.wiring.process import (
+    housekeeping,
+    loaded_encoder,
+    policy_book,
+    settle_memory,
+    telemetry,
+    tracing,
+)
 from streamer.wiring.upstreams import upstreams
 
 if TYPE_CHECKING:
@@ -182,6 +189,7 @@ def run_serving(
             executor=shared.threads["lease"],
             cut_off=partial(_cut_off, chat, releases),
         )
+        settle_memory()
         try:
             asyncio.run(_run(service, listening, chat))
         except WorkerHalted as halted:

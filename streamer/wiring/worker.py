@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
+from streamer.wiring.process import (
+    housekeeping,
+    loaded_encoder,
+    policy_book,
+    settle_memory,
+    telemetry,
+    tracing,
+)
 
 
 def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
@@ -98,6 +105,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             tracing=traces,
             ending=ending,
         )
+        settle_memory()
         try:
             asyncio.run(stream)
         except WorkerHalted as halted:

@@ -90,6 +90,17 @@ def test_waiting_for_a_lock_now_and_then_changes_little() -> None:
     assert database.run(size, 300) >= 0.8 * database.best()[1]
 
 
+def test_a_group_that_was_slow_but_short_leaves_room_for_a_second_of_records() -> None:
+    size, noise = GroupSize(MOST), random.Random(5)
+    for _ in range(40):
+        size.observe(min(size.bound, 200), 0.01)
+    for _ in range(400):
+        before, records = size.bound, min(size.bound, noise.randint(1, 12))
+        seconds = 0.005 * math.exp(noise.gauss(0.5, 0.8))
+        size.observe(records, seconds)
+        assert size.bound >= min(before, int(records / seconds))
+
+
 def test_a_slow_trickle_does_not_hold_back_what_comes_after_it() -> None:
     database = Database(1.1, 0.0005, random.Random(3))
     size = GroupSize(MOST)
