@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from streamer.deciding.decider import Marker
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.store import Store
 
@@ -38,7 +39,7 @@ class Scribe:
     store: Store
     settings: Settings
     encoder: CachedEncoder | None = None
-    next_offsets: dict[Partition, int] = field(default_factory=dict)
+    judge: Marker | None = None
 
     def deliver(
         self,
@@ -63,6 +64,7 @@ class Scribe:
             book=book,
             known=self.store.known,
             encoder=self.encoder,
+            judge=self.judge,
             topics=topics,
             limits=wiring.limits(self.settings),
             clock=wiring.now,
