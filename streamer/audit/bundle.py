@@ -27,7 +27,6 @@ T = TypeVar("T")
 FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
-    "checkpoints.made_at": "a copy of what the checkpoint beside it says, which is signed",
     "control_head.id": "always 1",
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",

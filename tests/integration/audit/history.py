@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -205,19 +206,27 @@ def write_history(url: str, directory: Path) -> Settings:
 
 
 def verify(
-    settings: Settings, *, outside: list[bytes] | None = None, from_database: bool = False, **options: Any
+    settings: Settings,
+    *,
+    outside: list[bytes] | None = None,
+    from_database: bool = False,
+    store: Store | None = None,
+    **options: Any,
 ) -> VerificationReport:
-    """`audit verify`, with the checkpoints of the file unless told otherwise."""
+    """`audit verify`, with the checkpoints of the file unless told otherwise; of a store that is open, or of the settings'."""
     found = wiring.outside_checkpoints(settings, None)
     kept = outside if outside is not None else found[0] if found is not None else None
-    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+    with (
+        wiring.open_store(settings) if store is None else nullcontext(store) as opened,
+        opened.evidence.snapshot() as snapshot,
+    ):
         return verify_record(
             snapshot,
             keys=KEYS,
             outside=None if from_database else kept,
             origin="the file",
-            revisions=store.gates.history,
-            inputs=store.calibration.inputs,
+            revisions=opened.gates.history,
+            inputs=opened.calibration.inputs,
             **options,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -107,19 +108,22 @@ class Site:
         settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
         return Site(directory, settings, self.log, self.receipts)
 
-    def compared(self) -> LogReport:
+    def compared(self, store: Store | None = None) -> LogReport:
         """What `--log` finds."""
-        with wiring.open_store(self.settings) as store:
-            return compare_with_log(store.evidence.logged, self.log, topics=wiring.topics(self.settings))
+        with wiring.open_store(self.settings) if store is None else nullcontext(store) as opened:
+            return compare_with_log(opened.evidence.logged, self.log, topics=wiring.topics(self.settings))
 
-    def named_by(self) -> str:
-        """Who names what does not fit: `verify` with the checkpoints alone, or else `receipts`, `log`, both, or `nobody`."""
-        if verify(self.settings).faults:
+    def named_by(self, store: Store | None = None) -> str:
+        """Who names what does not fit: `verify` with the checkpoints alone, or else `receipts`, `log`, both, or `nobody`.
+
+        `store` : open on the record.
+        """
+        if verify(self.settings, store=store).faults:
             return "verify"
         found = []
-        if verify(self.settings, receipts=(self.receipts, "what was kept")).faults:
+        if verify(self.settings, store=store, receipts=(self.receipts, "what was kept")).faults:
             found.append("receipts")
-        if self.compared().faults:
+        if self.compared(store).faults:
             found.append("log")
         return ", ".join(found) or "nobody"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from streamer import wiring
 from streamer.audit.bundle import NOT_EVIDENCE
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime
@@ -26,7 +27,7 @@ KINDS: Final = {
     "label_revisions": "source",
     "label_signatures": "source",
     "outcomes": "kind",
-    "policies": "calibrated",
+    "responses": "text IS NULL",
 }
 """By what the rows of a table differ in what seals them: a row of each is changed."""
 
@@ -47,7 +48,7 @@ def of_the_same_form(value: Any) -> Any:
     if isinstance(value, (int, float)):
         return value + 1
     if isinstance(value, str):
-        return value + "x"
+        return ("B" if value[:1] == "A" else "A") + value[1:]
     if isinstance(value, list):
         return [*value[:-1], of_the_same_form(value[-1])] if value else ["x"]
     if isinstance(value, dict) and value:
@@ -64,7 +65,7 @@ def made_up(column: sa.Column[Any], value: Any) -> Any:
         return "2026-01-02 03:04:05.000006"
     if value is None:
         kinds = ((sa.Integer, 7), (sa.Double, 0.125), (sa.LargeBinary, bytes(32)))
-        return next((new for kind, new in kinds if isinstance(column.type, kind)), "[]")
+        return next((new for kind, new in kinds if isinstance(column.type, kind)), '{"x": 1}')
     if isinstance(value, int):
         return value + 1_000_003
     if isinstance(value, float):
@@ -74,7 +75,7 @@ def made_up(column: sa.Column[Any], value: Any) -> Any:
     try:
         return json.dumps(of_the_same_form(json.loads(value)))
     except ValueError:
-        return value + "x"
+        return of_the_same_form(value)
 
 
 def changes(database: sqlite3.Connection, column: sa.Column[Any]) -> Iterator[tuple[str, int, Any]]:
@@ -116,28 +117,30 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(tmp_pa
     site = make_site(tmp_path)
     with breaking_in(site.settings.database.url):
         pass  # no trigger is left, and copies have none
-    tables = [
-        table
-        for table in metadata.sorted_tables
-        if not any(fnmatch(table.name, pattern) for pattern in NOT_EVIDENCE)
-    ]
     (own := tmp_path / "copy").mkdir()
+    copy = site.copy(own)
     unnamed, named, empty = [], [], []
-    for table in tables:
-        with closing(sqlite3.connect(tmp_path / "record.db")) as database:
-            if not database.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]:
+    with (
+        closing(sqlite3.connect(tmp_path / "record.db")) as kept,
+        closing(sqlite3.connect(own / "record.db")) as changed,
+        wiring.open_store(copy.settings) as store,
+    ):
+        changed.execute("PRAGMA ignore_check_constraints = ON")
+        for table in metadata.sorted_tables:
+            if any(fnmatch(table.name, pattern) for pattern in NOT_EVIDENCE):
+                continue
+            if not kept.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]:
                 empty.append(table.name)
-            todo = [(column, change) for column in table.columns for change in changes(database, column)]
-        for column, (what, row, value) in todo:
-            copy = site.copy(own)
-            with closing(sqlite3.connect(own / "record.db")) as database:
-                database.execute("PRAGMA ignore_check_constraints = ON")
-                write(database, column, row, value)
-            by = copy.named_by()
-            if is_evidence(column) and by == "nobody":
-                unnamed.append(what)
-            if not is_evidence(column) and by != "nobody":
-                named.append(f"{what}: {by}")
+            for column in table.columns:
+                for what, row, value in changes(kept, column):
+                    write(changed, column, row, value)
+                    by = copy.named_by(store)
+                    if is_evidence(column) and by == "nobody":
+                        unnamed.append(what)
+                    if not is_evidence(column) and by != "nobody":
+                        named.append(f"{what}: {by}")
+                    kept.backup(changed)
+        assert copy.named_by(store) == "nobody", "it was put back"
     assert empty == [], "nothing could be changed in these tables"
     assert unnamed == []
     assert named == [], "it is evidence, and NOT_EVIDENCE says otherwise"
