@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from tests.integration.audit.conftest import Record
 
 MODEL = LearnedModel(
-    features=(columns_with(())[0],), means=(0.5,), scales=(0.5,), coefficients=(2.0,), intercept=0.0, order="own", prompts=125,
+    features=(columns_with(())[0],), means=(0.5,), scales=(0.5,), coefficients=(2.0,), intercept=0.0, order="gram", prompts=125,
 )  # fmt: skip
 
 RULES: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ RULES: dict[str, dict[str, Any]] = {
     "crc": {"unit": "response", "method": "crc"},
     "selective": {"unit": "best", "method": "selective", "alpha": 0.7},
     "selective-mean": {"unit": "response", "method": "selective-mean", "label_floor": 0.1, "alpha": 0.5},
-    "bernstein": {"unit": "best", "method": "bernstein", "alpha": 0.6},
+    "bernstein": {"unit": "best", "method": "bernstein", "alpha": 0.9},
     "learned": {"unit": "best", "alpha": 0.6, "scorer": MODEL.name, "model": MODEL.text},
     "judge": {
         "unit": "best",
