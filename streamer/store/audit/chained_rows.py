@@ -210,7 +210,7 @@ class ChainedRowsSnapshot:
             )
             .order_by(signature.id),
         }
-        for kind, query in (queries | _other_forms() | _erased_otherwise()).items():
+        for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise()):
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}
         yield from self._said_of_replays()
@@ -413,7 +413,7 @@ class ChainedRowsSnapshot:
         return salt.hex()
 
 
-def _other_forms() -> dict[str, sa.Select[Any]]:
+def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
     """Rows that have what no chain reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
     own, batch = outcomes.c, outcomes.c.kind.in_(("decision", "duplicate", "conflict"))
     refers = (
@@ -423,22 +423,18 @@ def _other_forms() -> dict[str, sa.Select[Any]]:
         (own.label_signature, own.kind == "label"),
     )
     wrong = sa.or_(*(column.is_not(None) & ~kind for column, kind in refers))
+    place = [own[name] for name in _PLACE]
+    yield outcomes.name, sa.select(*place).where(wrong).order_by(*place)
     other_gate = sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt).join(
         decisions, (decisions.c.batch == batches.c.id) & (decisions.c.gate != batches.c.gate)
     )
-    return {
-        "outcomes": sa.select(*(own[name] for name in _PLACE))
-        .where(wrong)
-        .order_by(*(own[name] for name in _PLACE)),
-        "decisions.gate": other_gate.order_by(batches.c.id),
-    }
+    yield decisions.name, other_gate.order_by(batches.c.id)
 
 
-def _erased_otherwise() -> dict[str, sa.Select[Any]]:
+def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelect[Any]]]:
     """Rows that are not erased as erasures leave them: whole, and at the moment of one on record that allowed it."""
     adopted = sa.select(sa.func.max(erasures.c.at)).where(erasures.c.before.is_(None)).scalar_subquery()
     decided = sa.select(decisions.c.decided_at).where(decisions.c.batch == batches.c.id).scalar_subquery()
-    queries: dict[str, sa.Select[Any]] = {}
     for table, moment, *content in (
         (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
         (dead_letters, dead_letters.c.recorded_at, "detail", "key", "value", "headers", "salt"),
@@ -449,7 +445,7 @@ def _erased_otherwise() -> dict[str, sa.Select[Any]]:
         there = sa.or_(*(table.c[name].is_not(None) for name in content))
         if table is batches:
             there |= sa.exists().where(responses.c.batch == key, responses.c.text.is_not(None))
-        queries[f"{table.name}.erased_at"] = sa.select(key).where(erased.is_not(None), there).order_by(key)
+        yield f"{table.name}.erased_at", sa.select(key).where(erased.is_not(None), there).order_by(key)
         query = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
         if moment is not None:  # judgements are erased one by one, too
             query = query.union_all(
@@ -458,8 +454,7 @@ def _erased_otherwise() -> dict[str, sa.Select[Any]]:
                 .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
                 .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
             )
-        queries[f"{table.name}, erased"] = query.order_by(key.name)
-    return queries
+        yield table.name, query.order_by(key.name)
 
 
 def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
