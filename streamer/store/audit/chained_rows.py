@@ -446,15 +446,17 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         if table is batches:
             there |= sa.exists().where(responses.c.batch == key, responses.c.text.is_not(None))
         yield f"{table.name}.erased_at", sa.select(key).where(erased.is_not(None), there).order_by(key)
-        query = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
-        if moment is not None:  # judgements are erased one by one, too
-            query = query.union_all(
-                sa.select(key)
-                .outerjoin(erasures, erasures.c.at == erased)
-                .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
-                .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
-            )
-        yield table.name, query.order_by(key.name)
+        unsaid = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
+        if moment is None:  # judgements are erased one by one, too
+            yield table.name, unsaid.order_by(key)
+            continue
+        without_erasure = (
+            sa.select(key)
+            .outerjoin(erasures, erasures.c.at == erased)
+            .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
+            .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
+        )
+        yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
 def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
