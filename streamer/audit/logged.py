@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+import msgspec
 
 from streamer.audit.verification import UNREADABLE, Fault
 from streamer.errors import BadMessage, UsageError
 from streamer.events.actions import decode_action
+from streamer.events.desk import decode_desk
 from streamer.events.labels import decode_label, label_revision
 from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED, Truncation
@@ -25,8 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from streamer.events.desk import DeskV1
     from streamer.events.topics import Topics
     from streamer.journal import Headers, OutboxMessage, RecordedOutcome
+
+    RecordedDesk = tuple[DeskV1, bytes | None, str | None]
+    """What became of a batch at the desk, its text None once erased; the key of its message; its receipt."""
 
 _AT_ONCE = 500
 _BYTES_AT_ONCE = 8 * 1024 * 1024
@@ -39,6 +46,8 @@ _BOUNDLESS = Limits(max_responses=2**31, max_text_bytes=2**31, max_value_bytes=2
 
 _CLOCKS_APART = timedelta(minutes=1)
 """How far the database's clock may be from a publisher's."""
+
+R = TypeVar("R")
 
 
 class Rows(Protocol):
@@ -70,6 +79,17 @@ class Rows(Protocol):
 
     def left_in_outbox(self) -> bool:
         """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
+        ...
+
+    def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
+        """What became of those of these batches that a person, or the deadline, decided about at the desk."""
+        ...
+
+    def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
+        """Yield the batches, of a log's records, whose outcome at the desk was sent to a topic later than `since`.
+
+        In the order of the record.
+        """
         ...
 
 
@@ -125,11 +145,17 @@ class LogReport:
         if len(self.faults) < _MOST_FAULTS:
             self.faults.append(Fault("log", place, detail))
 
+    def add(self, other: LogReport) -> None:
+        """Take what another comparison found."""
+        self.faults += other.faults[: _MOST_FAULTS - len(self.faults)]
+        self.notes += other.notes
+        self.counts.update(other.counts)
+
 
 def compare_with_log(
     opened: Callable[[], AbstractContextManager[Rows]], log: Log, *, topics: Topics
 ) -> LogReport:
-    """Compare the record with the topics `responses`, `labels` and `actions`.
+    """Compare the record with the topics `responses`, `labels`, `actions` and `desk`.
 
     Parameters
     ----------
@@ -141,7 +167,7 @@ def compare_with_log(
         When a topic or the database cannot be read.
     """
     report = LogReport()
-    before = log.bounds(topics.actions)
+    before = {topic: log.bounds(topic) for topic in (topics.actions, topics.desk)}
     with opened() as rows:
         recorded = rows.ends(log.id)
         if not any(topic in (topics.responses, topics.labels) for topic, _ in recorded):
@@ -152,8 +178,9 @@ def compare_with_log(
         try:
             for topic in (topics.responses, topics.labels):
                 ends = {number: end for (name, number), end in recorded.items() if name == topic}
-                _Inputs(rows, log, report, topic, labels=topic == topics.labels).compare(ends)
-            _actions(rows, log, report, topics.actions, before)
+                report.add(_Inputs(rows, log, topic, labels=topic == topics.labels).compare(ends))
+            _compare_published(log, report, topics.actions, _actions(rows, report), before)
+            _compare_published(log, report, topics.desk, _at_the_desk(rows, report), before)
         except UsageError:
             raise  # of the topics: the broker does not let us read one
         except UNREADABLE as error:
@@ -165,18 +192,27 @@ def compare_with_log(
 class _Inputs:
     """One topic of events, compared with the outcomes of its offsets."""
 
-    def __init__(self, rows: Rows, log: Log, report: LogReport, topic: str, *, labels: bool) -> None:
-        self._rows, self._log, self._report, self._topic = rows, log, report, topic
+    def __init__(self, rows: Rows, log: Log, topic: str, *, labels: bool) -> None:
+        self._rows, self._log, self._topic = rows, log, topic
         self._labels = labels
+        self._report, self._agreed = LogReport(), 0
 
-    def compare(self, recorded: Mapping[int, int]) -> None:
+    def compare(self, recorded: Mapping[int, int]) -> LogReport:
         """Compare every partition up to where the record has come, which `recorded` says."""
+        self._compare(recorded)
         read, there = self._rows.topic_id(self._log.id, self._topic), self._log.topic_id(self._topic)
-        if read is not None and there is not None and read != there:
-            self._report.notes.append(
-                f"{self._topic}: it was deleted and recreated, and is another topic than the one that was read"
-            )
-            return
+        if read is None or there is None or read == there:
+            return self._report
+        if 2 * self._agreed <= self._report.counts["events compared with the log"]:
+            another = f"{self._topic}: it was deleted and recreated, and is another topic than the one that was read"
+            return LogReport(notes=[another])
+        # The id on record is in no chain. Whoever changes it must not keep the events from being compared.
+        self._report.notes.append(
+            f"{self._topic}: the broker's id of it is not the one on record, and its events are"
+        )
+        return self._report
+
+    def _compare(self, recorded: Mapping[int, int]) -> None:
         bounds = self._log.bounds(self._topic)
         reached = {number: first for number, (first, _) in bounds.items()}
         waiting: dict[int, list[LogRecord]] = {number: [] for number in bounds}
@@ -195,6 +231,11 @@ class _Inputs:
         for number, end in sorted(recorded.items()):
             if number in bounds:
                 self._range(number, waiting[number], reached[number], end)
+                if end > bounds[number][1]:
+                    self._report.fault(
+                        f"{self._topic}[{number}]",
+                        f"the record has come to offset {end}, and the topic ends at {bounds[number][1]}",
+                    )
         kept = self._log.bounds(self._topic)  # retention goes on while it is read
         for number, end in sorted(recorded.items()):
             if number in bounds:
@@ -226,6 +267,8 @@ class _Inputs:
                 )
             elif (wrong := self._contradiction(record, outcome)) is not None:
                 self._report.fault(place, wrong)
+            else:
+                self._agreed += 1
         # Retention goes on while the topic is read.
         kept_from = self._log.bounds(self._topic).get(number, (0, 0))[0] if found else 0
         for offset, outcome in sorted(found.items()):
@@ -285,75 +328,145 @@ class _Inputs:
         )
 
 
-def _actions(
-    rows: Rows, log: Log, report: LogReport, topic: str, before: Mapping[int, tuple[int, int]]
+@dataclass(frozen=True)
+class _Published(Generic[R]):
+    """Messages that the record has caused, one about a batch; `R` is what it has of one.
+
+    Attributes
+    ----------
+    one, many, recorded_as : such a message, several, and what is on record for it; in words.
+    key_of : which batch a message is about; raises `BadMessage`, `ValueError` or `TypeError` for none of these messages.
+    on_record : what the record has of batches.
+    differs : how a message contradicts that, in words; None where it does not.
+    published : batches whose message the broker must have, in the order of the record; from the log's id, the topic, and the
+        moment since which it has them.
+    """
+
+    one: str
+    many: str
+    recorded_as: str
+    key_of: Callable[[bytes | None], BatchKey]
+    on_record: Callable[[Collection[BatchKey]], Mapping[BatchKey, R]]
+    differs: Callable[[LogRecord, R], str | None]
+    published: Callable[[str, str, datetime | None], Iterator[BatchKey]]
+
+
+def _actions(rows: Rows, report: LogReport) -> _Published[OutboxMessage]:
+    def key_of(value: bytes | None) -> BatchKey:
+        event = decode_action(value)
+        return BatchKey(event.gate, event.batch_id, event.attempt)
+
+    def differs(record: LogRecord, recorded: OutboxMessage) -> str | None:
+        own, link = without_receipt(recorded.headers)
+        headers, given = without_receipt(record.headers)
+        report.counts["receipts compared with the log"] += given is not None
+        if recorded.value is None:
+            report.counts["actions that are not kept"] += 1
+            return None
+        if (recorded.key, recorded.value, own) != (record.key, record.value, headers):
+            return "is another one than on record"
+        return None if given in (None, link) else "has a receipt of another link than the record's"
+
+    def published(log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
+        if not rows.left_in_outbox():
+            return rows.published(log_id, topic, since)
+        report.notes.append(
+            "whether every action was published: the outbox of an earlier version has messages left"
+        )
+        return iter(())
+
+    return _Published("action", "actions", "decision", key_of, rows.actions, differs, published)
+
+
+def _at_the_desk(rows: Rows, report: LogReport) -> _Published[RecordedDesk]:
+    def key_of(value: bytes | None) -> BatchKey:
+        event = decode_desk(value, _BOUNDLESS)
+        return BatchKey(event.gate, event.batch_id, event.attempt)
+
+    def differs(record: LogRecord, recorded: RecordedDesk) -> str | None:
+        said, (event, key, link) = decode_desk(record.value, _BOUNDLESS), recorded
+        _, given = without_receipt(record.headers)
+        report.counts["receipts compared with the log"] += given is not None
+        if event.text is None and said.text is not None:
+            report.counts["released texts that are not kept"] += 1
+            said = msgspec.structs.replace(said, text=None)
+        if (key, event) != (record.key, said):
+            return "is another one than on record"
+        same = given is None or (link is not None and given == link.encode())
+        return None if same else "has a receipt of another link than the record's"
+
+    what = "outcome at the desk"
+    return _Published(what, "outcomes at the desk", what, key_of, rows.desk, differs, rows.desk_published)
+
+
+def _compare_published(
+    log: Log,
+    report: LogReport,
+    topic: str,
+    kind: _Published[R],
+    before: Mapping[str, Mapping[int, tuple[int, int]]],
 ) -> None:
-    """Compare the actions that were published with those that are recorded.
+    """Compare what was published with what is recorded, both ways.
 
     What is on the topic at `before`, bounds that were read before the record was opened, must be recorded.
     """
-    bounds = log.bounds(topic)
+    bounds, due = log.bounds(topic), before[topic]
     seen: set[BatchKey] = set()
     oldest: dict[int, int] = {}
     waiting: list[tuple[LogRecord, BatchKey]] = []
 
     def compare() -> None:
-        found = rows.actions({key for _, key in waiting})
+        found = kind.on_record({key for _, key in waiting})
         for record, key in waiting:
             place = f"{topic}[{record.partition}], offset {record.offset}"
-            recorded = found.get(key)
-            if recorded is None:
-                if record.offset < before.get(record.partition, (0, 0))[1]:
+            if key not in found:
+                if record.offset < due.get(record.partition, (0, 0))[1]:
                     report.fault(
-                        place, f"an action about batch {key} was published, and no decision is recorded"
+                        place,
+                        f"an {kind.one} about batch {key} was published, and no {kind.recorded_as} is recorded",
                     )
                 continue
             seen.add(key)
-            own, link = without_receipt(recorded.headers)
-            headers, given = without_receipt(record.headers)
-            if recorded.value is None:
-                report.counts["actions that are not kept"] += 1
-            elif (recorded.key, recorded.value, own) != (record.key, record.value, headers):
-                report.fault(place, f"another action about batch {key} was published than the one on record")
-            elif given is not None and given != link:
-                report.fault(
-                    place, f"the action about batch {key} has a receipt of another link than the record's"
-                )
-            report.counts["receipts compared with the log"] += given is not None
+            if (wrong := kind.differs(record, found[key])) is not None:
+                report.fault(place, f"the {kind.one} about batch {key} that was published {wrong}")
         waiting.clear()
 
     for record in log.read(topic, {number: end for number, (_, end) in bounds.items()}):
-        report.counts["actions compared with the log"] += 1
+        report.counts[f"{kind.many} compared with the log"] += 1
         oldest.setdefault(record.partition, record.timestamp_ms)
         try:
-            event = decode_action(record.value)
+            waiting.append((record, kind.key_of(record.value)))
         except (BadMessage, ValueError, TypeError):
-            report.fault(f"{topic}[{record.partition}], offset {record.offset}", "this is no action event")
-            continue
-        waiting.append((record, BatchKey(event.gate, event.batch_id, event.attempt)))
+            report.fault(f"{topic}[{record.partition}], offset {record.offset}", f"this is no {kind.one}")
         if len(waiting) == _AT_ONCE:
             compare()
     compare()
-    if rows.left_in_outbox():
-        report.notes.append(
-            "whether every action was published: the outbox of an earlier version has messages left"
-        )
-        return
     bounds = log.bounds(topic)  # retention goes on while we read
     cut = [number for number, (first, _) in bounds.items() if first > 0]
     if any(number not in oldest for number in cut):
-        report.notes.append(f"whether every action was published: a partition of {topic} keeps none")
+        report.notes.append(f"whether all {kind.many} were published: a partition of {topic} keeps none")
         return
     since = None
     if cut:
         newest = max(oldest[number] for number in cut) / 1000
         since = datetime.fromtimestamp(newest, UTC) + _CLOCKS_APART
         report.notes.append(
-            f"whether actions were published before {since:%Y-%m-%d %H:%M:%S} UTC: {topic} does not keep them"
+            f"whether {kind.many} were published before {since:%Y-%m-%d %H:%M:%S} UTC: {topic} does not keep them"
         )
-    for key in rows.published(log.id, topic, since):
-        if key not in seen:
+    begun, older = bool(cut), 0
+    for key in kind.published(log.id, topic, since):
+        if key in seen:
+            begun = True
+        elif begun:
             report.fault(
-                f"{topic}",
-                f"batch {key} is decided and nothing waits to be published, and its action is not there",
+                topic,
+                f"batch {key} is decided and nothing waits to be published, and its {kind.one} is not there",
             )
+        else:
+            older += 1
+    if older:
+        # A topic that was made anew begins at 0 again, and no id of it is on record.
+        report.notes.append(
+            f"whether {older} {kind.many} were published: they are older than all that {topic} has, which was deleted and"
+            " recreated or never had them"
+        )

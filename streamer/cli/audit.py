@@ -92,7 +92,7 @@ def verify(
         typer.Option(
             "--receipts",
             metavar="FILE|topic",
-            help="Receipts of decisions that somebody has kept, one JSON a line; topic: those on the actions topic.",
+            help="Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
         ),
     ] = None,
     rescore: Annotated[
@@ -115,7 +115,7 @@ def verify(
         bool,
         typer.Option(
             "--log",
-            help="Compare the record with what the topics responses, labels and actions still hold, too.",
+            help="Compare the record with what the topics responses, labels, actions and desk still hold, too.",
         ),
     ] = False,
     incremental: Annotated[

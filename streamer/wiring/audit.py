@@ -153,7 +153,7 @@ def compared_with_log(settings: Settings, store: Store) -> LogReport:
 
 
 def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
-    """Read receipts of decisions from a file, or with ``topic`` from the actions topic, and say where they come from.
+    """Read receipts from a file, or with ``topic`` from the topics of actions and of the desk, and say where they come from.
 
     Raises `UsageError` where they cannot be read, `Unavailable` where the broker does not answer.
     """
@@ -166,10 +166,12 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
     from streamer.events.receipts import receipt_line
     from streamer.stream.kafka_log import KafkaLog
 
-    log, topic = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings).actions
-    ends = {number: end for number, (_, end) in log.bounds(topic).items()}
-    found = (receipt_line(record.value, record.headers) for record in log.read(topic, ends))
-    return [line for line in found if line is not None], f"the topic {topic}"
+    log, named = KafkaLog(connection(settings), log_id=settings.kafka.log_id), topics(settings)
+    found = []
+    for topic in (named.actions, named.desk):
+        ends = {number: end for number, (_, end) in log.bounds(topic).items()}
+        found += [receipt_line(record.value, record.headers) for record in log.read(topic, ends)]
+    return [line for line in found if line is not None], f"the topics {named.actions} and {named.desk}"
 
 
 def _from_topic(settings: Settings) -> list[bytes]:

@@ -122,7 +122,7 @@ def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site, tmp_
     one(told, named.actions, "batch-21")
     one(told, named.actions, "batch-23")
     one(told, named.actions, "'renamed'")
-    one(told, named.actions, "no action event")
+    one(told, named.actions, "this is no action")
     one(told, named.responses, "other bytes are recorded")
     one(told, named.responses, "a duplicate about other content")
     one(told, f"{named.responses}[{number}], offset {last + 100}", "the topic has no event here")

@@ -6,12 +6,18 @@ import json
 from collections import defaultdict
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+import streamer.events
 from streamer.audit import logged
 from streamer.audit.logged import compare_with_log
+from streamer.events.desk import DeskV1, decode_desk, encode_desk
 from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED, Truncation
+from streamer.events.receipts import RECEIPT_HEADER
 from streamer.events.responses import content_hash, decode_responses
 from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from streamer.audit.logged import LogReport
+    from streamer.audit.logged import LogReport, RecordedDesk
 
 TOPICS = Topics()
 WIDE = Limits(max_responses=1000)
@@ -87,9 +93,12 @@ class MadeUpRows:
     ids: dict[str, str] = field(default_factory=dict)
     left: bool = False
     asked: list[int] = field(default_factory=list)
+    further: int = 0
+    sent: dict[BatchKey, OutboxMessage] = field(default_factory=dict)
+    desk_: dict[BatchKey, RecordedDesk] = field(default_factory=dict)
 
     def ends(self, log_id: str) -> dict[tuple[str, int], int]:
-        return {(TOPICS.responses, 0): max(self.outcomes_) + 1}
+        return {(TOPICS.responses, 0): max(self.outcomes_) + 1 + self.further}
 
     def topic_id(self, log_id: str, topic: str) -> str | None:
         return self.ids.get(topic)
@@ -102,13 +111,19 @@ class MadeUpRows:
         return {offset: one for offset, one in self.outcomes_.items() if first <= offset < end}
 
     def actions(self, keys: Collection[BatchKey]) -> dict[BatchKey, OutboxMessage]:
-        return {}
+        return {key: one for key, one in self.sent.items() if key in keys}
 
     def published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
-        yield from [BatchKey("g", "b0", 1)] if self.left else []
+        yield from [BatchKey("g", "b0", 1)] if self.left else self.sent
 
     def left_in_outbox(self) -> bool:
         return self.left
+
+    def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
+        return {key: one for key, one in self.desk_.items() if key in keys}
+
+    def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
+        yield from self.desk_
 
 
 def topics(*values: bytes | None, **of: Any) -> dict[str, Topic]:
@@ -176,3 +191,107 @@ def test_large_events_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch
     rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)})
     assert compare(rows, MadeUpLog(topics(*values))).faults == []
     assert rows.asked[:3] == [3, 6, 9]
+
+
+EXAMPLE = json.loads(
+    (Path(streamer.events.__file__).parent / "examples" / "actions" / "v1" / "best_shipped.json").read_text()
+)
+
+
+def action(number: int) -> tuple[BatchKey, OutboxMessage]:
+    """What was decided about a batch."""
+    value = json.dumps(EXAMPLE | {"gate": "g", "batch_id": f"b{number}", "attempt": 1}).encode()
+    return BatchKey("g", f"b{number}", 1), OutboxMessage(TOPICS.actions, None, value, ())
+
+
+def test_actions_of_before_their_topic_was_recreated_are_told_of() -> None:
+    rows = MadeUpRows({0: decided(event(0))}, sent=dict(action(number) for number in range(5)))
+    sent = [one.value for one in rows.sent.values()]
+    log = topics(event(0))
+    log[TOPICS.actions] = Topic(sent[3:])
+    report = compare(rows, MadeUpLog(log))
+    assert report.faults == []
+    assert any("whether 3 actions were published" in note for note in report.notes)
+    log[TOPICS.actions] = Topic([])
+    report = compare(rows, MadeUpLog(log))
+    assert report.faults == []
+    assert any("whether 5 actions were published" in note for note in report.notes)
+    for left_out in (2, 4):
+        log[TOPICS.actions] = Topic(sent[1:left_out] + sent[left_out + 1 :])
+        report = compare(rows, MadeUpLog(log))
+        assert [f"'b{left_out}'" in fault.detail for fault in report.faults] == [True]
+        assert any("whether 1 actions were published" in note for note in report.notes)
+
+
+def test_another_id_of_the_topic_keeps_no_event_from_being_compared() -> None:
+    values = [event(number) for number in range(5)]
+    outcomes = {number: decided(value) for number, value in enumerate(values)}
+    rows = MadeUpRows(outcomes, ids={TOPICS.responses: "somebody wrote this"})
+    report = compare(rows, MadeUpLog(topics(*values, id="its own")))
+    assert report.faults == []
+    assert any("is not the one on record" in note for note in report.notes)
+    rows.outcomes_[2] = decided(event(7))
+    report = compare(rows, MadeUpLog(topics(*values, id="its own")))
+    assert [fault.place for fault in report.faults] == [f"{TOPICS.responses}[0], offset 2"]
+
+
+def test_the_record_has_not_come_further_than_the_topic() -> None:
+    values = [event(number) for number in range(3)]
+    rows = MadeUpRows({number: decided(value) for number, value in enumerate(values)}, further=1)
+    report = compare(rows, MadeUpLog(topics(*values)))
+    assert [fault.detail for fault in report.faults] == [
+        "the record has come to offset 4, and the topic ends at 3"
+    ]
+
+
+def told(number: int, **changes: Any) -> DeskV1:
+    """What became of a batch at the desk."""
+    said = {
+        "schema": "streamer.desk.v1", "desk_id": f"d{number}", "action_id": f"a{number}", "gate": "g",
+        "batch_id": f"b{number}", "attempt": 1, "action": "released", "reason": "person", "selected": "r0", "text": "t",
+        "by": "ana", "remark": "", "until": "2026-01-01T01:00:00Z", "decided_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    return decode_desk(json.dumps(said | changes).encode())
+
+
+def at_the_desk(recorded: list[DeskV1], published: list[DeskV1], receipt: bytes = b"[1]") -> LogReport:
+    rows = MadeUpRows(
+        {0: decided(event(0))},
+        desk_={BatchKey("g", one.batch_id, 1): (one, None, "[1]") for one in recorded},
+    )
+    log = topics(event(0))
+    log[TOPICS.desk] = Topic([encode_desk(one) for one in published], headers=((RECEIPT_HEADER, receipt),))
+    return compare(rows, MadeUpLog(log))
+
+
+def test_outcomes_at_the_desk_are_compared_both_ways() -> None:
+    honest = [told(number) for number in range(3)]
+    report = at_the_desk(honest, honest)
+    assert (report.faults, report.notes) == ([], [])
+    assert report.counts["outcomes at the desk compared with the log"] == 3
+    assert report.counts["receipts compared with the log"] == 3
+    for recorded, published, detail in (
+        (honest, honest[:2], "its outcome at the desk is not there"),
+        (honest[:2], honest, "no outcome at the desk is recorded"),
+        ([*honest[:2], told(2, by="ben")], honest, "is another one than on record"),
+        ([*honest[:2], told(2, text="other")], honest, "is another one than on record"),
+    ):
+        report = at_the_desk(recorded, published)
+        assert [detail in fault.detail and "'b2'" in fault.detail for fault in report.faults] == [True], (
+            detail
+        )
+    report = at_the_desk(honest, honest, receipt=b"[2]")
+    assert ["another link" in fault.detail for fault in report.faults] == [True] * 3
+
+
+def test_a_released_text_that_is_erased_is_compared_no_more() -> None:
+    report = at_the_desk([msgspec.structs.replace(told(0), text=None)], [told(0)])
+    assert report.faults == []
+    assert report.counts["released texts that are not kept"] == 1
+
+
+def test_what_is_no_event_of_the_desk_is_named() -> None:
+    log = topics(event(0))
+    log[TOPICS.desk] = Topic([b"{}"])
+    report = compare(MadeUpRows({0: decided(event(0))}), MadeUpLog(log))
+    assert [fault.detail for fault in report.faults] == ["this is no outcome at the desk"]

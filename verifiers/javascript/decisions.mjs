@@ -144,7 +144,7 @@ export class Decisions {
     const texts = content?.texts;
     const readings = texts
       ? [texts.map(isBlank), texts.map(wasBlank)]
-      : [scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit !== "batch" && facts.responses[i][4]))];
+      : [scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]))];
     let derived;
     let matched = false;
     for (const [number, blank] of readings.entries()) {

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.errors import BadMessage
+from streamer.events.checkpoints import decode_checkpoint
 from streamer.journal import Partition
 from streamer.store.audit import control
 from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
@@ -28,6 +30,7 @@ from streamer.store.db.schema import (
     decisions,
     desk_outcomes,
     desk_texts,
+    erasures,
     gate_revisions,
     gates,
     judgements,
@@ -36,6 +39,7 @@ from streamer.store.db.schema import (
     outcomes,
     policies,
     progress,
+    responses,
 )
 from streamer.store.db.schema.types import encode_headers
 from streamer.store.log import chain
@@ -206,15 +210,11 @@ class ChainedRowsSnapshot:
             )
             .order_by(signature.id),
         }
-        for table in (batches, dead_letters, desk_texts, judgements):
-            (key,) = table.primary_key.columns
-            queries[f"{table.name}.erased_at"] = (
-                sa.select(key).where(table.c.erased_at.is_not(None), table.c.salt.is_not(None)).order_by(key)
-            )
-        for kind, query in queries.items():
+        for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise()):
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}
         yield from self._said_of_replays()
+        yield from self._said_of_checkpoints()
 
     def _said_of_replays(self) -> Iterator[dict[str, Any]]:
         """Messages that say of themselves otherwise than the newest sealed replay when and by whom they were sent again."""
@@ -238,6 +238,15 @@ class ChainedRowsSnapshot:
             # Earlier versions wrote it at the message alone.
             kind = "dead_letters.replayed_at" if known is None else "dead_letters"
             yield {"kind": kind, "subject": _text(source)}
+
+    def _said_of_checkpoints(self) -> Iterator[dict[str, Any]]:
+        """Checkpoints whose row has another number or moment than they have; what is no checkpoint is named without this."""
+        query = sa.select(checkpoints.c.sequence, checkpoints.c.made_at, checkpoints.c.value)
+        for sequence, made_at, value in self._connection.execute(query.order_by(checkpoints.c.sequence)):
+            with suppress(BadMessage):
+                said = decode_checkpoint(value)
+                if (said.sequence, said.made_at) != (sequence, made_at):
+                    yield {"kind": checkpoints.name, "subject": _text([sequence])}
 
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None
@@ -402,6 +411,52 @@ class ChainedRowsSnapshot:
             sa.select(gates.c.audit_salt).where(gates.c.name == gate)
         ).scalar_one()
         return salt.hex()
+
+
+def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
+    """Rows that have what no chain reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
+    own, batch = outcomes.c, outcomes.c.kind.in_(("decision", "duplicate", "conflict"))
+    refers = (
+        (own.batch, batch),
+        (own.dead_letter, own.kind.in_(("conflict", "dead_letter"))),
+        (own.label, own.kind == "label"),
+        (own.label_signature, own.kind == "label"),
+    )
+    wrong = sa.or_(*(column.is_not(None) & ~kind for column, kind in refers))
+    place = [own[name] for name in _PLACE]
+    yield outcomes.name, sa.select(*place).where(wrong).order_by(*place)
+    other_gate = sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt).join(
+        decisions, (decisions.c.batch == batches.c.id) & (decisions.c.gate != batches.c.gate)
+    )
+    yield decisions.name, other_gate.order_by(batches.c.id)
+
+
+def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelect[Any]]]:
+    """Rows that are not erased as erasures leave them: whole, and at the moment of one on record that allowed it."""
+    adopted = sa.select(sa.func.max(erasures.c.at)).where(erasures.c.before.is_(None)).scalar_subquery()
+    decided = sa.select(decisions.c.decided_at).where(decisions.c.batch == batches.c.id).scalar_subquery()
+    for table, moment, *content in (
+        (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
+        (dead_letters, dead_letters.c.recorded_at, "detail", "key", "value", "headers", "salt"),
+        (desk_texts, sa.null(), "text", "salt"),
+        (judgements, None, "exchanges", "salt"),
+    ):
+        (key,), erased = table.primary_key.columns, table.c.erased_at
+        there = sa.or_(*(table.c[name].is_not(None) for name in content))
+        if table is batches:
+            there |= sa.exists().where(responses.c.batch == key, responses.c.text.is_not(None))
+        yield f"{table.name}.erased_at", sa.select(key).where(erased.is_not(None), there).order_by(key)
+        unsaid = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
+        if moment is None:  # judgements are erased one by one, too
+            yield table.name, unsaid.order_by(key)
+            continue
+        without_erasure = (
+            sa.select(key)
+            .outerjoin(erasures, erasures.c.at == erased)
+            .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
+            .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
+        )
+        yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
 def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:

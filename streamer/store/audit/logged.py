@@ -12,9 +12,11 @@ from streamer.journal import OutboxMessage, RecordedOutcome
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
+    control_log,
     data_gaps,
     dead_letters,
     decisions,
+    desk_outcomes,
     label_revisions,
     label_signatures,
     outbox,
@@ -22,6 +24,8 @@ from streamer.store.db.schema import (
     pending_messages,
     progress,
 )
+from streamer.store.desk_rows import event_of, outcome_query
+from streamer.store.desk_rows import receipts_of as receipts_of_desk
 from streamer.store.log.outbox import receipts_of
 from streamer.store.log.progress import in_partition
 
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from datetime import datetime
 
+    from streamer.audit.logged import RecordedDesk
     from streamer.journal import Partition
 
 _PAGE = 1_000
@@ -135,6 +140,45 @@ class LoggedRows:
             for row in page:
                 yield _key(row)
             after = page[-1]["batch"]
+
+    def desk(self, keys: Collection[BatchKey]) -> dict[BatchKey, RecordedDesk]:
+        """What became of those of these batches that were decided about at the desk: the event, the message's key, its receipt."""
+        query = outcome_query().add_columns(decisions.c.action_key)
+        columns = [desk_outcomes.c[name] for name in _KEY]
+        rows = list(bulk_insert.look_up(self._connection, query, columns, sorted(set(keys))))
+        events = [event_of(row) for row in rows]
+        receipts = receipts_of_desk(self._connection, events)
+        return {
+            _key(row): (event, row["action_key"], receipts.get(event.desk_id))
+            for row, event in zip(rows, events, strict=True)
+        }
+
+    def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
+        """Yield the batches, of a log's records, whose outcome at the desk was sent to a topic later than `since`.
+
+        In the order of the control chain. Those whose message still waits, or was parked, are left out.
+        """
+        # Written in one transaction, and of one moment; of what was parked for long the outbox has nothing else.
+        waits = sa.exists().where(
+            outbox.c.topic == topic,
+            outbox.c.published_at.is_(None),
+            outbox.c.created_at == desk_outcomes.c.at,
+        )
+        sealed = (control_log.c.kind == desk_outcomes.name) & (
+            control_log.c.subject == sa.literal('["') + desk_outcomes.c.id + '"]'
+        )
+        query = (
+            sa.select(*(desk_outcomes.c[name] for name in _KEY))
+            .join(batches, sa.and_(*(batches.c[name] == desk_outcomes.c[name] for name in _KEY)))
+            .join(outcomes, (outcomes.c.batch == batches.c.id) & (outcomes.c.kind == "decision"))
+            .outerjoin(control_log, sealed)
+            .where(outcomes.c.log_id == log_id, ~waits)
+            .order_by(control_log.c.chain_height)
+            .execution_options(yield_per=_PAGE)
+        )
+        if since is not None:
+            query = query.where(desk_outcomes.c.at > since)
+        yield from map(_key, self._connection.execute(query).mappings())
 
     def left_in_outbox(self) -> bool:
         """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+    from streamer.deciding.decider import Marker
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.store import Store
 
@@ -39,7 +41,7 @@ class Scribe:
     store: Store
     settings: Settings
     encoder: CachedEncoder | None = None
-    next_offsets: dict[Partition, int] = field(default_factory=dict)
+    judge: Marker | None = None
 
     def deliver(
         self,
@@ -64,6 +66,7 @@ class Scribe:
             book=book,
             known=self.store.known,
             encoder=self.encoder,
+            judge=self.judge,
             topics=topics,
             limits=wiring.limits(self.settings),
             clock=wiring.now,
@@ -204,17 +207,25 @@ def write_history(url: str, directory: Path) -> Settings:
 
 
 def verify(
-    settings: Settings, *, outside: list[bytes] | None = None, from_database: bool = False, **options: Any
+    settings: Settings,
+    *,
+    outside: list[bytes] | None = None,
+    from_database: bool = False,
+    store: Store | None = None,
+    **options: Any,
 ) -> VerificationReport:
-    """`audit verify`, with the checkpoints of the file unless told otherwise."""
+    """`audit verify`, with the checkpoints of the file unless told otherwise; of a store that is open, or of the settings'."""
     found = wiring.outside_checkpoints(settings, None)
     kept = outside if outside is not None else found[0] if found is not None else None
-    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+    with (
+        wiring.open_store(settings) if store is None else nullcontext(store) as opened,
+        opened.evidence.snapshot() as snapshot,
+    ):
         return verify_record(
             snapshot,
             trusted=Trusted(KEYS),
             outside=None if from_database or kept is None else (kept, "the file"),
-            lookups=Lookups(store.gates.history, store.calibration.inputs),
+            lookups=Lookups(opened.gates.history, opened.calibration.inputs),
             **options,
         )
 

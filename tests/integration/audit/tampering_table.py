@@ -9,7 +9,7 @@ import json
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,24 +18,33 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
+from streamer.audit.bundle import NOT_EVIDENCE
 from streamer.audit.checkpointing import Checkpointer
-from streamer.audit.logged import compare_with_log
 from streamer.events.alerts import alert
 from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
-from streamer.events.receipts import receipt_line
-from streamer.journal import Partition
+from streamer.gates.audit_rate import AuditRate
+from streamer.gates.batch_key import BatchKey
+from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store import prune
 from streamer.store.calibration.calibration_runs import Calibrations
-from streamer.stream.tail import TailedRecord
+from streamer.store.desk import Reject, Release, text_mac
+from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
-from tests.integration.audit.history import LOG, PRIVATE, Scribe, event, label_event, settings_for, verify
+from tests.integration.audit.history import (
+    PRIVATE,
+    Scribe,
+    event,
+    label,
+    label_event,
+    settings_for,
+    verify,
+)
+from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from streamer.journal import OutboxMessage
-    from streamer.settings.settings import Settings
+    from collections.abc import Callable
+    from datetime import datetime
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "audit.md"
 BAD: Final = (4, 5, 6, 10, 11, 12, 16, 20, 24, 26, 27)
@@ -50,63 +59,6 @@ Region = str
 # -- a record, its topics, and the receipts that somebody keeps ------------------------------------------------------
 
 
-class KeptLog:
-    """The topics as they were."""
-
-    def __init__(self, values: Mapping[tuple[str, int], list[bytes]], actions: list[OutboxMessage]) -> None:
-        self.id = LOG
-        self._values = values
-        self._actions = actions
-        self._topic = wiring.topics(settings_for("sqlite:///x", Path())).actions
-
-    def topic_id(self, topic: str) -> str | None:
-        del topic
-        return None
-
-    def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        if topic == self._topic:
-            return {0: (0, len(self._actions))}
-        return {number: (0, len(all_)) for (name, number), all_ in self._values.items() if name == topic}
-
-    def read(self, topic: str, ends: Mapping[int, int]) -> Iterator[TailedRecord]:
-        if topic == self._topic:
-            for offset, one in enumerate(self._actions[: ends[0]]):
-                yield TailedRecord(topic, 0, offset, one.key, one.value, one.headers, 0)
-            return
-        for number, end in ends.items():
-            for offset, value in enumerate(self._values[topic, number][:end]):
-                yield TailedRecord(topic, number, offset, b"k", value, (), 0)
-
-
-@dataclass(frozen=True)
-class Site:
-    """A record with everything that its witnesses have."""
-
-    directory: Path
-    settings: Settings
-    log: KeptLog
-    receipts: list[bytes]
-
-    def copy(self, directory: Path) -> Site:
-        for name in ("record.db", "checkpoints.jsonl"):
-            shutil.copy(self.directory / name, directory)
-        settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
-        return Site(directory, settings, self.log, self.receipts)
-
-    def named_by(self) -> str:
-        """Who names what does not fit: `verify` with the checkpoints alone, or else `receipts`, `log`, both, or `nobody`."""
-        if verify(self.settings).faults:
-            return "verify"
-        found = []
-        if verify(self.settings, receipts=(self.receipts, "what was kept")).faults:
-            found.append("receipts")
-        with wiring.open_store(self.settings) as store:
-            topics = wiring.topics(self.settings)
-            if compare_with_log(store.evidence.logged, self.log, topics=topics).faults:
-                found.append("log")
-        return ", ".join(found) or "nobody"
-
-
 def number_of(url: str, batch_id: str) -> int:
     """Our own number of a batch of the gate `best`."""
     with breaking_in(url) as connection:
@@ -114,78 +66,105 @@ def number_of(url: str, batch_id: str) -> int:
         return int(connection.execute(query, {"name": batch_id}).scalar_one())
 
 
+class SiteScribe(KeepingScribe):
+    """Writes rows of every kind."""
+
+    def govern(self, name: str, erasable: datetime) -> None:
+        """Write what people and the service write beside the traffic: alerts, keys, fits, gates, and an erasure."""
+        store, at = self.store, wiring.now()
+        raised = [
+            alert("best", "risk", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
+            for one in range(2)
+        ]
+        for one in raised:
+            store.alerts.raise_(one)
+        store.alerts.acknowledge(raised[0].alert_id, by="ana", reason="seen")
+        key, _ = store.api_keys.create(gates=None, may=("read",), by="ana", note=name)
+        store.api_keys.revoke(key.id, by="ana", reason=name)
+        store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
+        batch = number_of(self.settings.database.url, f"batch-{0 if name == 'old' else 20}")
+        store.score_fits.record(store.gates.get("best"), None, labelled=250, why=name, by="ana")
+        store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
+        store.policies.close("each", by="ana", reason=name)
+        store.gates.revise(
+            "each", {"audit_probability": 0.5 if name == "old" else 0.75}, by="ana", reason=name
+        )
+        prune(
+            self.settings.database.url, older_than=at - erasable, now=at, by="ana", reason=name,
+            sooner_than_six_months=True,
+        )  # fmt: skip
+
+    def beside(self, name: str, first: int) -> None:
+        """What comes by the second partition: a gap, a desk, a raised rate, a proposal that somebody rejects; and people."""
+        store, now = self.store, wiring.now()
+        self.lose(2)
+        self.send(*(event("desk", n) for n in range(first, first + 4)), partition=1)
+        for number, act in enumerate(
+            (Release(response_id="r1", text=f"Better, {name}."), Release(response_id="r2"), Reject()), first
+        ):
+            store.desk.decide(
+                BatchKey("desk", f"batch-{number}", 1), act, by="account:ana", remark=f"as it was, {name}"
+            )
+        rate = AuditRate(
+            boosted=True, since=now, until=now + timedelta(days=9), evidence=0.5, extra=0, reason=name
+        )
+        store._database.writing(lambda connection: audit_rates.append(connection, "raised", rate, now))
+        self.send(*(event("raised", n) for n in range(first, first + 6)), partition=1)
+        self.send(*(event("offered", n) for n in range(first, first + 8)), partition=1)
+        store.labels.add(
+            [
+                replace(label("offered", n, labeller="kim"), response_id=f"r{i}", severity=0.0, remark=name)
+                for n in range(first, first + 8)
+                for i in range(4)
+            ]
+        )
+        wiring.recalibrate(self.settings, "offered", by="ana", reason="labels came", propose=True)
+        store.calibration.reject("offered", by="ana", reason=name, now=wiring.now())
+        store.accounts.add_issued(name, roles=["viewer"], issuer="https://issuer.example", by="ana")
+        store.encoders.register(EncoderIdentity("made-up", name, "ab" * 32, 8))
+
+
 def make_site(directory: Path) -> Site:
-    """Write a record: decisions, labels, runs, policies, alerts, keys, an erasure, and most of it again after the last checkpoint."""
+    """Write a record with rows of every kind, and most of them again after the last checkpoint."""
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
-    topics = wiring.topics(settings)
-    values: dict[tuple[str, int], list[bytes]] = {(topics.responses, 0): [], (topics.labels, 0): []}
-    actions: list[OutboxMessage] = []
     with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
-
-        def deliver(*events: bytes, topic: str = "responses") -> None:
-            scribe.deliver(events, topic=topic)
-            values[getattr(topics, topic), 0].extend(events)
-
-        def govern(name: str) -> None:
-            at = wiring.now()
-            raised = [
-                alert("best", "risk", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
-                for one in range(2)
-            ]
-            for one in raised:
-                store.alerts.raise_(one)
-            store.alerts.acknowledge(raised[0].alert_id, by="ana", reason="seen")
-            key, _ = store.api_keys.create(gates=None, may=("read",), by="ana", note=name)
-            store.api_keys.revoke(key.id, by="ana", reason=name)
-            store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
-            with store.evidence.snapshot() as snapshot:
-                (decided,) = snapshot.decisions_of(f"batch-{0 if name == 'old' else 20}")
-            batch = number_of(settings.database.url, decided["line"]["facts"]["batch"][1])
-            store.score_fits.record(store.gates.get("best"), None, labelled=250, why=name, by="ana")
-            store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
-            store.policies.close("each", by="ana", reason=name)
-            store.gates.revise(
-                "each", {"audit_probability": 0.5 if name == "old" else 0.75}, by="ana", reason=name
-            )
-            prune(
-                settings.database.url, older_than=timedelta(days=1), now=at, by="ana", reason=name,
-                sooner_than_six_months=True,
-            )  # fmt: skip
-
+        scribe = SiteScribe(store, settings)
         scribe.gate("best", unit="best", alpha=0.2, pending="worst")
         scribe.gate("each", unit="response", alpha=0.3)
+        scribe.gate("desk", hold_action="escalate", desk_deadline_seconds=86_400.0)
+        scribe.gate("raised", audit_probability=0.25, audit_boost=4.0)
+        scribe.gate("offered", unit="best", alpha=0.5, pending="worst")
         scribe.checkpoint()
+        erasable = {}
+        for number, name in enumerate(("old", "window")):
+            scribe.send(event("each", 900 + number), partition=1)
+            erasable[name] = wiring.now()
         for name, first in (("old", 0), ("window", 20)):
-            deliver(*(event("best", n) for n in range(first, first + 8)), b"rubbish of " + name.encode())
+            scribe.send(*(event("best", n) for n in range(first, first + 8)), b"rubbish of " + name.encode())
             labels = [
                 label_event("best", n, response=f"r{i}", severity=float(n in BAD))
                 for n in range(max(0, first - 12), first + 8)
                 if not 17 < n < 20
                 for i in range(4)
             ]
-            deliver(*labels, topic="labels")
+            scribe.send(*labels, topic="labels")
             scribe.import_labels("best", range(first, first + 2), labeller="eve")
             scribe.recalibrate("best")
-            deliver(*(event("best", n) for n in range(first + 8, first + 14)))
-            govern(name)
+            scribe.send(*(event("best", n) for n in range(first + 8, first + 14)))
+            scribe.govern(name, erasable[name])
+            scribe.beside(name, first + 100)
             signed = json.loads(label_event("best", first + 10)) | {
                 "signature": f"of {name}",
                 "key_id": "ana",
             }
-            deliver(label_event("best", first + 9), json.dumps(signed).encode(), topic="labels")
-            deliver(*(event("best", n) for n in range(first + 14, first + 18)))
+            scribe.send(label_event("best", first + 9), json.dumps(signed).encode(), topic="labels")
+            scribe.send(*(event("best", n) for n in range(first + 14, first + 18)))
             if name == "old":
                 scribe.checkpoint()
-        while waiting := store.unpublished(
-            [Partition(LOG, name, number) for name, number in values], limit=500
-        ):
-            actions += [one for one in waiting if one.topic == topics.actions]
-            store.mark_published(waiting)
-    kept = [line for one in actions if (line := receipt_line(one.value, one.headers)) is not None]
-    assert len(kept) == len(actions) > 30
-    return Site(directory, settings, KeptLog(values, actions), kept)
+        receipts = scribe.publish()
+    assert len(receipts) == 80
+    return Site(directory, settings, KeptLog(scribe.kept), receipts)
 
 
 # -- what somebody does to it ------------------------------------------------------------------------------------------
@@ -332,7 +311,7 @@ def older_policy(at: Target, *, hide: bool = False) -> None:
     if hide:
         at.run(
             "UPDATE outcomes SET control_height = (SELECT max(o.control_height) FROM outcomes o WHERE o.topic = outcomes.topic"
-            " AND o.chain_height < outcomes.chain_height) WHERE batch = :b AND kind = 'decision'",
+            " AND o.partition = outcomes.partition AND o.chain_height < outcomes.chain_height) WHERE batch = :b AND kind = 'decision'",
             b=batch,
         )
 
@@ -377,11 +356,11 @@ def cut_the_end_off(at: Target) -> None:
     for row in rows:
         _forget(at, row["batch"])
     at.run(
-        "DELETE FROM outcomes WHERE topic = 'streamer.responses' AND \"offset\" >= :o",
+        "DELETE FROM outcomes WHERE topic = 'streamer.responses' AND partition = 0 AND \"offset\" >= :o",
         o=min(row["offset"] for row in rows),
     )
     at.run(
-        "UPDATE progress SET next_offset = :o WHERE topic = 'streamer.responses'",
+        "UPDATE progress SET next_offset = :o WHERE topic = 'streamer.responses' AND partition = 0",
         o=min(row["offset"] for row in rows),
     )
 
@@ -546,6 +525,41 @@ def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]
     return change
 
 
+def _desk_outcome(at: Target, where: str) -> str:
+    """The id of an outcome at the desk."""
+    return str(at.subject(at.control("desk_outcomes", where=where))[0])
+
+
+def released_text(at: Target) -> None:
+    """Sealed anew under its own salt, which stands beside it."""
+    one = _desk_outcome(at, "json_extract(sealed, '$.edited') = 1")
+    salt = at.one("SELECT salt FROM desk_texts WHERE outcome = :o", o=one)["salt"]
+    at.run("UPDATE desk_texts SET text = 'something else' WHERE outcome = :o", o=one)
+    at.run("UPDATE desk_outcomes SET text_mac = :m WHERE id = :o", m=text_mac(salt, "something else"), o=one)
+
+
+def rejected_to_released(at: Target) -> None:
+    one = _desk_outcome(at, "json_extract(sealed, '$.action') = 'rejected'")
+    text = at.one(
+        "SELECT r.text FROM responses r JOIN batches b ON b.id = r.batch JOIN desk_outcomes o ON o.gate = b.gate"
+        " AND o.batch_id = b.batch_id AND o.attempt = b.attempt WHERE o.id = :o AND r.response_id = 'r1'",
+        o=one,
+    )["text"]
+    salt = bytes(32)
+    at.run("INSERT INTO desk_texts (outcome, text, salt) VALUES (:o, :t, :s)", o=one, t=text, s=salt)
+    at.run(
+        "UPDATE desk_outcomes SET action = 'released', response_id = 'r1', text_mac = :m WHERE id = :o",
+        m=text_mac(salt, text),
+        o=one,
+    )
+
+
+def remove_from_the_desk(at: Target) -> None:
+    one = _desk_outcome(at, "json_extract(sealed, '$.action') = 'released'")
+    at.run("DELETE FROM desk_texts WHERE outcome = :o", o=one)
+    at.run("DELETE FROM desk_outcomes WHERE id = :o", o=one)
+
+
 def remove_a_policy(at: Target) -> None:
     """The newest one of the gate `each`, under which nothing was decided, with its story."""
     subject = at.subject(at.control("policies", which=-1, where="subject LIKE '[\"each\"%'"))
@@ -625,6 +639,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "who closed a gate": _change_control("policy_events", "by = 'ann'"),
     "why a gate was revised": _change_control("gate_revisions", "reason = 'other'", "subject LIKE '[\"each\"%'"),
     "who asked for a run": _change_control("calibration_runs", "requested_by = 'ann'"),
+    "until when a run has its threshold wait": _change_control("calibration_runs", "held_until = '2099-01-01 00:00:00.000000'"),
     "the threshold that a run found": _change_control("calibration_runs", "threshold = threshold * 0.5"),
     "when a run read": _change_control("calibration_runs", "heads = '[]'"),
     "an alert's words": _change_control("alerts", "message = 'all is well'"),
@@ -642,6 +657,20 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "all texts of a batch erased, minutes after it shipped": erase_a_text,
     "one answer's text erased": erase_one_answer,
     "texts said to be erased that are there": said_to_be_erased,
+    "why texts were erased": _change_control("erasures", "reason = 'other'"),
+    "an erasure removed whose texts are erased": _remove_control("erasures"),
+    "who released an answer at the desk": _change_control("desk_outcomes", "\"by\" = 'account:ann'"),
+    "a remark at the desk": _change_control("desk_outcomes", "remark = 'other'"),
+    "a text that was released at the desk": released_text,
+    "what the desk rejected is said to be released": rejected_to_released,
+    "an outcome at the desk removed": remove_from_the_desk,
+    "what an account may do": _change_control("accounts", "roles = '[\"admin\"]'"),
+    "why an audit rate was raised": _change_control("audit_rates", "evidence = 0.9, reason = 'other'"),
+    "when a raised audit rate began": _change_control("audit_rates", "since = '2020-01-01 00:00:00.000000'"),
+    "who rejected a proposal": _change_control("proposal_rejections", "rejected_by = 'ann'"),
+    "a rejection of a proposal removed": _remove_control("proposal_rejections"),
+    "the dimension of an encoder": _change_control("encoders", "dimension = 9"),
+    "how many offsets were lost": _change_control("data_gaps", "to_offset = to_offset + 1"),
     "the newest checkpoint removed from the database": remove_a_checkpoint,
 }  # fmt: skip
 """What somebody changes, by its name in the table."""
@@ -664,6 +693,18 @@ def invent_a_label(site: Site) -> None:
 def invent_a_label_by_file(site: Site) -> None:
     with wiring.open_store(site.settings) as store:
         Scribe(store, site.settings).import_labels("best", [30], labeller="nobody")
+
+
+def release_past_the_topic(site: Site) -> None:
+    """By the program itself, without Kafka."""
+    with wiring.open_store(site.settings, publish=False) as store:
+        (waiting, *_) = store.desk.waiting()
+        store.desk.decide(waiting.key, Release(response_id="r2"), by="account:nobody")
+
+
+def make_an_administrator(site: Site) -> None:
+    with wiring.open_store(site.settings) as store:
+        store.accounts.add_issued("eve", roles=["admin"], issuer="https://issuer.example", by="ana")
 
 
 def erase_by_a_rule_of_ones_own(site: Site) -> None:
@@ -718,6 +759,8 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "a decision invented": invent_a_decision,
     "a label of the topic invented": invent_a_label,
     "a label of a file invented": invent_a_label_by_file,
+    "a release at the desk invented": release_past_the_topic,
+    "an administrator invented": make_an_administrator,
     "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
     "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,
     "a decision by a changed program under an older policy": decide_by_an_older_policy,
@@ -852,6 +895,14 @@ STOLEN_HEADER: Final = (
     "| what somebody changes | without a witness | with a witness's checkpoints |\n|---|---|---|\n"
 )
 
+UNSEALED_HEADER: Final = "| table or column | why it is no evidence |\n|---|---|\n"
+
+
+def unsealed_rows() -> list[str]:
+    """What nothing seals, by name."""
+    return [f"| `{name}` | {why} |" for name, why in NOT_EVIDENCE.items()]
+
+
 HEADER: Final = "| what somebody changes | " + " | ".join(WAYS) + " |\n|---|---|---|---|---|\n"
 
 
@@ -875,6 +926,7 @@ def main() -> None:
                 sys.stdout.write(stolen[-1] + "\n")
     _put("tampering", HEADER, rows)
     _put("stolen", STOLEN_HEADER, stolen)
+    _put("unsealed", UNSEALED_HEADER, unsealed_rows())
 
 
 def _put(name: str, header: str, rows: list[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -13,11 +12,15 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.standalone.verify_bundle import complete_lines
+from streamer.calibration.registry import offered
+from streamer.scoring.learned import LearnedModel, columns_with
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
+from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
@@ -26,6 +29,10 @@ if TYPE_CHECKING:
 
     from streamer.settings.settings import Settings
     from tests.integration.audit.conftest import Record
+
+MODEL = LearnedModel(
+    features=(columns_with(())[0],), means=(0.5,), scales=(0.5,), coefficients=(2.0,), intercept=0.0, order="gram", prompts=125,
+)  # fmt: skip
 
 RULES: dict[str, dict[str, Any]] = {
     "smooth": {"unit": "best", "shape": "smooth", "width": 0.1},
@@ -43,6 +50,16 @@ RULES: dict[str, dict[str, Any]] = {
     "crc": {"unit": "response", "method": "crc"},
     "selective": {"unit": "best", "method": "selective", "alpha": 0.7},
     "selective-mean": {"unit": "response", "method": "selective-mean", "label_floor": 0.1, "alpha": 0.5},
+    "bernstein": {"unit": "best", "method": "bernstein", "alpha": 0.9},
+    "learned": {"unit": "best", "alpha": 0.6, "scorer": MODEL.name, "model": MODEL.text},
+    "judge": {
+        "unit": "best",
+        "alpha": 0.6,
+        "scorer": "judge",
+        "encoder": "judge:a",
+        "embeddings": "refuse",
+        "dimension": None,
+    },
     "attempts": {"unit": "best", "max_attempts": 2, "label_floor": 0.1, "alpha": 0.8},
     "floor": {"unit": "response", "label_floor": 0.6, "audit_draws": 3, "alpha": 0.8},
 }
@@ -60,40 +77,46 @@ def both(settings: Settings, directory: Path) -> tuple[Any, Any]:
 
 
 @pytest.fixture(scope="module")
-def every_rule(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
-    """One gate for each rule, calibrated, with batches decided before and after."""
+def every_rule(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """One gate for each rule, calibrated, with batches decided before and after; and its topics and receipts."""
     directory = tmp_path_factory.mktemp("rules")
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
+    with Model() as model, judge_at(model) as judge, wiring.open_store(settings) as store:
+        scribe = KeepingScribe(store, settings)
+        scribe.judge = scores_at(model, judge, per_minute=10_000)
         for name, chosen in RULES.items():
             scribe.gate(name, **{"alpha": 0.3} | chosen)
         scribe.checkpoint()
         for name in RULES:
-            scribe.deliver(event(name, n) for n in range(16))
+            scribe.send(*(event(name, n) for n in range(16)))
             labels = [
                 label_event(name, n, response=f"r{i}", severity=float((n + i) % 4 == 0))
                 for n in range(16)
                 for i in range(4)
             ]
-            scribe.deliver(labels, topic="labels")
+            scribe.send(*labels, topic="labels")
             scribe.recalibrate(name)
-            scribe.deliver(event(name, n) for n in range(16, 28))
-        scribe.deliver(event("attempts", n, attempt=2) for n in range(16, 20))
+            scribe.send(*(event(name, n) for n in range(16, 28)))
+        scribe.send(*(event("attempts", n, attempt=2) for n in range(16, 20)))
         scribe.checkpoint()
-    return settings, directory
+        receipts = scribe.publish()
+    return Site(directory, settings, KeptLog(scribe.kept), receipts)
 
 
-def test_every_rule_is_derived_again(every_rule: tuple[Settings, Path]) -> None:
-    report, alone = both(*every_rule)
+def test_every_calibrator_that_a_gate_may_have_is_among_them() -> None:
+    assert {chosen.get("method", "mean") for chosen in RULES.values()} == set(offered())
+
+
+def test_every_rule_is_derived_again(every_rule: Site) -> None:
+    report, alone = both(every_rule.settings, every_rule.directory)
     assert report.notes == ()
     assert alone.notes == {}
     assert (
         report.counts["actions derived again"] == alone.counts["actions derived again"] == len(RULES) * 28 + 4
     )
     assert report.counts["calibrations derived again"] == len(RULES)
-    with wiring.open_store(every_rule[0]) as store:
+    with wiring.open_store(every_rule.settings) as store:
         for name in RULES:
             decided, shipped = store.reports.decided_and_shipped(name)
             assert decided >= 28
@@ -101,10 +124,25 @@ def test_every_rule_is_derived_again(every_rule: tuple[Settings, Path]) -> None:
             assert shipped or name.startswith(("smooth", "ramp")), f"{name} ships nothing: it shows nothing"
 
 
-def test_chances_that_were_drawn_again_are_named(every_rule: tuple[Settings, Path], tmp_path: Path) -> None:
-    _, directory = every_rule
-    shutil.copy(directory / "record.db", tmp_path)
-    own = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+def test_witnesses_of_every_rule_have_nothing_to_say_also_once_it_is_erased(
+    every_rule: Site, tmp_path: Path
+) -> None:
+    assert every_rule.faults() == ([], [], [])
+    pruned = every_rule.copy(tmp_path)
+    erased = prune(
+        pruned.settings.database.url,
+        older_than=SIX_MONTHS,
+        now=wiring.now() + timedelta(days=200),
+        by="ana",
+        reason="a test",
+    )
+    assert erased.batches == len(RULES) * 28 + 4
+    assert erased.judgements
+    assert pruned.faults() == ([], [], [])
+
+
+def test_chances_that_were_drawn_again_are_named(every_rule: Site, tmp_path: Path) -> None:
+    own = every_rule.copy(tmp_path).settings
     with breaking_in(own.database.url) as connection:
         batch = connection.execute(
             sa.text("SELECT batch FROM decisions WHERE gate = 'ramp' ORDER BY batch LIMIT 1")
