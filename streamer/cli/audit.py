@@ -168,6 +168,7 @@ def verify(
                 since=since,
                 receipts=kept,
                 progress=done,
+                label_keys=wiring.label_keys(settings).trusted or None,
             )
         compared = wiring.compared_with_log(settings, store) if log else None
         witnessed = wiring.check_witnesses(settings, store)

@@ -37,6 +37,9 @@ RULES: dict[str, dict[str, Any]] = {
     "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
     "hb": {"unit": "best", "method": "hb", "alpha": 0.5},
     "betting": {"unit": "best", "method": "betting", "alpha": 0.5},
+    "bernstein": {"unit": "response", "method": "bernstein", "alpha": 0.9, "delta": 0.4},
+    "transductive-best": {"unit": "best", "method": "transductive", "label_floor": 0.1},
+    "transductive-batch": {"unit": "batch", "method": "transductive"},
     "age": {"unit": "response", "method": "age"},
     "bb": {"unit": "response", "method": "bb"},
     "crc": {"unit": "response", "method": "crc"},
@@ -98,6 +101,33 @@ def test_every_rule_is_derived_again(every_rule: tuple[Settings, Path]) -> None:
             assert decided >= 28
             # What ships by chance may by chance ship nothing of so few: its seed is drawn with the gate.
             assert shipped or name.startswith(("smooth", "ramp")), f"{name} ships nothing: it shows nothing"
+
+
+@pytest.mark.parametrize("name", ["transductive", "transductive-best", "segments"])
+def test_a_batchs_own_cut_is_derived_again(
+    every_rule: tuple[Settings, Path], tmp_path: Path, name: str
+) -> None:
+    """A cut that was moved where no score lies changes no action, and is named all the same."""
+    _, directory = every_rule
+    shutil.copy(directory / "record.db", tmp_path)
+    own = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    with breaking_in(own.database.url) as connection:
+        changed = connection.execute(
+            sa.text(
+                "UPDATE decisions SET cut_threshold = cut_threshold + 1e-9 WHERE batch ="
+                " (SELECT max(batch) FROM decisions WHERE gate = :gate AND cut_threshold IS NOT NULL)"
+            ),
+            {"gate": name},
+        )
+        assert changed.rowcount == 1
+        rebuild_outcomes(connection)
+    export(own, tmp_path / "bundle")
+    alone = verify_bundle(tmp_path / "bundle", KEYS, [])
+    for details in (
+        [fault.detail for fault in verify(own, from_database=True).faults],
+        [fault["detail"] for fault in alone.faults],
+    ):
+        assert "the batch's own threshold does not follow from its policy" in details
 
 
 def test_chances_that_were_drawn_again_are_named(every_rule: tuple[Settings, Path], tmp_path: Path) -> None:
