@@ -539,7 +539,7 @@ def own_level(rule: dict[str, Any], scores: Sequence[float]) -> float:
 # -- the waits of looser thresholds --------------------------------------------------------------------------------
 
 _WAITED = re.compile(r"it has waited for one label lag since run (\d+)")
-_PLAIN = {"kind": "indicator", "parameters": {}, "curve": None}
+_PLAIN: dict[str, Any] = {"kind": "indicator", "parameters": {}, "curve": None}
 
 
 class Served(NamedTuple):
@@ -567,7 +567,7 @@ class Served(NamedTuple):
 
 
 def _level(cut: dict[str, Any]) -> float:
-    return {"closed": math.inf, "open": -math.inf}.get(cut["state"], cut["lambda"])
+    return math.inf if cut["state"] == "closed" else -math.inf if cut["state"] == "open" else float(cut["lambda"])
 
 
 def is_looser(before: Served, after: Served) -> bool:
@@ -3042,8 +3042,7 @@ class _RunAgain:
         if not (cuts[0] == cuts[1] if exact else _near(*cuts)):
             first, second = (f"a cut at {level}" if state == "cut" else state for state, level in cuts)
             self._fault(f"by {said['method']} it says {first}, and its inputs give {second}")
-        plain: dict[str, Any] = {"kind": "indicator", "parameters": {}, "curve": None}
-        if not _near(plain if said["rule"] is None else _parsed(said["rule"]), rule):
+        if not _near(_PLAIN if said["rule"] is None else _parsed(said["rule"]), rule):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
 
 
@@ -3743,13 +3742,6 @@ class Figures:
         # A first attempt has its share of what a prompt may cost; some methods bound another risk.
         share = settings["alpha"] / (settings.get("max_attempts") or 1) if settings else None
         promised = "selective" if settings.get("method") in _SELECTIVE else "exposure"
-        value: dict[str, Any] = {
-            "decisions": len(gate.moments),
-            "known": known,
-            "missing": missing,
-            "promised": promised,
-            "budget": share if promised == "exposure" else None,
-        }
         delta = settings.get("monitor_delta") or 0.1  # gates of the first versions had no such setting
         sums = None
         if share is not None and len(gate.moments) and not gate.shipped_undrawable:

@@ -32,7 +32,7 @@ RULES: dict[str, dict[str, Any]] = {
     "ramp": {"unit": "response", "shape": "ramp", "width": 0.2},
     "quantile": {"unit": "best", "shape": "quantile"},
     "rank": {"unit": "response", "shape": "rank"},
-    "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4},
+    "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4, "alpha": 0.2},
     "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "segment_fallback": "pooled"},
     "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
     "hb": {"unit": "best", "method": "hb", "alpha": 0.5},

@@ -102,6 +102,7 @@ def test_a_severity_that_is_none_is_named(
         assert connection.exec_driver_sql(f"UPDATE {table} SET severity = {value} {where}").rowcount
         with contextlib.suppress(TypeError, ValueError):  # what no JSON can hold is sealed by nobody
             rebuild_control(connection)
+    (here / "none.jsonl").touch()  # the newest checkpoint would be named first
     assert main(["audit", "verify", "--json", "--checkpoints", "none.jsonl"]) == FOUND
     told = capsys.readouterr()
     assert "Traceback" not in told.err
