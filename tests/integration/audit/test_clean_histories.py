@@ -103,9 +103,22 @@ def test_every_rule_is_derived_again(every_rule: tuple[Settings, Path]) -> None:
             assert shipped or name.startswith(("smooth", "ramp")), f"{name} ships nothing: it shows nothing"
 
 
-@pytest.mark.parametrize("name", ["transductive", "transductive-best", "segments"])
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        *(
+            (
+                name,
+                "cut_threshold = cut_threshold + 1e-9",
+                "the batch's own threshold does not follow from its policy",
+            )
+            for name in ("transductive", "transductive-best", "segments")
+        ),
+        ("segments", "segment = 'neither'", "its segment is not that of its metadata"),
+    ],
+)
 def test_a_batchs_own_cut_is_derived_again(
-    every_rule: tuple[Settings, Path], tmp_path: Path, name: str
+    every_rule: tuple[Settings, Path], tmp_path: Path, name: str, change: str, said: str
 ) -> None:
     """A cut that was moved where no score lies changes no action, and is named all the same."""
     _, directory = every_rule
@@ -114,7 +127,7 @@ def test_a_batchs_own_cut_is_derived_again(
     with breaking_in(own.database.url) as connection:
         changed = connection.execute(
             sa.text(
-                "UPDATE decisions SET cut_threshold = cut_threshold + 1e-9 WHERE batch ="
+                f"UPDATE decisions SET {change} WHERE batch ="
                 " (SELECT max(batch) FROM decisions WHERE gate = :gate AND cut_threshold IS NOT NULL)"
             ),
             {"gate": name},
@@ -127,7 +140,7 @@ def test_a_batchs_own_cut_is_derived_again(
         [fault.detail for fault in verify(own, from_database=True).faults],
         [fault["detail"] for fault in alone.faults],
     ):
-        assert "the batch's own threshold does not follow from its policy" in details
+        assert said in details
 
 
 def test_chances_that_were_drawn_again_are_named(every_rule: tuple[Settings, Path], tmp_path: Path) -> None:
