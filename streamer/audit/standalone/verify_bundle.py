@@ -567,7 +567,13 @@ class Served(NamedTuple):
 
 
 def _level(cut: dict[str, Any]) -> float:
-    return math.inf if cut["state"] == "closed" else -math.inf if cut["state"] == "open" else float(cut["lambda"])
+    return (
+        math.inf
+        if cut["state"] == "closed"
+        else -math.inf
+        if cut["state"] == "open"
+        else float(cut["lambda"])
+    )
 
 
 def is_looser(before: Served, after: Served) -> bool:
