@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from streamer.calibration import History
 from streamer.errors import UsageError
-from streamer.gates.policy import RECALIBRATOR
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Cut, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
-from streamer.recalibration.comparison import Reading, direction
+from streamer.recalibration.comparison import Reading
 from streamer.recalibration.draw_ages import age_moment
 from streamer.recalibration.run import derive
 from streamer.recalibration.suffix_test import Suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
 
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.calibration.threshold import ThresholdState
     from streamer.gates.policy import GateRevision
     from streamer.gates.settings import Unit
     from streamer.recalibration.run import CalibrationRun, SampledGroup
-
-_WAITED = re.compile(r"it has waited for one label lag since run (\d+)")
 
 
 class ActionRules:
@@ -184,56 +180,6 @@ def _differences(
             )
         if one.decides and (run["state"], run["threshold"]) != (cut.state, cut.threshold):
             yield f"its threshold is not what {one.name} finds"
-
-
-class Waits:
-    """Follows the runs and policies of all gates in their order: no looser threshold acts while it has to wait.
-
-    How late labels were when a wait began is not among what a run keeps: that its length was right is not tested.
-    """
-
-    def __init__(self) -> None:
-        self._serves: dict[str, Reading] = {}
-        self._held: dict[str, tuple[int, str]] = {}
-
-    def policy(self, row: dict[str, Any]) -> None:
-        """Take note of a policy that came into force: it ends the wait."""
-        self._serves[row["gate"]] = reading_of(row)
-        self._held.pop(row["gate"], None)
-
-    def rejection(self, run: int) -> None:
-        """Take note that a person rejected what a run proposed, which ends the wait too."""
-        self._held = {gate: held for gate, held in self._held.items() if held[0] != run}
-
-    def run(self, row: dict[str, Any], decided: Reading | None) -> str | None:
-        """Say how what became of a run contradicts the wait that ran when it began; None: it does not."""
-        held = self._held.pop(row["gate"], None)
-        if row.get("age_cut") is None or row["requested_by"] != RECALIBRATOR:
-            return None  # older than all waits, or somebody asked for it
-        until, before = row.get("held_until"), self._serves.get(row["gate"])
-        if until is not None:
-            self._held[row["gate"]] = (row["id"], until)
-            if row["outcome"] != "proposed" or _moment(until) <= _moment(row["started_at"]):
-                return (
-                    f"it is {row['outcome']} and waits until {until}: only a proposal waits, and until later"
-                )
-            return None
-        if row["outcome"] != "applied" or None in (before, decided):
-            return None
-        waited = _WAITED.search(row["why"])
-        if waited is not None and (held is None or held[0] != int(waited[1])):
-            return f"it says that its threshold has waited since run {waited[1]}, which began no wait that ran then"
-        if held is not None and _moment(row["started_at"]) < _moment(held[1]):
-            assert before is not None
-            assert decided is not None
-            if direction(before, decided) == "looser":
-                return f"a looser threshold came into force before {held[1]}, until when run {held[0]} has it wait"
-        return None
-
-
-def _moment(stored: str | datetime) -> datetime:
-    moment = datetime.fromisoformat(stored) if isinstance(stored, str) else stored
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
 def reading_of(row: dict[str, Any]) -> Reading:

@@ -14,8 +14,8 @@ from streamer.audit import signing
 from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
-from streamer.audit.rederive import ActionRules, Waits, contradiction, reading_of
-from streamer.audit.standalone.verify_bundle import Verifier
+from streamer.audit.rederive import ActionRules, contradiction, reading_of
+from streamer.audit.standalone.verify_bundle import Runs, Verifier
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.run import SampledGroup
+    from streamer.signing.labels import LabellerKey
     from streamer.signing.policies import PolicyKeys, PolicyVersion
 
 
@@ -106,10 +107,17 @@ class VerificationReport:
 
 @dataclass(frozen=True, slots=True)
 class Trusted:
-    """Public keys: of checkpoints, 32 bytes each, and of policies."""
+    """Public keys.
+
+    Attributes
+    ----------
+    checkpoints : 32 bytes each.
+    labels : whose labels which key signs, by its id; None: which labels gates with signed labels have read is not checked.
+    """
 
     checkpoints: Sequence[bytes]
     policies: PolicyKeys = NO_KEYS
+    labels: Mapping[str, LabellerKey] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +183,10 @@ def verify_record(
         verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
         head = snapshot.head()
         after = _not_again(since, head, verifier)
-        verifier.control(head, _calibrated_again(snapshot.control(), verifier, lookups, after.get((), 0)))
-        verifier.outcomes(_watched(snapshot.outcomes(after), verifier, rescorer, progress))
+        runs = Runs(trusted.labels, signing.verify)
+        control = _calibrated_again(snapshot.control(), verifier, lookups, after.get((), 0))
+        verifier.control(head, runs.control(control, head["record_id"]))
+        verifier.outcomes(runs.outcomes(_watched(snapshot.outcomes(after), verifier, rescorer, progress)))
         if rescorer is not None:
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
@@ -189,6 +199,8 @@ def verify_record(
                 "policy", f"calibration_runs id {line['run']}, input {line['input']}", line["detail"]
             )
         verifier.heads(head)
+        if not after:  # else the labels before the checkpoint were not read
+            runs.check(snapshot.control(), verifier, severities_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.newest_checkpoint()) is not None and not verifier.faults:
             reached = Reached(head["record_id"], *newest)
@@ -251,21 +263,15 @@ def _calibrated_again(
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
     served: dict[tuple[str, int], Reading] = {}
-    waits = Waits()
     for line in lines:
         yield line
         row = line["row"]
         if line["kind"] == "policies" and row is not None:
             served[row["gate"], row["version"]] = reading_of(row)
-            waits.policy(row)
-        if line["kind"] == "proposal_rejections" and row is not None:
-            waits.rejection(row["run"])
         if line["kind"] != "calibration_runs" or row is None:
             continue
         columns = row["candidates"]["columns"]
         candidates = [dict(zip(columns, values, strict=True)) for values in line["candidates"]]
-        decided = next((reading_of(one) for one in candidates if one["decides"]), None)
-        too_soon = waits.run(row, decided)
         if line["height"] <= after:
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
@@ -278,17 +284,19 @@ def _calibrated_again(
         if gate is None:
             verifier.fault("policy", place, f"there is no revision {row['gate_revision']} of {row['gate']}")
             continue
-        if too_soon is not None:
-            verifier.fault("policy", place, too_soon)
-        found = contradiction(
-            row,
-            candidates,
-            gate=gate,
-            inputs=lookups.inputs,
-            started_at=datetime.fromisoformat(row["started_at"]),
-            older_than=datetime.fromisoformat(row["older_than"]),
-            served=partial(_of_gate, served, row["gate"]),
-        )
+        found: str | None
+        try:
+            found = contradiction(
+                row,
+                candidates,
+                gate=gate,
+                inputs=lookups.inputs,
+                started_at=datetime.fromisoformat(row["started_at"]),
+                older_than=datetime.fromisoformat(row["older_than"]),
+                served=partial(_of_gate, served, row["gate"]),
+            )
+        except UNREADABLE as error:
+            found = f"it cannot be calibrated again: {type(error).__name__}: {error}"
         verifier.counts["calibrations derived again"] += 1
         if found is not None:
             verifier.fault("policy", place, found)

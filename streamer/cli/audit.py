@@ -157,7 +157,9 @@ def verify(
         with store.evidence.snapshot() as snapshot, progress("verify", total) as done, _few_collections():
             report = verify_record(
                 snapshot,
-                trusted=Trusted(keys, wiring.policy_keys(settings)),
+                trusted=Trusted(
+                    keys, wiring.policy_keys(settings), wiring.label_keys(settings).trusted or None
+                ),
                 outside=outside,
                 lookups=Lookups(store.gates.history, store.calibration.inputs, _policies(store)),
                 rescorer=rescorer,

@@ -112,6 +112,11 @@ class LabelKeys:
         )
 
     @property
+    def trusted(self) -> Mapping[str, LabellerKey]:
+        """Whose labels which public key signs, by its id."""
+        return self._trusted
+
+    @property
     def trusted_labellers(self) -> frozenset[str]:
         """The labellers whose signatures can be good here."""
         return frozenset(one.labeller for one in self._trusted.values())

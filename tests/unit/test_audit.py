@@ -19,7 +19,7 @@ from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import (
     complete_lines,
     ed25519_verify,
-    exposure_interval,
+    exposure_sums,
     keyed_uniform,
     uniform_of,
 )
@@ -295,10 +295,11 @@ def test_exposure_is_bounded_as_monitoring_does(seed: int) -> None:
         least, most = (0.0, 1.0) if loss is None else (loss, loss)
         passed.append((p, least / p if drawn else 0.0, most / p if drawn else 0.0))
     plan = ExposurePlan(delta=0.1, least_probability=min(one[0] for one in passed), prior_mean=0.2)
-    expected = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces)).exposure()
-    assert exposure_interval(passed, alpha=0.2, delta=0.1) == pytest.approx(
-        (expected.estimate, expected.lower, expected.upper), rel=1e-9
-    )
+    read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces))
+    sums = exposure_sums(passed, alpha=0.2, delta=0.1)
+    for expected, over in ((read.exposure(), 400.0), (read.selective(), read.shipped)):
+        found = [min(1.0, max(0.0, one / over)) for one in sums]
+        assert found == pytest.approx([expected.estimate, expected.lower, expected.upper], rel=1e-9)
 
 
 def test_every_framework_speaks_of_figures_there_are() -> None:

@@ -173,7 +173,7 @@ function checkOffset(chain, state, offset, log, gaps, place, report) {
 }
 
 /** The head of the control chain that an outcome has seen: it is one that was, and none before it saw a later one. */
-function checkControl(seen, state, control, place, report) {
+export function checkControl(seen, state, control, place, report) {
   if (seen === undefined) {
     report.note("no control", "links of earlier versions do not say how far the control chain was");
     return;

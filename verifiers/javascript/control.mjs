@@ -2,7 +2,8 @@
 
 import { canonical, float, parse, plain } from "./json.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
-
+import { isSeverity } from "./labels.mjs";
+import { Waits } from "./waits.mjs";
 
 export class Governance {
   gates = new Map(); // name: { commitment, seed, salt, committed, policies, height }
@@ -12,7 +13,9 @@ export class Governance {
   erasures = [];
   gaps = new Map(); // partition: [from, to) offsets that retention removed
   fileLabels = [];
+  labelSignatures = [];
   desk = [];
+  waits = new Waits();
   learned = new Map(); // scorer, batch and response: what a learned score made of an earlier decision
 
   constructor(report) {
@@ -26,9 +29,11 @@ export class Governance {
     else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, height });
     else if (kind === "policies") this.#addPolicy(entry);
     else if (kind === "calibration_runs") this.runs.set(row.id, this.#run(entry));
+    else if (kind === "proposal_rejections") this.waits.rejection(row);
     else if (kind === "audit_rates") this.rates.set(row.id, { row, height });
     else if (kind === "erasures") this.erasures.push({ row, place, height });
     else if (kind === "label_revisions") this.#addLabel(entry);
+    else if (kind === "label_signatures") this.labelSignatures.push({ row, height });
     else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
     else if (kind === "learned_scores") this.learned.set(canonical([row.scorer, row.of, row.response_id]), row.score);
     else if (kind === "data_gaps") {
@@ -39,6 +44,7 @@ export class Governance {
 
   #addLabel({ row, place, height }) {
     this.fileLabels.push({ row, height });
+    if (!isSeverity(row.severity)) this.report.fault("label", place, "its severity is not a number in [0, 1]");
     if (row.effective_at !== (row.labelled_at < row.received_at ? row.labelled_at : row.received_at)) {
       this.report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");
     }
@@ -67,6 +73,7 @@ export class Governance {
     const rule = row.rule === null ? { kind: "indicator", parameters: {}, curve: null } : plain(parse(row.rule));
     const policy = { row, raw: rawRow, rule, settings: revision.row, revision, height, place, recordedAt };
     gate.policies.push(policy);
+    this.waits.policy(row);
     if ((row.state === "cut") !== (row.threshold !== null)) this.report.fault("policy", place, "state and threshold contradict");
     if (!row.calibrated && row.state !== "closed") this.report.fault("policy", place, "it was never calibrated, and is not closed");
     if (row.calibration_run !== null) this.#againstRun(policy);
@@ -120,6 +127,8 @@ export class Governance {
     else if (decides[0].state !== row.state || decides[0].threshold !== row.threshold) {
       this.report.fault("calibration", place, "its threshold is not that of the calibrator that decides");
     }
+    const tooSoon = this.waits.run(row, decides[0]);
+    if (tooSoon !== null) this.report.fault("policy", place, tooSoon);
     return run;
   }
 

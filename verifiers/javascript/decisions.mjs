@@ -88,12 +88,9 @@ export class Decisions {
     const seen = facts.control;
     if (policy.row.gate !== facts.batch[0]) return;
     if (seen === undefined) return;
-    const newest = this.governance.newest(facts.batch[0], seen[0]);
-    if (newest === undefined || facts.policy > newest.row.version) {
-      report.fault("order", place, `it was decided under policy ${facts.policy}, which was not there yet`);
-    } else if (newest.row.version > facts.policy && newest.row.version !== facts.newest_seen) {
-      report.fault("order", place, `it was decided under policy ${facts.policy}, when policy ${newest.row.version} was in force`);
-    } else report.count("decisions under the newest policy");
+    const wrong = notNewest(facts, this.governance.newest(facts.batch[0], seen[0])?.row.version);
+    if (wrong !== null) report.fault("order", place, wrong);
+    else report.count("decisions under the newest policy");
     if (facts.newest_seen !== undefined && facts.newest_seen !== null) {
       report.count("decisions under a policy before one that the worker refused");
     }
@@ -239,7 +236,7 @@ export class Decisions {
     const { report } = this;
     const now = facts.decided_at;
     const ships = facts.outcome === "ship" || facts.outcome === "mixed";
-    let late = facts.deadline_ms !== undefined && facts.deadline_ms !== null && micros(now) >= BigInt(facts.deadline_ms) * 1000n;
+    let late = isOverdue(facts.deadline_ms, now);
     if (late && ships) report.fault("action", place, "it shipped after its sender's deadline");
     if (settings.decision_deadline_seconds !== null && facts.timestamp_ms !== undefined) {
       const past = isLate(settings.decision_deadline_seconds, facts.created_at, facts.timestamp_ms, now);
@@ -349,6 +346,12 @@ export class Decisions {
   }
 }
 
+/** Why a decision was not made under the newest policy that its link's control chain has; null: it was. */
+export function notNewest({ policy, newest_seen: seen }, newest) {
+  if (newest === undefined || policy > newest) return `it was decided under policy ${policy}, which was not there yet`;
+  return newest > policy && newest !== seen ? `it was decided under policy ${policy}, when policy ${newest} was in force` : null;
+}
+
 /** Whether its worker trusted no policy of the gate: nothing else is held unscored for the lack of a threshold. */
 const withoutTrust = ({ reason, responses }) => reason === "no_threshold" && responses.every((one) => one[1] === null);
 
@@ -364,7 +367,11 @@ function sameJson(one, other) {
   return keys.length === Object.keys(other).length && keys.every((key) => key in other && sameJson(one[key], other[key]));
 }
 
-function isLate(deadline, createdAt, timestampMs, now) {
+/** Whether the sender of a request had stopped to wait. */
+export const isOverdue = (deadlineMs, now) => (deadlineMs ?? null) !== null && micros(now) >= BigInt(deadlineMs) * 1000n;
+
+/** Whether a batch was past its gate's decision deadline. */
+export function isLate(deadline, createdAt, timestampMs, now) {
   const moments = [];
   if (createdAt !== null) moments.push(secondsBetween(createdAt, now));
   if (timestampMs >= 0 && timestampMs < YEAR_10000_MS) moments.push(Number(micros(now) - BigInt(timestampMs) * 1000n) / 1e6);

@@ -4,6 +4,9 @@ import { canonical } from "./json.mjs";
 import { hmac, uuid5 } from "./hashes.mjs";
 import { micros, sixDigits } from "./moments.mjs";
 
+export const deskId = (batch) => uuid5(NAMESPACE, canonical(batch));
+export const textMac = (salt, text) => hmac(Buffer.from(salt, "hex"), canonical([text]));
+
 const NAMESPACE = "5b1f1f649d0f4f0e8d556a4f1b7d3f0c";
 
 export function checkDesk(governance, decisions, report) {
@@ -16,13 +19,13 @@ export function checkDesk(governance, decisions, report) {
     report.count("outcomes at the desk");
     if (seen.has(key)) fault("it is the second outcome of its batch");
     seen.add(key);
-    if (row.id !== uuid5(NAMESPACE, key)) fault("its id does not follow from gate, batch and attempt");
+    if (row.id !== deskId(batch)) fault("its id does not follow from gate, batch and attempt");
     const inTime = micros(row.at) <= micros(row.until);
     if (inTime !== (row.reason === "person")) {
       fault(inTime ? "nobody was waited for until its deadline" : "its deadline had passed");
     }
     if (entry.missing !== undefined) report.fault("seal", place, "the text that was released is gone, and was not erased");
-    if (content !== null && hmac(Buffer.from(content.salt, "hex"), canonical([raw.content.text])) !== row.text_mac) {
+    if (content !== null && textMac(content.salt, raw.content.text) !== row.text_mac) {
       report.fault("seal", place, "the text that was released was changed");
     }
     const decision = decisions.byBatch.get(key);
@@ -37,8 +40,11 @@ function waitsUntil({ facts, deskUntil, hasEvent }, governance) {
   const seconds = governance.policy(facts.batch[0], facts.policy)?.settings.desk_deadline_seconds ?? null;
   if (facts.outcome !== "escalate" || facts.mode !== "enforce" || seconds === null) return null;
   if (hasEvent && deskUntil === undefined) return null;
-  return micros(facts.decided_at) + BigInt(Math.round(seconds * 1e6));
+  return deskDeadline(facts.decided_at, seconds);
 }
+
+/** Until when a batch waits, in microseconds. */
+export const deskDeadline = (decidedAt, seconds) => micros(decidedAt) + BigInt(Math.round(seconds * 1e6));
 
 function checkDecision(entry, decision, { row, content, height, place, fault }, governance, decisions, report) {
   const { facts } = decision;

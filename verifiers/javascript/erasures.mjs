@@ -6,6 +6,9 @@ import { secondsBetween } from "./moments.mjs";
 
 const SIX_MONTHS = 184; // days, the most that six months have
 
+/** The digest of what was erased before erasures were kept. */
+export const digestOf = (macs) => sha256(canonical(macs.toSorted()));
+
 export function checkErasures(governance, decisions, report) {
   for (const { row, place } of governance.erasures) {
     if (row.before === null) continue;
@@ -20,19 +23,15 @@ export function checkErasures(governance, decisions, report) {
   const rules = governance.erasures.map(({ row }) => row);
   const before = rules.map((row) => row.before).filter((moment) => moment !== null).sort().at(-1) ?? null;
   const first = governance.erasures.find(({ row }) => row.before === null);
-  const early = [];
-  for (const { place, decidedAt, erasedAt, mac } of decisions.erased) {
+  for (const { place, decidedAt, erasedAt } of decisions.erased) {
     if (before !== null && decidedAt < before) continue;
-    if (first !== undefined && erasedAt <= first.row.at) {
-      early.push(mac);
-      continue;
-    }
+    if (first !== undefined && erasedAt <= first.row.at) continue;
     const detail = `its texts are erased, and no erasure on record allows it: it is of ${decidedAt}, and what is older than ${before ?? "nothing"} was to be erased`;
     report.fault("erasure", place, detail);
   }
   if (first === undefined) return;
-  const all = decisions.erased.filter(({ erasedAt }) => erasedAt <= first.row.at).map(({ mac }) => mac).sort();
-  if (all.length !== first.row.erased || sha256(canonical(all)) !== first.row.digest) {
+  const all = decisions.erased.filter(({ erasedAt }) => erasedAt <= first.row.at).map(({ mac }) => mac);
+  if (all.length !== first.row.erased || digestOf(all) !== first.row.digest) {
     report.fault("erasure", first.place, "other texts are erased than when erasures began to be kept");
   }
 }

@@ -1,23 +1,79 @@
 // The severity that a run has read of each response, from the labels that were there: section "Severities" of docs/audit-format.md.
 
-import { canonical } from "./json.mjs";
+import { Unreadable } from "./bundle.mjs";
+import { readKeys, signed } from "./hashes.mjs";
+import { Num, canonical, float } from "./json.mjs";
 import { fsum } from "./sums.mjs";
+
+/** Keys of labellers by their id: each block follows a line `labeller: NAME`. */
+export function readLabelKeys(text) {
+  const found = new Map();
+  for (const block of text.replaceAll("\r\n", "\n").split(/^labeller:/m).slice(1)) {
+    const [name] = block.split("\n", 1);
+    for (const [id, key] of readKeys(block)) found.set(id, { labeller: name.normalize("NFKC").trim(), key });
+  }
+  if (found.size === 0) throw new Unreadable("there is no line `labeller: NAME` with a public key after it");
+  return found;
+}
+
+/** The text under the signature of a label, after `streamer.label.v1` and a zero byte. */
+export function labelStatement(label, record) {
+  const real = (value) => (value === null || value === undefined ? null : float((value instanceof Num ? value.value : value) + 0));
+  const { gate, batch_id, attempt, response_id, kind, labeller, labelled_at } = label;
+  const said = { gate, batch_id, attempt, response_id, kind, labeller, labelled_at };
+  return canonical({ format: 1, record, ...said, severity: real(label.severity), raw_severity: real(label.raw_severity) });
+}
+
+export const isSeverity = (value) => typeof value === "number" && value >= 0 && value <= 1;
 
 export class Labels {
   #byResponse = new Map();
+  #signatures = new Map(); // label of a file: its signatures, with their links in the control chain
+  #ofFiles = new Set();
+
+  /** `keys`: of labellers; null: which labels were signed well is not known. */
+  constructor(keys = null, record = "") {
+    this.keys = keys;
+    this.record = record;
+  }
+
+  /** The signature of a label of a file. */
+  addSignature({ row, height }) {
+    this.#signatures.set(row.label, [...(this.#signatures.get(row.label) ?? []), { ...row, height }]);
+  }
+
+  /** Whether labels of topics were signed by file: which, no bundle says. */
+  get signedElsewhere() {
+    return [...this.#signatures.keys()].some((id) => !this.#ofFiles.has(id));
+  }
+
+  /** Whether a label had a good signature of its labeller; null: it got one after it came, and before a link. */
+  signed(label, before) {
+    if (label.partition !== null) return this.#good(label.said, label.said);
+    const found = (this.#signatures.get(label.id) ?? []).filter((one) => one.height < before && this.#good(label.said, one));
+    return found.some((one) => one.received_at === label.received) || (found.length > 0 ? null : false);
+  }
+
+  #good(said, { signature, key_id: id }) {
+    const known = this.keys?.get(id);
+    return known?.labeller === said.labeller && signed(known.key, "streamer.label.v1", labelStatement(said, this.record), signature);
+  }
 
   /** A label of a topic, with its place in its partition's chain. */
   addOutcome({ facts, partition, height, effective_at: effectiveAt }) {
     const { response, kind, labeller, severity, labelled_at: labelledAt, received_at: receivedAt } = facts;
     const effective = effectiveAt ?? (labelledAt < receivedAt ? labelledAt : receivedAt);
-    this.#add(response, { kind, labeller, severity, effective, received: receivedAt, partition, height });
+    const [gate, batch_id, attempt, response_id] = response;
+    const said = { gate, batch_id, attempt, response_id, ...facts };
+    this.#add(response, { kind, labeller, severity, effective, received: receivedAt, partition, height, said });
   }
 
   /** A label of a file, with its link in the control chain. */
   addRow({ row, height }) {
     const { gate, batch_id: batch, attempt, response_id: response } = row;
     const { kind, labeller, severity, effective_at: effective, received_at: received, id } = row;
-    this.#add([gate, batch, attempt, response], { kind, labeller, severity, effective, received, partition: null, height, id });
+    this.#ofFiles.add(id);
+    this.#add([gate, batch, attempt, response], { kind, labeller, severity, effective, received, partition: null, height, id, said: row });
   }
 
   #add(response, label) {
@@ -37,20 +93,24 @@ export function checkSeverities(governance, labels, heads, report) {
     const { row, inputs, place } = run;
     const settings = governance.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
     if (settings === undefined) continue;
-    if (settings.signed_labels) {
-      report.note("signed labels", "which labels a gate with signed labels has read depends on keys that are not here");
+    if (settings.signed_labels && (labels.keys === null || labels.signedElsewhere)) {
+      const why = labels.keys === null ? "the public keys of labellers were not given" : "some labels of topics were signed by file";
+      report.note("signed labels", `which labels a gate with signed labels has read is not checked: ${why}`);
       continue;
     }
     const reached = heads(row);
     for (const input of inputs) {
-      const kept = labels.of(row.gate, input).filter(
+      const read = labels.of(row.gate, input).filter(
         (one) => one.kind === settings.severity_kind && (!settings.labellers || listed(settings.labellers).includes(one.labeller)),
       );
+      const how = new Map(read.map((one) => [one, settings.signed_labels ? labels.signed(one, run.height) : true]));
+      const kept = read.filter((one) => how.get(one) !== false);
       const before = (one) => (one.partition === null ? one.height < run.height : one.received <= row.finished_at);
       const sure = (one) =>
-        one.partition === null
+        how.get(one) !== null &&
+        (one.partition === null
           ? one.height < run.height && row.labels_through !== null && row.labels_through !== undefined && one.id <= row.labels_through
-          : reached !== null && one.height <= (reached.get(one.partition) ?? 0);
+          : reached !== null && one.height <= (reached.get(one.partition) ?? 0));
       const given = kept.filter(sure);
       // What came while the run was reading may have been read, in the order in which it came.
       const later = kept.filter((one) => !sure(one) && before(one)).sort((a, b) => (a.received < b.received ? -1 : 1));
@@ -67,7 +127,7 @@ export function checkSeverities(governance, labels, heads, report) {
 const listed = (names) => (typeof names === "string" ? JSON.parse(names) : names);
 
 /** What labels of one response come to: of each labeller the latest, averaged, or the highest of all. Ties may go either way. */
-function severities(some, basis) {
+export function severities(some, basis) {
   if (some.length === 0) return [null];
   if (basis === "highest") return [Math.max(...some.map((one) => one.severity))];
   const latest = new Map();

@@ -3,12 +3,18 @@
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { METHOD_NAMES, WEIGHTS, asCut, calibrate, coin, pick, readingOrder } from "./calibrators.mjs";
+import { checkControl } from "./chains.mjs";
 import { Governance, policyStatement } from "./control.mjs";
-import { actionId } from "./decisions.mjs";
+import { actionId, isLate, isOverdue, notNewest } from "./decisions.mjs";
+import { deskDeadline, deskId, textMac } from "./desk.mjs";
+import { digestOf } from "./erasures.mjs";
 import { hmac, keyedBits, named, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
-import { canonical, parse, plain } from "./json.mjs";
+import { Num, canonical, parse, plain } from "./json.mjs";
+import { Labels, labelStatement, severities } from "./labels.mjs";
+import { micros } from "./moments.mjs";
 import { Report } from "./report.mjs";
-import { decide } from "./rules.mjs";
+import { decide, isBlank, segmentOf } from "./rules.mjs";
+import { isLooser, served } from "./waits.mjs";
 
 const PKCS8 = "302e020100300506032b657004220420"; // what stands before the 32 bytes of a private key of Ed25519
 
@@ -58,6 +64,54 @@ const VECTORS = {
       const found = decide({ ...one, rule: { kind: "indicator" }, uniforms: null, segment: null });
       return { shipped: found.shipped, selected: found.selected };
     }),
+  blanks: (given) => given.map(([text]) => [text, isBlank(text)]),
+  rules: (given) =>
+    given.map((one) => {
+      const found = decide({ blank: one.scores.map(() => false), uniforms: null, segment: null, threshold: null, ...one });
+      return { shipped: found.shipped, selected: found.selected, cut: word({ state: found.cut.state, lambda: found.cut.threshold }) };
+    }),
+  segments: (given, raw) =>
+    given.map(([value], i) => {
+      const [tree] = raw[i];
+      return [value, segmentOf(value, tree instanceof Num && /[.e]/.test(tree.canonical))];
+    }),
+  deadlines: (given) =>
+    given.map(({ deadline_ms: ms = null, decision_deadline_seconds: seconds = null, created_at: created, timestamp_ms: stamp, decided_at: now }) => ({
+      late: isOverdue(ms, now) || (seconds !== null && isLate(seconds, created, stamp, now)),
+    })),
+  desk: ({ batch, text, salt, decided_at: decidedAt, desk_deadline_seconds: seconds, until }) => ({
+    id: deskId(batch),
+    text_mac: textMac(salt, text),
+    until: micros(until) === deskDeadline(decidedAt, seconds) ? until : null,
+  }),
+  erasures: ({ content_macs: macs }) => ({ digest: digestOf(macs) }),
+  severities(given) {
+    const labels = new Labels();
+    given.labels.forEach((one, height) => labels.addRow({ row: { ...given.response, ...one, id: height }, height }));
+    const of = ({ kind, labellers }) =>
+      labels.of(given.response.gate, given.response).filter((one) => one.kind === kind && (labellers === null || labellers.includes(one.labeller)));
+    return { read: given.read.map((one) => ({ mean: severities(of(one), "mean")[0], highest: severities(of(one), "highest")[0] })) };
+  },
+  order({ policies, decisions, chains, control_height: height }) {
+    const newest = (control) => policies.findLast(([at]) => at <= control)?.[1];
+    const fits = (seen) => {
+      const report = new Report();
+      const state = { control: 0 };
+      const control = { height, hashes: Array.from({ length: height + 1 }, (_, i) => `${i}`) };
+      for (const one of seen) checkControl([one, `${one}`], state, control, "", report);
+      return report.faults.length === 0;
+    };
+    return {
+      decisions: decisions.map((one) => ({ fits: notNewest(one, newest(one.control)) === null })),
+      chains: chains.map(({ controls }) => ({ fits: fits(controls) })),
+    };
+  },
+  waits: (given) => given.map(({ before, after }) => ({ looser: isLooser(served(before), served(after)) })),
+  "label-signature"({ private_key: hex, record, label }, raw) {
+    const { key, id } = privateKey(hex);
+    const text = labelStatement(raw.label, record);
+    return { key_id: id, statement: text, signature: sign(null, Buffer.from(`streamer.label.v1\0${text}`), key).toString("base64") };
+  },
   transductive: ({ rule, cuts }) => ({
     cuts: cuts.map(({ scores }) => {
       const asked = { unit: "response", state: "open", threshold: null, rule, scores, blank: scores.map(() => false) };
@@ -100,14 +154,28 @@ const VECTORS = {
       rbwa: WEIGHTS.rbwa(given).map((one) => Number(one.toFixed(12))),
     };
   },
-  calibrators({ seed, groups, alpha, thresholds, ...parameters }) {
+  calibrators({ seed, groups, alpha, cases, thresholds, ...parameters }) {
     void thresholds;
-    const sample = { groups, alpha, seed, drawn: 2, floor: null, history: { cuts: [] }, parameters };
-    const plainCut = { shape: "indicator", segmentBy: null };
-    const found = METHOD_NAMES.map((method) => [method, word(asCut(calibrate(sample, { method, ...plainCut }).value))]);
-    return { thresholds: Object.fromEntries(found) };
+    const calibrated = ({ method, shape = "indicator", width = null, segment_by: segmentBy = null, segment_fallback: fallback = null, label_floor: floor = null, cuts = [], ...own }) =>
+      calibrate(
+        { groups, alpha, seed, drawn: 2, floor, history: { cuts }, parameters: { ...parameters, ...own } },
+        { method, shape, width, segmentBy, fallback },
+      );
+    const found = METHOD_NAMES.map((method) => [method, word(asCut(calibrated({ method }).value))]);
+    return {
+      thresholds: Object.fromEntries(found),
+      cases: cases.map(({ threshold, rule, ...asked }) => {
+        void threshold;
+        const made = calibrated(asked);
+        return { threshold: word(asCut(made.value)), ...(rule && { rule: made.rule }) };
+      }),
+    };
   },
 };
+
+/** Equal, but for the last digits of numbers that exponentials go into. */
+const nearly = (one, other) =>
+  one === other || (typeof one === "number" && typeof other === "number" && Math.abs(one - other) <= 1e-12 * Math.abs(one));
 
 const page = readFileSync(process.argv[2], "utf8");
 const fits = [];
@@ -116,7 +184,7 @@ for (const [, name, text] of page.matchAll(/<!-- vector: ([a-z-]+) -->\n```json\
   const given = plain(raw);
   const made = VECTORS[name](given, raw);
   const same = (one, other) => {
-    if (one === null || other === null || typeof one !== "object") return one === other;
+    if (one === null || other === null || typeof one !== "object") return name === "calibrators" ? nearly(one, other) : one === other;
     return Object.keys(one).length > 0 && Object.keys(one).every((key) => same(one[key], other[key]));
   };
   if (!same(made, given)) {

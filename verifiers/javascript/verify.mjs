@@ -2,7 +2,7 @@
 // Verify an audit bundle of conformal-streamer with nothing but Node (20 or later).
 //
 // Written from docs/audit-format.md alone, so that the record can be checked by a program that shares no line with the one
-// that made it. `node verify.mjs bundle.zip --public-key F --checkpoints F [--receipts F] [--policy-keys F] [--json]`
+// that made it. `node verify.mjs bundle.zip --public-key F --checkpoints F [--receipts F] [--policy-keys F] [--label-keys F] [--json]`
 
 import { readFileSync } from "node:fs";
 import { Unreadable, decode, lines, openBundle } from "./bundle.mjs";
@@ -13,20 +13,21 @@ import { checkDesk } from "./desk.mjs";
 import { checkErasures } from "./erasures.mjs";
 import { readKeys, seedCommitment, sha256 } from "./hashes.mjs";
 import { canonical, parse, plain } from "./json.mjs";
-import { Labels, checkSeverities } from "./labels.mjs";
+import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
 import { checkCalibrations } from "./recalibrate.mjs";
 import { Report } from "./report.mjs";
 import { checkCompleteness, checkInputs } from "./runs.mjs";
 import { checkModels } from "./models.mjs";
 import { checkRefusals } from "./refusals.mjs";
 
-const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [--receipts FILE] [--policy-keys FILE] [--json] BUNDLE
+const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [--receipts FILE] [--policy-keys FILE] [--label-keys FILE] [--json] BUNDLE
 
 BUNDLE         folder or .zip made by \`streamer audit export\`
 --public-key   PEM file with the public keys that may sign checkpoints
 --checkpoints  checkpoints kept outside the database, one JSON a line
 --receipts     receipts of decisions that somebody kept, one JSON a line
 --policy-keys  PEM file with the public keys that may sign policies
+--label-keys   public keys of labellers, each after a line \`labeller: NAME\`
 --json         print one JSON object
 
 Exit status: 0 everything fits, 2 something cannot be read, 3 something was changed.`;
@@ -34,7 +35,7 @@ Exit status: 0 everything fits, 2 something cannot be read, 3 something was chan
 const FORMAT = "streamer.bundle.v1";
 
 /** Verify a bundle; returns the report. Throws Unreadable. */
-export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys }) {
+export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys, labelKeys = null }) {
   const report = new Report();
   const manifest = readManifest(bundle);
   checkFiles(bundle, manifest, report);
@@ -52,8 +53,9 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   if (outside === null) report.note("no outside checkpoints", "no checkpoints kept outside: somebody may have made all of this anew");
   const decisions = new Decisions(governance, manifest, report);
   const others = [];
-  const labels = new Labels();
+  const labels = new Labels(labelKeys === null ? null : readLabelKeys(labelKeys), manifest.head.record_id);
   for (const one of governance.fileLabels) labels.addRow(one);
+  for (const one of governance.labelSignatures) labels.addSignature(one);
   const chains = walkOutcomes(bundle, manifest, control, governance.gaps, report, (entry) => {
     if (entry.kind === "decision") others.push(entry);
     else guarded(report, entry.place, () => checkRefusals(entry, decisions, report));
@@ -127,7 +129,7 @@ function tellYounger(newest, control, chains, report) {
 
 function options(argv) {
   const found = { bundle: null, json: false };
-  const files = { "--public-key": "publicKey", "--checkpoints": "checkpoints", "--receipts": "receipts", "--policy-keys": "policyKeys" };
+  const files = { "--public-key": "publicKey", "--checkpoints": "checkpoints", "--receipts": "receipts", "--policy-keys": "policyKeys", "--label-keys": "labelKeys" };
   for (let i = 0; i < argv.length; i += 1) {
     const [name, given] = argv[i].startsWith("--") && argv[i].includes("=") ? argv[i].split(/=(.*)/s) : [argv[i], undefined];
     if (name === "--json") found.json = true;
@@ -163,6 +165,7 @@ function main(argv) {
       checkpoints: read(chosen.checkpoints),
       receipts: read(chosen.receipts),
       policyKeys: text(chosen.policyKeys),
+      labelKeys: text(chosen.labelKeys),
     });
     process.stdout.write(`${chosen.json ? report.asJson() : report.asText()}\n`);
     return report.faults.length ? 3 : 0;

@@ -25,6 +25,8 @@ TITLES = {
     "draws": "Draws for labelling",
     "labels": "Labels",
     "exposure": "Exposure: average harm per prompt, held prompts counting 0",
+    "selective": "Error rate among shipped answers",
+    "desk": "Held answers and what people made of them",
     "alerts": "Alerts and acknowledgements",
     "refused": "Refused, repeated and lost messages",
     "erasures": "Erasures of texts",
@@ -85,6 +87,7 @@ class Document:
     warning: str
     facts: list[tuple[str, str]]
     how: list[str]
+    where: str
     clauses: list[ShownClause]
     never: tuple[str, ...]
     unchecked: tuple[str, ...]
@@ -125,6 +128,13 @@ def document_of(report: Mapping[str, Any]) -> Document:
             ("Verified with", _verified_with(report["verified_with"])),
         ],
         how=[_command(report["verified_with"])],
+        where=(
+            "verify_bundle.py is the file streamer/audit/standalone/verify_bundle.py of conformal-streamer. Take it from a release"
+            " that you trust, from its source or from what pip download --no-deps conformal-streamer gives you, and not from whoever"
+            " handed this over; it needs Python 3.11 or later and nothing else, and can be read. The one that made this report has"
+            f" the SHA-256 {report['verifier']} (sha256sum verify_bundle.py): another release may have another, and must derive the"
+            " same figures."
+        ),
         clauses=[
             ShownClause(
                 number=one["clause"],
@@ -197,8 +207,8 @@ def _shown(name: str, number: str, figure: Mapping[str, Any]) -> Shown:
 
 
 def _seal(figure: Mapping[str, Any]) -> str:
-    if figure["sha256"] is None:
-        return "of the whole bundle" if figure["rows"] == 0 else ""
+    if not figure["rows"]:
+        return "from no row, so that there is no hash and no checkpoint"
     covered = (
         "no checkpoint covers them"
         if figure["checkpoint"] is None
@@ -206,7 +216,7 @@ def _seal(figure: Mapping[str, Any]) -> str:
         + (f", but for {figure['after']} that are younger than every checkpoint" if figure["after"] else "")
     )
     rows = counted(figure["rows"], "row", "rows")
-    return f"{rows}{', ' + covered if figure['rows'] else ''}; SHA-256 of their links {figure['sha256']}"
+    return f"{rows}, {covered}; SHA-256 of their links {figure['sha256']}"
 
 
 def _pairs(value: Mapping[str, Any], one: str, many: str = "number") -> EvidenceTable:
@@ -380,35 +390,63 @@ def _labels(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
 
 
 def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
+    said = _risk(value, "exposure")
+    if value["promised"] == "selective":
+        said += ". The gate's budget is of another risk, the error rate among shipped answers"
+    return said, []
+
+
+def _selective(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
+    if not value["shipped"]:
+        return "nothing shipped in the period, so that there is no error rate among shipped answers", []
+    said = _risk(value, "the error rate among shipped answers")
+    if value["promised"] == "exposure":
+        said += ". The gate's budget is of another risk, exposure, and nothing is promised of this one"
+    return said, []
+
+
+def _risk(value: Mapping[str, Any], name: str) -> str:
     if value["estimate"] is None:
         why = (
             f"{counted(value['shipped_without_a_chance_to_be_drawn'], 'decision', 'decisions')} shipped without a chance to be drawn"
             if value["shipped_without_a_chance_to_be_drawn"]
             else "there is no decision in the period"
         )
-        return f"exposure is not established, because {why}", []
+        return f"{name} is not established, because {why}"
     missing = value["missing"]
     return (
-        f"exposure is between {percent(value['lower'])} and {percent(value['upper'])} (confidence {percent(value['confidence'])}),"
+        f"{name} is between {percent(value['lower'])} and {percent(value['upper'])} (confidence {percent(value['confidence'])}),"
         f" estimate {percent(value['estimate'])}"
-        + (
-            f", budget of a first attempt {percent(value['budget'])}"
-            if value["promised"] == "exposure"
-            else ""
-        )
+        + (f", budget of a first attempt {percent(value['budget'])}" if value["budget"] is not None else "")
         + f"; from {counted(value['known'], 'drawn decision', 'drawn decisions')} whose harm is known"
         + (
             f", and {_number(missing)} whose label is missing, which count 0 below and 1 above and in the estimate"
             if missing
             else ""
         )
-        + (
-            ". The gate's budget is of another risk, the error rate among shipped answers, which this report does not show"
-            if value["promised"] == "selective"
-            else ""
-        ),
-        [],
     )
+
+
+def _desk(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
+    if not value["outcomes"]:
+        kept = "no outcome at the desk in the period"
+        return (kept if value["deadline_seconds"] is not None else f"{kept}; the gate has no desk"), []
+    said = (
+        f"of {counted(value['outcomes'], 'held batch', 'held batches')} that got an outcome at the desk people released"
+        f" {_number(value['released'])} ({_number(value['edited'])} edited) and rejected {_number(value['rejected'])};"
+        f" {_number(value['deadline_passed'])} had no decision by their deadline"
+    )
+    if value["median_seconds"] is not None:
+        said += f"; people took {_seconds(value['median_seconds'])} at the median and {_seconds(value['longest_seconds'])} at most"
+    if value["severity"] is not None:
+        said += (
+            f". Of {counted(value['released_as_they_were'], 'answer that was', 'answers that were')} released unedited the audit"
+            f" drew {_number(value['drawn'])}; the {_number(value['labelled'])} with a label have the mean severity"
+            f" {percent(value['severity'])}"
+        )
+    elif value["released_as_they_were"]:
+        said += ". Of what was released unedited no answer that the audit drew has a label"
+    return said, [_pairs(value["by"], "decided by")]
 
 
 def _alerts(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
@@ -524,6 +562,8 @@ WORDS: dict[str, Callable[[Any], tuple[str, list[EvidenceTable]]]] = {
     "draws": _draws,
     "labels": _labels,
     "exposure": _exposure,
+    "selective": _selective,
+    "desk": _desk,
     "alerts": _alerts,
     "refused": _refused,
     "erasures": _erasures,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 FAMILIES = (
     "record", "checkpoints", "verification", "unchecked", "decisions", "over_time", "settings", "policies", "runs", "draws",
-    "labels", "exposure", "alerts", "refused", "erasures", "people",
+    "labels", "exposure", "selective", "desk", "alerts", "refused", "erasures", "people",
 )  # fmt: skip
 """The figures that the verifier derives (`Figures` in verify_bundle.py), in the order in which a report shows them."""
 

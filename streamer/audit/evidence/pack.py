@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit import signing
@@ -15,6 +16,7 @@ from streamer.audit.standalone.verify_bundle import (
     REPORT,
     Bundle,
     Figures,
+    sha256,
     verified_with,
     verify_bundle,
 )
@@ -78,6 +80,7 @@ def make_report(
         "gates": None if gates is None else sorted(gates),
         "bundle": opened.digest,
         "verified_with": verified_with(keys, outside),
+        "verifier": sha256(files("streamer.audit.standalone").joinpath("verify_bundle.py").read_bytes()),
         "clauses": [
             {
                 "clause": one.number,
@@ -101,18 +104,18 @@ def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> l
     """
     text = json.dumps(report, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     document = document_of(report)
-    files = {JSON: text.encode(), PAGE: page_of(document).encode()}
+    written = {JSON: text.encode(), PAGE: page_of(document).encode()}
     if pdf:
         from streamer.audit.evidence.pdf import pdf_of
 
-        files[PDF] = pdf_of(document)
+        written[PDF] = pdf_of(document)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
+        for name, data in written.items():
             (folder / name).write_bytes(data)
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or folder}: {error.strerror or error}") from error
-    return [folder / name for name in files]
+    return [folder / name for name in written]
 
 
 def in_order(figures: dict[str, Any], families: Sequence[str]) -> list[str]:

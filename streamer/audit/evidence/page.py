@@ -63,6 +63,7 @@ def page_of(document: Document) -> str:
             "</dl></header><h2>Check it yourself</h2><p>Every figure follows from the bundle that lies beside this page. One file of"
             " Python derives each again and names any that differs:</p>",
             *(f"<p><code>{escape(one)}</code></p>" for one in document.how),
+            f'<p class="soft">{escape(document.where)}</p>',
             "<h2>Clauses</h2>",
             *(_clause(one) for one in document.clauses),
             "<h2>What no figure here shows</h2><ul>",

@@ -2,7 +2,7 @@
 """Verify an audit bundle of conformal-streamer with nothing but Python's standard library (3.11 or later).
 
     python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl] [--receipts FILE.jsonl]
-                            [--policy-keys KEY.pem] [--report report.json]
+                            [--policy-keys KEY.pem] [--label-keys KEYS.pem] [--report report.json]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit-format.md. Everything is
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
@@ -22,6 +22,7 @@ import hmac
 import itertools
 import json
 import math
+import re
 import struct
 import sys
 import unicodedata
@@ -39,7 +40,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 DESK_NAMESPACE = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
@@ -291,6 +292,28 @@ def read_public_keys(text: str) -> list[bytes]:
     return keys
 
 
+def read_label_keys(text: str) -> dict[str, tuple[str, bytes]]:
+    """Read whose labels which key signs, by the key's id: each block follows a line `labeller: NAME`. Raises `ValueError`."""
+    found = {}
+    for block in re.split(r"^labeller:", text.replace("\r\n", "\n"), flags=re.MULTILINE)[1:]:
+        name, _, pem = block.partition("\n")
+        for key in read_public_keys(pem):
+            found[sha256(key)] = (unicodedata.normalize("NFKC", name).strip(), key)
+    if not found:
+        raise ValueError("there is no line `labeller: NAME` with a public key after it")
+    return found
+
+
+def label_statement(label: dict[str, Any], record_id: str) -> bytes:
+    """Write what the signature of a label covers."""
+    said = {name: label[name] for name in _OF_LABEL}
+    for name in ("severity", "raw_severity"):
+        said[name] = None if label.get(name) is None else float(label[name]) + 0.0
+    return b"streamer.label.v1\x00" + canonical_json({"format": 1, "record": record_id, **said})
+
+
+_OF_LABEL = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller", "labelled_at")
+
 # -- what follows from what ----------------------------------------------------------------------------------------
 
 
@@ -384,6 +407,11 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
     return changed
 
 
+def is_severity(value: Any) -> bool:
+    """Report whether a value is a severity: a number in [0, 1]."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
+
+
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
 _UNSEEN_OTHERS = frozenset(
     map(
@@ -438,20 +466,14 @@ def derive_action(
     """Decide one batch again.
 
     Returns what ships, the position of the best response (under the unit `best`), and the cut that served the batch;
-    None for a rule that this file does not know. A transductive rule finds a cut for each batch: here the recorded
-    one is applied, and not found again.
+    None for a rule that this file does not know.
     """
     kind, cut = rule["kind"], (state, threshold)
-    if kind == "transductive" and "cut_state" in facts:
-        cut = (facts["cut_state"], facts.get("cut_threshold"))
-    elif kind == "segments":
+    if kind == "segments":
         own = rule["parameters"]["own"].get(facts.get("segment"))
         cut = cut if own is None else (own["state"], own["lambda"])
     elif kind not in ("indicator", "quantile", "rank", "smooth", "ramp", "transductive"):
         return None
-    bar = math.inf if cut[0] == "closed" else -math.inf if cut[0] == "open" else cut[1]
-    if bar is None:
-        raise ValueError("a cut without a threshold")
     count = len(scores)
     written = [i for i in range(count) if not blank[i]]
     best = max(written, key=lambda i: (scores[i], -i)) if unit == "best" and written else None
@@ -460,6 +482,15 @@ def derive_action(
         values = [round(math.fsum(scores) / count, 6)] * count
     elif kind == "rank":
         values = [sum(other < score for other in scores) / count for score in scores]
+    if kind == "transductive" and state != "closed":  # a closed gate stays closed
+        eligible = values[:1] if unit == "batch" else values
+        if unit == "best":
+            eligible = [0.0 if best is None else scores[best]]
+        level = own_level(rule, eligible)
+        cut = ("open", None) if level == -math.inf else ("cut", level)
+    bar = math.inf if cut[0] == "closed" else -math.inf if cut[0] == "open" else cut[1]
+    if bar is None:
+        raise ValueError("a cut without a threshold")
     if kind in ("smooth", "ramp"):
         width, uniforms = rule["parameters"]["width"], facts["uniforms"]
         if unit == "best" and best is not None:
@@ -472,6 +503,156 @@ def derive_action(
     if unit == "batch":
         return [all(passes) and not any(blank)] * count, None, cut
     return [i == best and passes[i] for i in range(count)], best, cut
+
+
+def segment_of(value: Any) -> str:
+    """Name the segment that a value of the metadata stands for; the empty text is one like any other."""
+    if isinstance(value, int) and abs(value) < 10**18:
+        return json.dumps(value)
+    return value if isinstance(value, str) and len(value) <= 200 else ""
+
+
+def own_level(rule: dict[str, Any], scores: Sequence[float]) -> float:
+    """Find the cut of one batch by a transductive rule, from the scores of what it may ship; minus infinity: all ships."""
+    given = rule["parameters"]
+    levels = [-math.inf if level is None else level for level, _ in rule["curve"]]
+    limit = budget(given["alpha"], given["groups"]) + 1
+    falling = [-total for _, total in rule["curve"]]
+    ranked = sorted(scores, reverse=True)
+    count = len(ranked)
+    most = count if given["labelled"] is None else min(given["labelled"], count)
+    found, shipped = max(ranked[0], levels[0]), 0
+    while shipped < count:
+        upper = ranked[shipped]
+        while shipped < count and ranked[shipped] == upper:  # ties ship together
+            shipped += 1
+        at = bisect_left(falling, min(shipped, most) / most - limit)
+        if at == len(levels):
+            break
+        level = max(ranked[shipped] if shipped < count else -math.inf, levels[at])
+        if level >= upper:
+            break
+        found = level
+    return max(found, -math.inf if given["floor"] is None else given["floor"])
+
+
+# -- the waits of looser thresholds --------------------------------------------------------------------------------
+
+_WAITED = re.compile(r"it has waited for one label lag since run (\d+)")
+_PLAIN: dict[str, Any] = {"kind": "indicator", "parameters": {}, "curve": None}
+
+
+class Served(NamedTuple):
+    """What a policy or a run cuts by: lambda, plus or minus infinity where nothing or all ships, and its rule."""
+
+    value: float
+    rule: dict[str, Any]
+
+    @classmethod
+    def of(cls, row: dict[str, Any]) -> Served:
+        """Read a policy's row, or that of a candidate."""
+        return cls(
+            _level({"state": row["state"], "lambda": row["threshold"]}), _parsed(row.get("rule")) or _PLAIN
+        )
+
+    @property
+    def own(self) -> dict[str, float]:
+        """The cuts of segments."""
+        own = self.rule["parameters"]["own"] if self.rule["kind"] == "segments" else {}
+        return {name: _level(cut) for name, cut in own.items()}
+
+    @property
+    def ships_nothing(self) -> bool:
+        return self.value == math.inf and all(value == math.inf for value in self.own.values())
+
+
+def _level(cut: dict[str, Any]) -> float:
+    return (
+        math.inf
+        if cut["state"] == "closed"
+        else -math.inf
+        if cut["state"] == "open"
+        else float(cut["lambda"])
+    )
+
+
+def is_looser(before: Served, after: Served) -> bool:
+    """Report whether `after` may ship something that `before` holds; what cannot be compared may."""
+    if before == after or after.ships_nothing:
+        return False
+    if before.ships_nothing:
+        return True
+    kinds = before.rule["kind"], after.rule["kind"]
+    if kinds == ("transductive", "transductive"):
+        return not _window_holds_more(before.rule, after.rule)
+    if kinds == ("segments", "segments"):
+        if before.rule["parameters"]["key"] != after.rule["parameters"]["key"]:
+            return True
+    elif kinds != ("quantile", "quantile") and before.rule != after.rule:
+        return True
+    names = {*before.own, *after.own}
+    cuts = [(before.own.get(name, before.value), after.own.get(name, after.value)) for name in names]
+    return any(new < old for old, new in [(before.value, after.value), *cuts])
+
+
+def _window_holds_more(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    old, new = before["parameters"], after["parameters"]
+    floors = [-math.inf if one["floor"] is None else one["floor"] for one in (old, new)]
+    if old["labelled"] != new["labelled"] or floors[1] < floors[0]:
+        return False
+    levels = {-math.inf if level is None else level for rule in (before, after) for level, _ in rule["curve"]}
+    return all(_room(after, level) <= _room(before, level) for level in levels)
+
+
+def _room(rule: dict[str, Any], level: float) -> float:
+    """What a batch may lose at a level, at most 1."""
+    totals = [total for at, total in rule["curve"] if at is None or at <= level]
+    given = rule["parameters"]
+    return min(1.0, budget(given["alpha"], given["groups"]) + 1 - totals[-1]) if totals else -math.inf
+
+
+class Waits:
+    """Follows the runs and policies of all gates in their order: no looser threshold acts while it has to wait.
+
+    How late labels were when a wait began is not among what a run keeps: that its length was right is not tested.
+    """
+
+    def __init__(self) -> None:
+        self._serves: dict[str, Served] = {}
+        self._held: dict[str, tuple[int, str]] = {}
+
+    def policy(self, row: dict[str, Any]) -> None:
+        """Take note of a policy that came into force: it ends the wait."""
+        self._serves[row["gate"]] = Served.of(row)
+        self._held.pop(row["gate"], None)
+
+    def rejection(self, run: int) -> None:
+        """Take note that a person rejected what a run proposed, which ends the wait too."""
+        self._held = {gate: held for gate, held in self._held.items() if held[0] != run}
+
+    def run(self, row: dict[str, Any], decided: Served | None) -> str | None:
+        """Say how what became of a run contradicts the wait that ran when it began; None: it does not."""
+        held = self._held.pop(row["gate"], None)
+        if row.get("age_cut") is None or row["requested_by"] != "recalibrator":
+            return None  # older than all waits, or somebody asked for it
+        until, before = row.get("held_until"), self._serves.get(row["gate"])
+        if until is not None:
+            self._held[row["gate"]] = (row["id"], until)
+            if row["outcome"] != "proposed" or until <= row["started_at"]:
+                return (
+                    f"it is {row['outcome']} and waits until {until}: only a proposal waits, and until later"
+                )
+            return None
+        if row["outcome"] != "applied" or before is None or decided is None:
+            return None
+        waited = _WAITED.search(row["why"])
+        if waited is not None and (held is None or held[0] != int(waited[1])):
+            return f"it says that its threshold has waited since run {waited[1]}, which began no wait that ran then"
+        if held is not None and row["started_at"] < held[1] and is_looser(before, decided):
+            return (
+                f"a looser threshold came into force before {held[1]}, until when run {held[0]} has it wait"
+            )
+        return None
 
 
 # -- the verifier ------------------------------------------------------------------------------------------------
@@ -605,6 +786,7 @@ class Verifier:
         self._erased_before: list[str] = []
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
+        self._looser = Waits()
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -900,12 +1082,14 @@ class Verifier:
             "accounts": ("name", "revision"),
             "proposal_rejections": ("run",),
         }.get(kind)
-        if kind == "label_revisions" and row["effective_at"] != min(row["labelled_at"], row["received_at"]):
-            self.fault("label", place, "it does not count from the earlier of labelled and received")
+        if kind == "label_revisions":
+            self._label(row, row["effective_at"], place)
         if kind == "erasures":
             self._keep_erasure(row, place)
         if kind == "desk_outcomes":
             self._keep_desk(row, line, place)
+        if kind == "proposal_rejections":
+            self._looser.rejection(row["run"])
         if kind == "data_gaps":
             chain = (row["log_id"], row["topic"], row["partition"])
             self._lost.setdefault(chain, []).append((row["from_offset"], row["to_offset"]))
@@ -918,6 +1102,7 @@ class Verifier:
         self._control_link[kind, identity] = line["height"]
         if kind == "policies":
             written = self._written.setdefault(row["gate"], [])
+            self._looser.policy(row)
             # The highest version up to here: numbers rise along the chain.
             written.append((line["height"], max(row["version"], written[-1][1] if written else 0)))
         if kind == "gates":
@@ -977,6 +1162,9 @@ class Verifier:
                 "it has read another number of groups, items or missing labels than it says",
             )
         deciding = next((one for one in found if one["decides"]), {})
+        too_soon = self._looser.run(row, Served.of(deciding) if deciding else None)
+        if too_soon is not None:
+            self.fault("policy", place, too_soon)
         if (row["state"], row["threshold"]) != (deciding.get("state"), deciding.get("threshold")):
             self.fault("calibration", place, "its threshold is not that of the calibrator that decides")
         if settings is not None and settings["method"] != row["method"]:
@@ -1188,12 +1376,16 @@ class Verifier:
                 self._decision(line, facts, place)
             elif line["kind"] in ("dead_letter", "conflict"):
                 self._seal_of_letter(line, facts, place)
-            elif line["kind"] == "label" and line.get("effective_at") != min(
-                facts["labelled_at"], facts["received_at"]
-            ):
-                self.fault("label", place, "it does not count from the earlier of labelled and received")
+            elif line["kind"] == "label":
+                self._label(facts, line.get("effective_at"), place)
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
+
+    def _label(self, label: dict[str, Any], effective: Any, place: str) -> None:
+        if not is_severity(label["severity"]):
+            self.fault("label", place, "its severity is not a number in [0, 1]")
+        if effective != min(label["labelled_at"], label["received_at"]):
+            self.fault("label", place, "it does not count from the earlier of labelled and received")
 
     def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         content, action = line.get("content"), line.get("action")
@@ -1397,6 +1589,14 @@ class Verifier:
         ):
             self.fault("action", place, "it was held for a deadline that had not passed")
         self._of_upstream(line, facts, settings, place)
+        key, metadata = settings.get("segment_by"), (line.get("content") or {}).get("metadata")
+        if (
+            key is not None
+            and metadata is not None
+            and not unscored
+            and facts.get("segment") != segment_of(metadata.get(key))
+        ):
+            self.fault("action", place, "its segment is not that of its metadata")
         best = self._action(line, facts, policy, settings, place)
         if best is not False:
             self._draw(line, facts, settings, best, place)
@@ -2440,6 +2640,7 @@ class _Label(NamedTuple):
     chain: tuple[Any, ...] | None
     height: int
     id: int
+    said: dict[str, Any]
 
 
 _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -2450,9 +2651,24 @@ class Runs:
 
     `control` and `outcomes` pass their lines on; `check` takes the lines of the control chain a second time, so that the
     inputs of one run at a time are held.
+
+    Parameters
+    ----------
+    label_keys : whose labels which key signs, by its id; None: which labels a gate that demands signatures has read is not
+        checked.
+    verify_signature : of a key, a text and a signature.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        label_keys: Mapping[str, tuple[str, bytes]] | None = None,
+        verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
+    ) -> None:
+        self.label_keys = label_keys
+        self._verify_signature = verify_signature
+        self._record_id = ""
+        self._signatures: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        self._of_files: set[int] = set()
         self._gates: dict[str, dict[str, Any]] = {}
         self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
         self._policies: dict[tuple[str, int], int] = {}
@@ -2463,8 +2679,9 @@ class Runs:
 
     # reading along
 
-    def control(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    def control(self, lines: Iterable[dict[str, Any]], record_id: str) -> Iterator[dict[str, Any]]:
         """Pass the control chain on and read it."""
+        self._record_id = record_id
         for line in lines:
             yield line
             if line.get("row") is not None:
@@ -2480,6 +2697,8 @@ class Runs:
             self._policies[row["gate"], row["version"]] = row["gate_revision"]
         elif kind == "learned_scores":
             self._learned[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+        elif kind == "label_signatures":
+            self._signatures.setdefault(row["label"], []).append((line["height"], row))
         elif kind == "calibration_runs":
             columns = row["inputs"]["columns"]
             batch, attempt = columns.index("batch_id"), columns.index("attempt")
@@ -2487,8 +2706,9 @@ class Runs:
         elif kind == "label_revisions":
             label = _Label(
                 row["kind"], row["labeller"], row["severity"], row["effective_at"], row["received_at"],
-                None, line["height"], row["id"],
+                None, line["height"], row["id"], row,
             )  # fmt: skip
+            self._of_files.add(row["id"])
             response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
             self._labels.setdefault(response, []).append(label)
 
@@ -2520,13 +2740,15 @@ class Runs:
         effective = line.get("effective_at", min(facts["labelled_at"], facts["received_at"]))
         label = _Label(
             facts["kind"], facts["labeller"], facts["severity"], effective, facts["received_at"],
-            tuple(line["source"][:3]), line["height"], 0,
+            tuple(line["source"][:3]), line["height"], 0, facts,
         )  # fmt: skip
         self._labels.setdefault((*batch, *response), []).append(label)
 
     # and then
 
-    def check(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
+    def check(
+        self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, severities_alone: bool = False
+    ) -> None:
         """Derive every run of the control chain again; what does not fit is a fault of the verifier."""
         for line in lines:
             row = line.get("row")
@@ -2534,7 +2756,7 @@ class Runs:
                 continue
             run = _RunAgain(self, row, line, verifier)
             try:
-                run.check()
+                run.check(severities_alone=severities_alone)
             except _UNREADABLE as error:
                 verifier.fault("form", run.place, f"it cannot be read: {type(error).__name__} {error}")
 
@@ -2559,6 +2781,33 @@ class Runs:
         """Return every label of a response."""
         return self._labels.get(response, [])
 
+    def signed(self, label: _Label, response: tuple[Any, ...], before: int) -> bool | None:
+        """Whether a label had a good signature of its labeller; None: it got one after it came, and before a link."""
+        text = dict(zip(_OF_LABEL, response, strict=False)) | label.said
+        if label.chain is not None:
+            return self._is_good(text, label.said)
+        found = [
+            row["received_at"] == label.received or None
+            for height, row in self._signatures.get(label.id, [])
+            if height < before and self._is_good(text, row)
+        ]
+        return True in found or (None if found else False)
+
+    def _is_good(self, label: dict[str, Any], by: dict[str, Any]) -> bool:
+        named, key = (self.label_keys or {}).get(by.get("key_id") or "", (None, b""))
+        if named != label["labeller"]:
+            return False
+        try:
+            signature = base64.b64decode(by["signature"], validate=True)
+            return self._verify_signature(key, label_statement(label, self._record_id), signature)
+        except (KeyError, TypeError, ValueError):
+            return False
+
+    @property
+    def signed_elsewhere(self) -> bool:
+        """Whether labels that came by topics were signed by file: which, no bundle says."""
+        return bool(self._signatures.keys() - self._of_files)
+
     def learned(self, scorer: str, response: tuple[Any, ...]) -> float | None:
         """Return what a learned score made of a response that was decided before it."""
         return self._learned.get((scorer, *response))
@@ -2577,7 +2826,7 @@ class _RunAgain:
         self._settings: dict[str, Any] = {}
         self._inputs: list[dict[str, Any]] = []
 
-    def check(self) -> None:
+    def check(self, *, severities_alone: bool = False) -> None:
         row = self._row
         settings, gate = self._runs.settings(row["gate"], row["gate_revision"]), self._runs.gate(row["gate"])
         if settings is None or gate is None:
@@ -2585,6 +2834,9 @@ class _RunAgain:
             return
         self._settings = settings
         self._inputs = self._table("inputs")
+        if severities_alone:
+            self._check_severities()
+            return
         self._check_inputs()
         self._check_severities()
         if self._inputs:
@@ -2651,9 +2903,13 @@ class _RunAgain:
     def _check_severities(self) -> None:
         """Each severity is one that labels give which the run could read."""
         row, settings = self._row, self._settings
-        if settings.get("signed_labels"):
+        signed = settings.get("signed_labels")
+        if signed and (self._runs.label_keys is None or self._runs.signed_elsewhere):
             self._verifier.notes["signed labels"] = (
-                "which labels a gate with signed labels has read depends on keys that are not in a bundle"
+                "which labels a gate with signed labels has read: that depends on the public keys of labellers, which were not"
+                " given"
+                if self._runs.label_keys is None
+                else "which labels a gate with signed labels has read: some of topics were signed by file"
             )
             return
         named = _parsed(settings.get("labellers"))
@@ -2668,13 +2924,19 @@ class _RunAgain:
                 if label.kind == settings["severity_kind"] and (named is None or label.labeller in named)
             ]
             given = [label for label in kept if self._had_come(label, reached)]
+            if signed:
+                how = {id(label): self._runs.signed(label, response, self._line["height"]) for label in kept}
+                kept = [label for label in kept if how[id(label)] is not False]
+                given = [label for label in given if how[id(label)]]
             # What came while the run was reading it may have read, in the order in which it came.
             later = sorted(
                 (label for label in kept if label not in given and self._could_come(label)),
                 key=lambda label: label.received,
             )
             possible = (given + later[:count] for count in range(len(later) + 1))
-            if not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
+            if one["severity"] is not None and not is_severity(one["severity"]):
+                wrong.setdefault("its severity is not a number in [0, 1]", []).append(self._called(one))
+            elif not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
                 said = "no label" if one["severity"] is None else f"severity {one['severity']:g}"
                 wrong.setdefault(f"labels do not give {said}", []).append(self._called(one))
         self._tell(wrong)
@@ -2786,8 +3048,7 @@ class _RunAgain:
         if not (cuts[0] == cuts[1] if exact else _near(*cuts)):
             first, second = (f"a cut at {level}" if state == "cut" else state for state, level in cuts)
             self._fault(f"by {said['method']} it says {first}, and its inputs give {second}")
-        plain: dict[str, Any] = {"kind": "indicator", "parameters": {}, "curve": None}
-        if not _near(plain if said["rule"] is None else _parsed(said["rule"]), rule):
+        if not _near(_PLAIN if said["rule"] is None else _parsed(said["rule"]), rule):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
 
 
@@ -2930,6 +3191,7 @@ class _Gate:
         self.could_not_be_drawn = self.shipped_undrawable = 0
         # Of each first attempt: when (in microseconds), and its logged probability.
         self.moments, self.probabilities = array("q"), array("d")
+        self.shares = array("d")  # of each, how much of it shipped
         # Of those that were drawn: where it stands there, its name, the kind of its labels, and what of it shipped.
         self.drawn_ones: list[tuple[int, str, str, tuple[tuple[str, bool], ...]]] = []
         self.revisions: list[dict[str, Any]] = []
@@ -2940,6 +3202,9 @@ class _Gate:
         self.alerts: dict[int, dict[str, Any]] = {}
         self.labels: Counter[str] = Counter()
         self.labellers: Counter[str] = Counter()
+        self.desk: list[dict[str, Any]] = []
+        # Of batches with an outcome at the desk: when they were decided, the kind of their labels, and which answers were drawn.
+        self.at_desk: dict[tuple[str, int], tuple[str, str, frozenset[str]] | None] = {}
 
 
 Response = tuple[str, str, int, str]
@@ -2965,6 +3230,7 @@ class Figures:
         self._only = None if gates is None else set(gates)
         self._gates: dict[str, _Gate] = {}
         self._rows: dict[str, _Rows] = {}
+        self._every, self._signed_heads = _Rows(), _Rows()
         self._covering: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         self._checkpoints: list[tuple[int, str]] = []
         self._covered = 0
@@ -2997,6 +3263,7 @@ class Figures:
             except (ValueError, KeyError, TypeError):
                 continue  # the verifier names it
             self._checkpoints.append((sequence, made_at))
+            self._signed_heads.add(sha256(value), sequence)
             self._covered = max(self._covered, sum(height for _, height in heads))
             for chain, height in heads:
                 self._covering.setdefault(chain, []).append((height, sequence))
@@ -3024,13 +3291,15 @@ class Figures:
         """Pass the control chain on and read it."""
         for line in lines:
             yield line
-            self._links += 1
-            self._seen(line["recorded_at"])
+            self._link((), line)
             row = line.get("row")
             if row is not None:
                 self._of_control(line, line["kind"], row)
 
-    def _seen(self, moment: str) -> None:
+    def _link(self, chain: tuple[Any, ...], line: dict[str, Any]) -> None:
+        self._links += 1
+        self._every.add(line["hash"], self._checkpoint(chain, line["height"]))
+        moment = line["recorded_at"]
         self._first = min(self._first or moment, moment)
         self._last = max(self._last, moment)
 
@@ -3084,6 +3353,10 @@ class Figures:
         elif kind == "alerts" and self._inside(row["raised_at"]):
             found.alerts[row["id"]] = {"alert": row, "acknowledged": None}
             self._count(name, "alerts", (), line)
+        elif kind == "desk_outcomes" and self._inside(row["at"]):
+            found.desk.append(row)
+            found.at_desk[row["batch_id"], row["attempt"]] = None
+            self._count(name, "desk", (), line)
         elif kind == "label_revisions":
             response: Response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
             self._by_number[row["id"]] = (response, row["kind"], row["labeller"])
@@ -3093,9 +3366,8 @@ class Figures:
         """Pass the partitions' chains on and read them."""
         for line in lines:
             yield line
-            self._links += 1
-            self._seen(line["recorded_at"])
             facts, chain = line.get("facts"), tuple(line["source"][:3])
+            self._link(chain, line)
             if facts is None:
                 continue
             if line["kind"] == "label":
@@ -3153,6 +3425,11 @@ class Figures:
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], chain: tuple[Any, ...]) -> None:
         gate, batch_id, attempt = facts["batch"]
         found, moment = self._gate(gate), facts["decided_at"]
+        if found is not None and (batch_id, attempt) in found.at_desk:
+            drawn = frozenset(one[0] for one in facts["responses"] if one[4] and not facts.get("extra_draw"))
+            kind = self._kind_of(found, facts["policy"])
+            found.at_desk[batch_id, attempt] = (moment, kind, drawn)
+            self._count(gate, "decisions at the desk", chain, line)
         if found is None or not self._inside(moment):
             return
         self._count(gate, "decisions", chain, line)
@@ -3180,6 +3457,11 @@ class Figures:
         elapsed = datetime.fromisoformat(moment) - _EPOCH
         found.moments.append(elapsed // timedelta(microseconds=1))
         found.probabilities.append(probability)
+        if facts["unit"] == "response" and facts["responses"]:
+            ships = [one[3] == "ship" for one in facts["responses"]]
+            found.shares.append(sum(ships) / len(ships))
+        else:
+            found.shares.append(float(shipped))
 
     @staticmethod
     def _kind_of(gate: _Gate, version: int) -> str:
@@ -3236,6 +3518,7 @@ class Figures:
                 "days": round(days, 3),
             },
             "control.jsonl and outcomes.jsonl: number of lines, least and greatest recorded_at; whatever the period",
+            self._every,
         )
         made = sorted(self._checkpoints)
         moments = [datetime.fromisoformat(at) for _, at in made]
@@ -3251,16 +3534,21 @@ class Figures:
                 "longest_seconds_between": round(max(gaps, default=0.0), 3),
             },
             "checkpoints.jsonl: heights of the newest against the heights of the chains; whatever the period",
+            self._signed_heads,
         )
         put(
             "verification",
             {"faults": verifier.counts["faults"]} | {name: verifier.counts[name] for name in VERIFIED},
             "verify_bundle.py on this bundle; whatever the period",
+            self._every,
+            self._signed_heads,
         )
         put(
             "unchecked",
             sorted(verifier.notes.values()),
             "verify_bundle.py on this bundle: what it could not check",
+            self._every,
+            self._signed_heads,
         )
         put(
             "refused",
@@ -3367,7 +3655,55 @@ class Figures:
             f"outcomes.jsonl, kind label, and control.jsonl, kind label_revisions, of the gate {name}, received_at {period}",
             gate.rows.get("labels"),
         )
+        self._about_the_desk(put, name, gate, newest, period)
         self._about_the_sample(put, name, gate, newest, decided, total)
+
+    def _about_the_desk(
+        self, put: Callable[..., None], name: str, gate: _Gate, settings: dict[str, Any], period: str
+    ) -> None:
+        """What people made of answers that the gate held for them."""
+        waits, severities = [], []
+        drawn = as_they_were = 0
+        for row in gate.desk:
+            decided = gate.at_desk[row["batch_id"], row["attempt"]]
+            if decided is None:  # the verifier names it
+                continue
+            moment, kind, asked = decided
+            if row["reason"] == "person":
+                waits.append(_seconds_between(moment, row["at"]))
+            if row["action"] != "released" or row["edited"]:
+                continue
+            as_they_were += 1
+            if row["response_id"] in asked:
+                drawn += 1
+                response: Response = (name, row["batch_id"], row["attempt"], row["response_id"])
+                severities.append(self._severity(response, kind, settings))
+        known = [one for one in severities if one is not None]
+        waits.sort()
+        put(
+            f"desk/{name}",
+            {
+                "deadline_seconds": settings.get("desk_deadline_seconds"),
+                "outcomes": len(gate.desk),
+                "released": sum(one["action"] == "released" for one in gate.desk),
+                "edited": sum(bool(one["edited"]) for one in gate.desk),
+                "rejected": sum(one["action"] == "rejected" and one["reason"] == "person" for one in gate.desk),
+                "deadline_passed": sum(one["reason"] != "person" for one in gate.desk),
+                "by": dict(sorted(Counter(one["by"] for one in gate.desk if one["by"] is not None).items())),
+                "median_seconds": _median(waits),
+                "longest_seconds": round(waits[-1], 3) if waits else None,
+                "released_as_they_were": as_they_were,
+                "drawn": drawn,
+                "labelled": len(known),
+                "severity": math.fsum(known) / len(known) if known else None,
+            },
+            f"control.jsonl, kind desk_outcomes, row.gate = {name}, at {period}: count by action, reason and edited; seconds from"
+            " facts.decided_at of the batch to at, where reason is person; drawn: released unedited, and the gate's own audit draw"
+            " took that answer; severity: mean of those of them that have a label which the gate reads, whenever",
+            gate.rows.get("desk"),
+            gate.rows.get("decisions at the desk"),
+            gate.rows.get("every label") if drawn else None,
+        )  # fmt: skip
 
     def _about_the_sample(
         self,
@@ -3412,29 +3748,41 @@ class Figures:
         # A first attempt has its share of what a prompt may cost; some methods bound another risk.
         share = settings["alpha"] / (settings.get("max_attempts") or 1) if settings else None
         promised = "selective" if settings.get("method") in _SELECTIVE else "exposure"
-        value: dict[str, Any] = {
-            "decisions": len(gate.moments),
-            "known": known,
-            "missing": missing,
-            "promised": promised,
-            "budget": share if promised == "exposure" else None,
-        }
         delta = settings.get("monitor_delta") or 0.1  # gates of the first versions had no such setting
-        if share is None or not len(gate.moments) or gate.shipped_undrawable:
-            bounds = None
-        else:
-            bounds = exposure_interval(_in_order(gate, losses), alpha=share, delta=delta)
-        value |= dict(zip(("estimate", "lower", "upper"), bounds or (None, None, None), strict=True))
-        value["confidence"] = 1 - delta if bounds else None
-        value["shipped_without_a_chance_to_be_drawn"] = gate.shipped_undrawable
-        put(
-            f"exposure/{name}",
-            value,
-            f"{decided}, facts.batch[2] = 1: mean severity of what shipped, held ones 0, from the drawn ones and their labels;"
-            " docs/evidence.md has the formula",
-            gate.rows.get("decisions"),
-            gate.rows.get("every label"),
-        )
+        sums = None
+        if share is not None and len(gate.moments) and not gate.shipped_undrawable:
+            sums = exposure_sums(_in_order(gate, losses), alpha=share, delta=delta)
+        served = math.fsum(gate.shares)
+        for risk, over, what in (
+            ("exposure", float(len(gate.moments)), "mean severity of what shipped, held ones 0,"),
+            (
+                "selective",
+                served,
+                "mean severity among what shipped: the sum behind exposure over what shipped,",
+            ),
+        ):
+            value: dict[str, Any] = {
+                "decisions": len(gate.moments),
+                "known": known,
+                "missing": missing,
+                "promised": promised,
+                "budget": share if promised == risk else None,
+            }
+            bounds = (
+                None if sums is None or not over else tuple(min(1.0, max(0.0, one / over)) for one in sums)
+            )
+            value |= dict(zip(("estimate", "lower", "upper"), bounds or (None, None, None), strict=True))
+            value["confidence"] = 1 - delta if bounds else None
+            value["shipped_without_a_chance_to_be_drawn"] = gate.shipped_undrawable
+            if risk == "selective":
+                value["shipped"] = served
+            put(
+                f"{risk}/{name}",
+                value,
+                f"{decided}, facts.batch[2] = 1: {what} from the drawn ones and their labels; docs/evidence.md has the formula",
+                gate.rows.get("decisions"),
+                gate.rows.get("every label"),
+            )
 
     def _severity(self, response: Response, kind: str, settings: dict[str, Any]) -> float | None:
         """Return the mean of what the labellers whom the gate reads said last; None: nobody has."""
@@ -3465,9 +3813,7 @@ class Figures:
             row, seen = one["alert"], one["acknowledged"]
             wait = None
             if seen is not None:
-                wait = (
-                    datetime.fromisoformat(seen["at"]) - datetime.fromisoformat(row["raised_at"])
-                ).total_seconds()
+                wait = _seconds_between(row["raised_at"], seen["at"])
                 waits.append(wait)
             each.append(
                 {
@@ -3482,10 +3828,20 @@ class Figures:
             "raised": len(each),
             "by_level": dict(sorted(Counter(one["level"] for one in each).items())),
             "acknowledged": len(waits),
-            "median_seconds": round((waits[(len(waits) - 1) // 2] + waits[len(waits) // 2]) / 2, 3) if waits else None,
+            "median_seconds": _median(waits),
             "longest_seconds": round(waits[-1], 3) if waits else None,
             "each": each,
         }  # fmt: skip
+
+
+def _seconds_between(start: str, end: str) -> float:
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
+
+
+def _median(rising: Sequence[float]) -> float | None:
+    if not rising:
+        return None
+    return round((rising[(len(rising) - 1) // 2] + rising[len(rising) // 2]) / 2, 3)
 
 
 MOST_DAYS = 62
@@ -3520,13 +3876,14 @@ def _in_order(gate: _Gate, losses: dict[int, tuple[float, float]]) -> Iterator[t
         yield probability, weight * least, weight * most
 
 
-def exposure_interval(
+def exposure_sums(
     decisions: Iterable[tuple[float, float, float]], *, alpha: float, delta: float
 ) -> tuple[float, float, float]:
-    """Bound the mean exposure of decisions in their order: the estimate, and two bounds that hold with 1 - delta.
+    """Bound the summed exposure of decisions in their order: the estimate, and two bounds that hold with 1 - delta.
 
     As `streamer risk` does: a sum of bounded martingale differences against a mixture of exponential supermartingales, in
-    which a missing label counts 0 below and 1 above.
+    which a missing label counts 0 below and 1 above. Over the number of decisions it is exposure, over how much of them
+    shipped it is the error rate among shipped answers; both intervals fail together or not at all.
 
     Parameters
     ----------
@@ -3543,9 +3900,9 @@ def exposure_interval(
             sums[0] += value
             sums[1] += (value - centre) ** 2
     target = smallest * math.sqrt(2 * math.log(2 / delta) / (1000 * alpha))
-    below = (least[0] - _deviation(1.0, target, least[1], delta / 2)) / count
-    above = (most[0] + _deviation(1 / smallest, target, most[1], delta / 2)) / count
-    return min(1.0, most[0] / count), max(0.0, below), min(1.0, above)
+    below = least[0] - _deviation(1.0, target, least[1], delta / 2)
+    above = most[0] + _deviation(1 / smallest, target, most[1], delta / 2)
+    return most[0], below, above
 
 
 def _deviation(scale: float, target: float, variation: float, error: float) -> float:
@@ -3644,10 +4001,12 @@ def verify_bundle(
     figures: Figures | None = None,
     verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
     policy_keys: Sequence[bytes] = (),
+    label_keys: Mapping[str, tuple[str, bytes]] | None = None,
 ) -> Verifier:
     """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given.
 
-    `figures` reads along. With `policy_keys` the signatures of policies are verified.
+    `figures` reads along. With `policy_keys` the signatures of policies are verified, with `label_keys` those of the labels that
+    runs of gates with signed labels have read.
     """
     verifier = Verifier(keys, verify_signature=verify_signature)
     if receipts is not None:
@@ -3663,9 +4022,9 @@ def verify_bundle(
             "checkpoints were taken from the bundle itself: its maker could have left out the newest ones"
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
-    head, runs = bundle.manifest["head"], Runs()
+    head, runs = bundle.manifest["head"], Runs(label_keys, verify_signature)
     control, outcomes = (
-        runs.control(bundle.values("control.jsonl")),
+        runs.control(bundle.values("control.jsonl"), head["record_id"]),
         runs.outcomes(bundle.values("outcomes.jsonl")),
     )
     if figures is not None:
@@ -3724,6 +4083,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--policy-keys", type=Path, help="PEM file with the public keys that may sign policies"
     )
     parser.add_argument(
+        "--label-keys", type=Path, help="public keys of labellers, each after a line `labeller: NAME`"
+    )
+    parser.add_argument(
         "--report", type=Path, help="report.json of `streamer audit report`: derive each of its figures again"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -3737,12 +4099,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         receipts = None if asked.receipts is None else asked.receipts.read_bytes().splitlines()
         reading = asked.policy_keys
         policy_keys = read_public_keys(asked.policy_keys.read_text("ascii")) if asked.policy_keys else []
+        reading = asked.label_keys
+        label_keys = read_label_keys(asked.label_keys.read_text("utf-8")) if asked.label_keys else None
         reading = asked.report
         report = None if asked.report is None else strict_json(asked.report.read_bytes())
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
-        verifier = verify_bundle(bundle, keys, outside, receipts, figures, policy_keys=policy_keys)
+        verifier = verify_bundle(
+            bundle, keys, outside, receipts, figures, policy_keys=policy_keys, label_keys=label_keys
+        )
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
     except Exception as error:  # any error that a hostile bundle raises is reported in one line

@@ -57,6 +57,7 @@ def in_javascript(
     *,
     keys: bytes | str = PUBLIC,
     policy_keys: bytes | str | None = None,
+    label_keys: str | None = None,
 ) -> dict[str, Any]:
     """What the second verifier says: `faults`, `notes` and `counts`, or `unreadable`."""
     server = _server(os.getpid())
@@ -66,6 +67,7 @@ def in_javascript(
         "bundle": str(bundle),
         "keys": _text(keys),
         "policyKeys": None if policy_keys is None else _text(policy_keys),
+        "labelKeys": label_keys,
         "outside": None if outside is None else [line.decode() for line in outside],
         "receipts": None if receipts is None else [line.decode() for line in receipts],
     }

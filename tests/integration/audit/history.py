@@ -22,11 +22,12 @@ from streamer.settings.settings import Settings, load_settings
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from streamer.deciding.decider import Marker
     from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.signing.labels import LabellerKey
     from streamer.store import Store
 
 PRIVATE, PUBLIC = signing.generate_keys()
@@ -212,6 +213,7 @@ def verify(
     outside: list[bytes] | None = None,
     from_database: bool = False,
     store: Store | None = None,
+    label_keys: Mapping[str, LabellerKey] | None = None,
     **options: Any,
 ) -> VerificationReport:
     """`audit verify`, with the checkpoints of the file unless told otherwise; of a store that is open, or of the settings'."""
@@ -223,7 +225,7 @@ def verify(
     ):
         return verify_record(
             snapshot,
-            trusted=Trusted(KEYS),
+            trusted=Trusted(KEYS, labels=label_keys),
             outside=None if from_database or kept is None else (kept, "the file"),
             lookups=Lookups(opened.gates.history, opened.calibration.inputs),
             **options,

@@ -7,11 +7,11 @@ import { verifyBundle } from "../../../verifiers/javascript/verify.mjs";
 const bytes = (lines) => (lines === null ? null : Buffer.concat(lines.map((line) => Buffer.from(`${line}\n`))));
 
 for await (const line of createInterface({ input: process.stdin })) {
-  const { bundle, keys, policyKeys, outside, receipts } = JSON.parse(line);
+  const { bundle, keys, policyKeys, labelKeys, outside, receipts } = JSON.parse(line);
   let answer;
   try {
     const checkpoints = bytes(outside);
-    const read = { bundle: openBundle(bundle), publicKey: keys, policyKeys, checkpoints, receipts: bytes(receipts) };
+    const read = { bundle: openBundle(bundle), publicKey: keys, policyKeys, labelKeys, checkpoints, receipts: bytes(receipts) };
     answer = verifyBundle(read).asJson();
   } catch (error) {
     answer = JSON.stringify(error instanceof Unreadable ? { unreadable: error.message } : { crashed: error.stack });

@@ -40,11 +40,14 @@ RULES: dict[str, dict[str, Any]] = {
     "ramp": {"unit": "response", "shape": "ramp", "width": 0.2},
     "quantile": {"unit": "best", "shape": "quantile"},
     "rank": {"unit": "response", "shape": "rank"},
-    "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4},
+    "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4, "alpha": 0.2},
     "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "segment_fallback": "pooled"},
     "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
     "hb": {"unit": "best", "method": "hb", "alpha": 0.5},
     "betting": {"unit": "best", "method": "betting", "alpha": 0.5},
+    "bernstein": {"unit": "response", "method": "bernstein", "alpha": 0.9, "delta": 0.4},
+    "transductive-best": {"unit": "best", "method": "transductive", "label_floor": 0.1},
+    "transductive-batch": {"unit": "batch", "method": "transductive"},
     "age": {"unit": "response", "method": "age"},
     "bb": {"unit": "response", "method": "bb"},
     "crc": {"unit": "response", "method": "crc"},
@@ -139,6 +142,44 @@ def test_witnesses_of_every_rule_have_nothing_to_say_also_once_it_is_erased(
     assert erased.batches == len(RULES) * 28 + 4
     assert erased.judgements
     assert pruned.faults() == ([], [], [])
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        *(
+            (
+                name,
+                "cut_threshold = cut_threshold + 1e-9",
+                "the batch's own threshold does not follow from its policy",
+            )
+            for name in ("transductive", "transductive-best", "segments")
+        ),
+        ("segments", "segment = 'neither'", "its segment is not that of its metadata"),
+    ],
+)
+def test_a_batchs_own_cut_is_derived_again(
+    every_rule: Site, tmp_path: Path, name: str, change: str, said: str
+) -> None:
+    """A cut that was moved where no score lies changes no action, and is named all the same."""
+    own = every_rule.copy(tmp_path).settings
+    with breaking_in(own.database.url) as connection:
+        changed = connection.execute(
+            sa.text(
+                f"UPDATE decisions SET {change} WHERE batch ="
+                " (SELECT max(batch) FROM decisions WHERE gate = :gate AND cut_threshold IS NOT NULL)"
+            ),
+            {"gate": name},
+        )
+        assert changed.rowcount == 1
+        rebuild_outcomes(connection)
+    export(own, tmp_path / "bundle")
+    alone = verify_bundle(tmp_path / "bundle", KEYS, [])
+    for details in (
+        [fault.detail for fault in verify(own, from_database=True).faults],
+        [fault["detail"] for fault in alone.faults],
+    ):
+        assert said in details
 
 
 def test_chances_that_were_drawn_again_are_named(every_rule: Site, tmp_path: Path) -> None:

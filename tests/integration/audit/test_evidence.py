@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 import sqlite3
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,13 +21,14 @@ from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import Bundle, compare_report, complete_lines
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
-from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, settings_for
+from streamer.gates.batch_key import BatchKey
+from streamer.store.desk import Reject, Release
+from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 HOSTILE = "</script><b>#panic()$\x1b[2J ünïcode"
 
@@ -40,6 +43,24 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         scribe.gate("third", unit="batch", alpha=0.1, audit_probability=0.25)
         scribe.deliver(event("third", n) for n in range(200, 212))
         store.policies.close("third", by=HOSTILE, reason=HOSTILE)
+        scribe.gate("front", hold_action="escalate", desk_deadline_seconds=900.0)
+        scribe.deliver(event("front", n) for n in range(300, 305))
+        for number in range(300, 304):
+            key = BatchKey("front", f"batch-{number}", 1)
+            answers = store.desk.batch(key).answers
+            by_score = sorted(answers, key=lambda one: one.score, reverse=True)
+            # The audit draws the best answer; the second one somebody labels without a draw.
+            act = {
+                300: Release(response_id=by_score[0].id),
+                301: Release(response_id=by_score[1].id),
+                302: Release(response_id=by_score[0].id, text="Better."),
+                303: Reject(),
+            }[number]
+            store.desk.decide(key, act, by="account:ben" if number == 302 else "account:ana")
+            scribe.deliver(
+                [label_event("front", number, response=one.id, severity=0.25) for one in by_score[:2]],
+                topic="labels",
+            )
         with store.evidence.snapshot() as snapshot:
             write_bundle(
                 snapshot, folder / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()), texts=False, salts=False
@@ -144,12 +165,66 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
     ]
     assert any(one.loss is None and one.sampled for one in pieces)
     plan = ExposurePlan(delta=0.1, least_probability=min(one.probability for one in pieces), prior_mean=0.2)
-    bounds = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces)).exposure()
-    found = report["figures"]["exposure/best"]["value"]
-    assert (found["estimate"], found["lower"], found["upper"]) == pytest.approx(
-        (bounds.estimate, bounds.lower, bounds.upper), rel=1e-9
-    )
-    assert found["missing"] == bounds.overdue > 0
+    read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces))
+    for name, bounds in {"exposure": read.exposure(), "selective": read.selective()}.items():
+        found = report["figures"][f"{name}/best"]["value"]
+        assert (found["estimate"], found["lower"], found["upper"]) == pytest.approx(
+            (bounds.estimate, bounds.lower, bounds.upper), rel=1e-9
+        )
+        assert found["missing"] == bounds.overdue > 0
+        assert (found["budget"] is None) == (name == "selective")
+    assert report["figures"]["selective/best"]["value"]["shipped"] == read.shipped < len(decided)
+
+
+def test_what_people_made_of_held_answers(folder: Path, report: dict[str, Any]) -> None:
+    found = dict(report["figures"]["desk/front"]["value"])
+    rows = sqlite3.connect(folder / "record.db")
+    waits = rows.execute(
+        "SELECT (julianday(o.at) - julianday(d.decided_at)) * 86400 FROM desk_outcomes o JOIN batches b ON"
+        " b.gate = o.gate AND b.batch_id = o.batch_id JOIN decisions d ON d.batch = b.id ORDER BY 1"
+    ).fetchall()
+    assert found.pop("longest_seconds") == pytest.approx(waits[-1][0], abs=0.01)
+    assert found.pop("median_seconds") == pytest.approx((waits[1][0] + waits[2][0]) / 2, abs=0.01)
+    assert found == {
+        "deadline_seconds": 900.0,
+        "outcomes": 4,
+        "released": 3,
+        "edited": 1,
+        "rejected": 1,
+        "deadline_passed": 0,
+        "by": {"account:ana": 3, "account:ben": 1},
+        "released_as_they_were": 2,
+        "drawn": 1,
+        "labelled": 1,
+        "severity": 0.25,
+    }
+    (said,) = [one.sentence for one in document_of(report).figures if one.name == "desk/front"]
+    assert "people released 3 (1 edited) and rejected 1; 0 had no decision" in said
+    assert said.endswith("released unedited the audit drew 1; the 1 with a label have the mean severity 25 %")
+    (said,) = [one.sentence for one in document_of(report).figures if one.name == "desk/best"]
+    assert said == "best: no outcome at the desk in the period; the gate has no desk"
+    for name, clause in {
+        "eu-ai-act": "Article 14(4)",
+        "nist-ai-rmf": "MAP 3.5",
+        "soc2": "CC7.3, CC7.4",
+    }.items():
+        (found,) = [one for one in ALL[name].clauses if one.number == clause]
+        assert "desk" in found.shows
+        assert any("weighed before they released" in one for one in found.does_not_show)
+
+
+def test_every_figure_has_its_rows_or_says_that_there_are_none(report: dict[str, Any]) -> None:
+    assert all((one["rows"] == 0) == (one["sha256"] is None) for one in report["figures"].values())
+    assert all(one["rows"] > 0 or one["checkpoint"] is None for one in report["figures"].values())
+    whole = [report["figures"][name] for name in ("record", "checkpoints", "verification", "unchecked")]
+    links, checkpoints = report["figures"]["record"]["value"]["links"], whole[1]["value"]["number"]
+    assert [one["rows"] for one in whole] == [
+        links, checkpoints, links + checkpoints, links + checkpoints
+    ]  # fmt: skip
+    assert {one["checkpoint"] for one in whole} == {whole[1]["value"]["newest"]}
+    assert whole[0]["after"] == whole[1]["value"]["links_after"]
+    shown = {one.name: one.seal for one in document_of(report).figures}
+    assert shown["alerts/front"] == "from no row, so that there is no hash and no checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -159,9 +234,9 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
         (
             {"method": "selective-mean"},
             None,
-            "the error rate among shipped answers, which this report does not",
+            "of another risk, the error rate among shipped answers",
         ),
-        ({"method": "selective"}, None, "the error rate among shipped answers, which this report does not"),
+        ({"method": "selective"}, None, "of another risk, the error rate among shipped answers"),
     ],
 )
 def test_exposure_is_compared_with_the_budget_that_bounds_it(
@@ -184,6 +259,8 @@ def test_exposure_is_compared_with_the_budget_that_bounds_it(
     (sentence,) = [one.sentence for one in document_of(report).figures if one.name == "exposure/one"]
     assert said in sentence
     assert ("budget of a first attempt" in sentence) == (budget is not None)
+    among = report["figures"]["selective/one"]["value"]
+    assert (among["budget"], among["estimate"]) == (None if budget else 0.3, None), "nothing shipped"
 
 
 def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
@@ -192,6 +269,9 @@ def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
     assert document_of(report).how[0].endswith(" --checkpoints checkpoints.jsonl")
     alone = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
     (how,) = document_of(alone).how
+    where = document_of(alone).where
+    assert hashlib.sha256(Path(verify_bundle.__file__).read_bytes()).hexdigest() in where
+    assert "streamer/audit/standalone/verify_bundle.py" in where
     assert "--checkpoints" not in how
     assert "--public-key" not in how
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import Bundle
+from streamer.audit.standalone.verify_bundle import Bundle, read_label_keys
 from streamer.settings.settings import load_settings
 from tests.integration.audit.alone import agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
@@ -21,8 +22,10 @@ from tests.integration.audit.history import (
     Scribe,
     event,
     export,
+    label,
     label_event,
     settings_for,
+    verify,
     write_history,
 )
 from tests.migrated import migrated
@@ -177,6 +180,63 @@ def test_a_run_is_derived_again(settings: Settings, tmp_path: Path, name: str) -
     for found in (alone.faults, second["faults"]):
         assert any(detail in one["detail"] for one in found), found
     agree(alone, second)
+
+
+def test_labels_that_runs_have_read_were_signed(tmp_path: Path) -> None:
+    """A label that somebody without a labeller's key writes into the database gives no run a severity."""
+    private, public = signing.generate_keys()
+    plain = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    settings = load_settings(
+        database={"url": plain.database.url},
+        audit=plain.audit.model_dump(),
+        labels={
+            "private_keys": wiring.key_block("ana", private),
+            "public_keys": wiring.key_block("ana", public) + "\n" + wiring.key_block("eve", PUBLIC),
+        },
+    )
+    wiring.migrate(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("best", unit="response", audit_draws=4, alpha=0.4, signed_labels=True)
+        scribe.deliver(event("best", n) for n in range(12))
+        given = [label("best", n) for n in range(12)]
+        store.labels.add(given, sign=True)
+        store.labels.add([replace(label("best", n), severity=0.5) for n in range(3)])  # in her name, unsigned
+        store.labels.add([label("best", n, labeller="eve") for n in range(4)])
+        scribe.recalibrate("best")
+    keys = settings.labels.public_keys
+    assert keys is not None
+
+    def both(name: str, label_keys: str | None) -> list[tuple[list[str], bool]]:
+        """What each verifier says: details, and whether it checked what was signed."""
+        export(settings, tmp_path / name)
+        read = None if label_keys is None else read_label_keys(label_keys)
+        alone = by_one_file(Bundle(tmp_path / name), KEYS, [], label_keys=read)
+        second = in_javascript(tmp_path / name, [], label_keys=label_keys)
+        agree(alone, second)
+        return [
+            ([fault["detail"] for fault in faults], not any("signed labels" in one for one in notes))
+            for faults, notes in ((alone.faults, alone.notes.values()), (second["faults"], second["notes"]))
+        ]
+
+    assert both("bundle", keys) == [([], True)] * 2
+    assert both("without", None) == [([], False)] * 2
+    report = verify(settings, label_keys=wiring.label_keys(settings).trusted)
+    assert report.faults == ()
+    assert not any("signed labels" in one for one in report.notes)
+    assert any("signed labels" in one for one in verify(settings).notes)
+    with breaking_in(settings.database.url) as connection:  # a changed program read it
+        connection.exec_driver_sql(
+            "UPDATE calibration_inputs SET severity = 0.5 WHERE severity IS NOT NULL AND batch ="
+            " (SELECT min(batch) FROM calibration_inputs)"
+        )
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    said = "labels do not give severity 0.5"
+    assert [any(said in one for one in details) for details, _ in both("changed", keys)] == [True] * 2
+    assert [any(said in one for one in details) for details, _ in both("unseen", None)] == [False] * 2
+    report = verify(settings, outside=[], label_keys=wiring.label_keys(settings).trusted)
+    assert any(said in fault.detail for fault in report.faults)
 
 
 def test_policies_are_signed_from_the_first_signature_on(tmp_path: Path) -> None:

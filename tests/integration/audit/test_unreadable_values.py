@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer.cli import FAILED, FOUND, main
-from tests.integration.audit.attacker import breaking_in
+from tests.integration.audit.attacker import breaking_in, rebuild_control
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +90,31 @@ def test_settings_that_are_none_are_a_finding(
     damage(record, "gate_revisions", column, value)
     assert main(["audit", "verify"]) == FOUND
     assert "unexpected" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["1.5", "-0.25", "'high'", "x'ff'", "9e999"])
+@pytest.mark.parametrize("table", ["label_revisions", "calibration_inputs"])
+def test_a_severity_that_is_none_is_named(
+    here: Path, record: Record, capsys: pytest.CaptureFixture[str], table: str, value: str
+) -> None:
+    with breaking_in(record.url) as connection:
+        where = LAST.format(table=table) if table == "label_revisions" else "WHERE run = 3"
+        assert connection.exec_driver_sql(f"UPDATE {table} SET severity = {value} {where}").rowcount
+        with contextlib.suppress(TypeError, ValueError):  # what no JSON can hold is sealed by nobody
+            rebuild_control(connection)
+    (here / "none.jsonl").touch()  # the newest checkpoint would be named first
+    assert main(["audit", "verify", "--json", "--checkpoints", "none.jsonl"]) == FOUND
+    told = capsys.readouterr()
+    assert "Traceback" not in told.err
+    faults = json.loads(told.out)["faults"]
+    if value in ("1.5", "-0.25"):
+        kind, detail = {
+            "label_revisions": ("label_revisions", "its severity is not a number in [0, 1]"),
+            "calibration_inputs": ("calibration_runs", "its severity is not a number in [0, 1]"),
+        }[table]
+        assert any(kind in one["place"] and detail in one["detail"] for one in faults), faults
+    else:
+        assert faults
 
 
 def test_a_decision_that_cannot_be_told_is_told_of(

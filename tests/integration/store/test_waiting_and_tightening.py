@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.audit.rederive import Waits, contradiction, reading_of
+from streamer.audit.bundle import write_bundle
+from streamer.audit.rederive import contradiction
+from streamer.audit.standalone.verify_bundle import Bundle, Served, Waits
+from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
 from streamer.cli.recalibrate import print_report
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule, tighten_by_rule
 from streamer.recalibration.run import calibrate_gate
 from streamer.risk.rounds.watch import RiskWatch
+from tests.integration.audit.alone import in_javascript, need_node
+from tests.integration.audit.attacker import breaking_in, rebuild_control
+from tests.integration.audit.history import KEYS
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from streamer.events.alerts import AlertsV1
 
@@ -64,12 +71,14 @@ def waits_kept(one: LabelledGate, run: int | None = None, **changes: Any) -> lis
     policies = [row._asdict() for row in one.world.rows("SELECT * FROM policies ORDER BY version")]
     for stored in one.world.rows("SELECT * FROM calibration_runs ORDER BY id"):
         row = stored._asdict() | (changes if stored.id == run else {})
+        for name in ("started_at", "held_until"):
+            row[name] = row[name] and moment(row[name]).isoformat(timespec="microseconds")
         while policies and (policies[0]["calibration_run"] or 0) < row["id"]:
             waits.policy(policies.pop(0))
         candidates = one.world.rows(
             f"SELECT * FROM calibration_candidates WHERE run = {row['id']} AND decides"
         )
-        if (wrong := waits.run(row, reading_of(candidates[0]._asdict()))) is not None:
+        if (wrong := waits.run(row, Served.of(candidates[0]._asdict()))) is not None:
             found.append(wrong)
     return found
 
@@ -203,11 +212,49 @@ def test_a_looser_threshold_waits_for_one_label_lag_and_is_tested_again(
     assert "has waited for one label lag" in last.why
     assert waits_kept(one) == []
     first, second, third = (stored.id for stored in one.runs()[-3:])
-    later = (last.run.started_at + timedelta(hours=1)).isoformat()
+    later = (last.run.started_at + timedelta(hours=1)).isoformat(timespec="microseconds")
     assert f"came into force before {later}" in str(waits_kept(one, second, held_until=later))
     assert f"since run {second}, which began no wait" in str(waits_kept(one, second, held_until=None))
     assert "only a proposal waits" in str(waits_kept(one, first, outcome="applied"))
     assert "only a proposal waits" in str(waits_kept(one, third, held_until=later))
+
+
+@pytest.mark.node
+def test_both_verifiers_of_a_bundle_follow_the_waits(
+    site: Callable[..., LabelledGate], tmp_path: Path
+) -> None:
+    need_node()
+    one = site()
+    label_late(one, one.decide(200), bad_below(0.35), hours=6)
+    one.open()
+    label_late(one, one.decide(60), bad_below(0.0), hours=6)
+    until = one.run().run.held_until
+    assert until is not None
+    one.now = until
+    assert one.run().outcome == "applied"
+    first, second = (stored.id for stored in one.runs()[-2:])
+
+    def said(name: str) -> list[str]:
+        """What both say of waits; the decisions themselves were never made by a worker."""
+        with one.store.evidence.snapshot() as snapshot:
+            write_bundle(snapshot, tmp_path / name, keys=KEYS, made_at="2026-01-01T00:00:00Z")
+        alone = [fault["detail"] for fault in by_one_file(Bundle(tmp_path / name), KEYS, None).faults]
+        theirs = [fault["detail"] for fault in in_javascript(tmp_path / name, None)["faults"]]
+        found = [[detail for detail in details if "wait" in detail] for details in (alone, theirs)]
+        assert found[0] == found[1]
+        return found[0]
+
+    assert said("honest") == []
+    for name, statement, expected in (
+        ("later", "held_until = '2036-01-01 00:00:00'", f"until when run {first} has it wait"),
+        ("none", "held_until = NULL", f"since run {first}, which began no wait that ran then"),
+        ("applied", "outcome = 'applied', held_until = '2036-01-01 00:00:00'", "only a proposal waits"),
+    ):
+        with breaking_in(one.world.url) as connection:
+            connection.exec_driver_sql(f"UPDATE calibration_runs SET {statement} WHERE id = {first}")
+            rebuild_control(connection)
+        assert any(expected in detail for detail in said(name)), name
+    assert second > first
 
 
 def test_where_the_newest_labels_are_worse_a_waiting_threshold_is_dropped(

@@ -17,7 +17,7 @@ EU_AI_ACT = Framework(
             number="Article 9(2)(c)",
             title="risks from monitoring",
             asks="The risk management system evaluates risks that come up in the data of post-market monitoring.",
-            shows=("exposure", "alerts"),
+            shows=("exposure", "selective", "alerts"),
             does_not_show=(
                 "That anybody evaluated these figures as risks, or that a risk management system exists.",
                 "Risks other than the severity that labels measure.",
@@ -57,7 +57,7 @@ EU_AI_ACT = Framework(
             number="Article 13(3)(b)",
             title="stated performance",
             asks="Instructions for use state the level of accuracy with its metrics, and what is known to affect it.",
-            shows=("settings", "exposure", "decisions"),
+            shows=("settings", "exposure", "selective", "decisions"),
             does_not_show=(
                 "What the instructions for use say.",
                 "Performance for particular groups of persons.",
@@ -76,20 +76,21 @@ EU_AI_ACT = Framework(
             asks=(
                 "Persons who oversee the system can monitor it and notice anomalies, decide not to use its output, and stop it."
             ),
-            shows=("alerts", "policies", "runs", "people"),
+            shows=("desk", "alerts", "policies", "runs", "people"),
             does_not_show=(
                 "That these persons were competent, trained and free to act.",
                 "Whether an alert was understood: an acknowledgement says who took note of it, when and why.",
-                "What people decided about single answers outside the gate.",
+                "What people weighed before they released or rejected an answer at the desk, and whether they read it.",
+                "What people decided about single answers outside the gate and its desk.",
             ),
         ),
         Clause(
             number="Article 15(1) and (3)",
             title="accuracy",
             asks="Accuracy is appropriate and consistent over the lifecycle, and its levels are declared.",
-            shows=("exposure", "draws", "labels"),
+            shows=("exposure", "selective", "draws", "labels"),
             does_not_show=(
-                "Accuracy of the language model itself: exposure is of what the gate shipped.",
+                "Accuracy of the language model itself: both risks are of what the gate shipped.",
                 "Severity of answers that were not drawn for labelling, except through the interval.",
             ),
         ),
@@ -127,7 +128,7 @@ EU_AI_ACT = Framework(
             number="Article 26(5)",
             title="deployers monitor",
             asks="Deployers monitor operation by the instructions, and inform the provider of risks and serious incidents.",
-            shows=("over_time", "exposure", "alerts"),
+            shows=("over_time", "exposure", "selective", "alerts"),
             does_not_show=("That anybody was informed.",),
         ),
         Clause(
@@ -141,7 +142,7 @@ EU_AI_ACT = Framework(
             number="Article 72(2)",
             title="post-market monitoring",
             asks="Data on performance is collected, documented and analysed actively and systematically over the lifetime.",
-            shows=("exposure", "draws", "labels", "alerts", "runs"),
+            shows=("exposure", "selective", "draws", "labels", "desk", "alerts", "runs"),
             does_not_show=(
                 "The post-market monitoring plan of Article 72(3).",
                 "Data that deployers or users gave elsewhere.",

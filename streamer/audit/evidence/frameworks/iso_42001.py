@@ -17,7 +17,7 @@ ISO_42001 = Framework(
             number="6.1.2, 8.2",
             title="risk assessment",
             asks="Risks of AI systems are assessed by a process, at planned intervals and when much changes.",
-            shows=("exposure", "runs"),
+            shows=("exposure", "selective", "runs"),
             does_not_show=(
                 "The process, its criteria, and risks other than the severity that labels measure.",
             ),
@@ -40,7 +40,7 @@ ISO_42001 = Framework(
             number="9.1",
             title="monitoring and measurement",
             asks="The organisation measures, analyses and evaluates performance, by methods that give valid results.",
-            shows=("exposure", "draws", "labels"),
+            shows=("exposure", "selective", "draws", "labels"),
             does_not_show=(
                 "That the results were evaluated by management.",
                 "Whether labels are right: a severity is what a labeller said.",
@@ -80,7 +80,7 @@ ISO_42001 = Framework(
             number="A.6.2.6",
             title="operation and monitoring",
             asks="What ongoing operation needs is defined: monitoring, repair, updates, support.",
-            shows=("over_time", "exposure", "alerts", "refused"),
+            shows=("over_time", "exposure", "selective", "alerts", "refused"),
             does_not_show=("Availability, repair and support of the machines.",),
         ),
         Clause(
@@ -111,8 +111,11 @@ ISO_42001 = Framework(
             number="A.9.2, A.9.4",
             title="responsible and intended use",
             asks="The system is used by defined processes and for what it is intended for.",
-            shows=("settings", "decisions"),
-            does_not_show=("What the system is intended for.",),
+            shows=("settings", "decisions", "desk"),
+            does_not_show=(
+                "What the system is intended for.",
+                "What people weighed before they released or rejected an answer at the desk.",
+            ),
         ),
     ),
 )

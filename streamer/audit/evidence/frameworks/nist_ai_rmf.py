@@ -21,23 +21,27 @@ NIST_AI_RMF = Framework(
             number="MAP 3.5",
             title="human oversight",
             asks="Processes for human oversight are defined, assessed and documented.",
-            shows=("policies", "alerts", "people"),
+            shows=("desk", "policies", "alerts", "people"),
             does_not_show=(
-                "The process as it was defined, and oversight of single answers outside the gate.",
+                "The process as it was defined, and oversight of single answers outside the gate and its desk.",
+                "What people weighed before they released or rejected an answer at the desk, and whether they read it.",
             ),
         ),
         Clause(
             number="MEASURE 2.3",
             title="performance is measured",
             asks="Performance or assurance criteria are measured under conditions like those of deployment, and documented.",
-            shows=("exposure", "draws"),
-            does_not_show=("Criteria other than the severity that labels measure.",),
+            shows=("exposure", "selective", "draws"),
+            does_not_show=(
+                "Criteria other than the severity that labels measure.",
+                "Severity of answers that were not drawn for labelling, except through the interval.",
+            ),
         ),
         Clause(
             number="MEASURE 2.4",
             title="monitored in production",
             asks="Functionality and behaviour of the system and its components are monitored in production.",
-            shows=("over_time", "exposure", "alerts", "refused"),
+            shows=("over_time", "exposure", "selective", "alerts", "refused"),
             does_not_show=(
                 "Components that no gate decides about.",
                 "Completeness upstream of Kafka: not established.",
@@ -47,7 +51,7 @@ NIST_AI_RMF = Framework(
             number="MEASURE 2.5",
             title="valid and reliable",
             asks="The system is shown to be valid and reliable, and limits of generalisation are documented.",
-            shows=("exposure", "runs", "settings"),
+            shows=("exposure", "selective", "runs", "settings"),
             does_not_show=("How it would do on prompts unlike those of the period.",),
         ),
         Clause(
@@ -71,7 +75,7 @@ NIST_AI_RMF = Framework(
             number="MEASURE 3.1",
             title="risks are tracked",
             asks="There are ways to identify and track existing, unanticipated and emergent risks regularly.",
-            shows=("alerts", "exposure"),
+            shows=("alerts", "exposure", "selective"),
             does_not_show=("Risks other than the severity that labels measure.",),
         ),
         Clause(
@@ -95,8 +99,11 @@ NIST_AI_RMF = Framework(
                 "Plans for monitoring after deployment are put into practice, with input of users, appeal and override, incident"
                 " response and change management."
             ),
-            shows=("exposure", "alerts", "policies", "labels"),
-            does_not_show=("The plans, appeals, and input of users other than labels.",),
+            shows=("exposure", "selective", "desk", "alerts", "policies", "labels"),
+            does_not_show=(
+                "The plans, appeals, and input of users other than labels.",
+                "What people weighed before they released an answer at the desk.",
+            ),
         ),
         Clause(
             number="MANAGE 4.3",

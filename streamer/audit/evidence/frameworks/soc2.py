@@ -17,7 +17,7 @@ SOC2 = Framework(
             number="CC4.1",
             title="ongoing evaluation",
             asks="Evaluations, ongoing or separate, ascertain whether controls are present and functioning.",
-            shows=("verification", "exposure", "alerts"),
+            shows=("verification", "exposure", "selective", "alerts"),
             does_not_show=("Evaluations outside the record.",),
         ),
         Clause(
@@ -48,8 +48,11 @@ SOC2 = Framework(
             number="CC7.3, CC7.4",
             title="events are evaluated and answered",
             asks="Security events are evaluated, and incidents answered by a defined programme.",
-            shows=("alerts", "policies"),
-            does_not_show=("The programme, and whether an alert is a security event.",),
+            shows=("alerts", "desk", "policies"),
+            does_not_show=(
+                "The programme, and whether an alert, or an answer that waited at the desk, is a security event.",
+                "What people weighed before they released or rejected an answer at the desk.",
+            ),
         ),
         Clause(
             number="CC8.1",
@@ -76,8 +79,9 @@ SOC2 = Framework(
             number="PI1.4",
             title="outputs",
             asks="Output is delivered complete, accurate and in time, as specified.",
-            shows=("decisions", "over_time", "exposure"),
+            shows=("decisions", "over_time", "exposure", "selective", "desk"),
             does_not_show=(
+                "Severity of answers that were not drawn for labelling, except through the interval.",
                 "What people saw: the record has what was published, not what consumers did with it.",
             ),
         ),

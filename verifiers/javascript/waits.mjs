@@ -1,0 +1,90 @@
+// Looser thresholds wait for one label lag: section "The wait of a looser threshold" of docs/audit-format.md.
+
+import { parse, plain } from "./json.mjs";
+import { bar, budget } from "./rules.mjs";
+
+const WAITED = /it has waited for one label lag since run (\d+)/;
+const PLAIN = { kind: "indicator", parameters: {}, curve: null };
+
+/** What a policy or a candidate cuts by. */
+export function served({ state, threshold, rule = null }) {
+  return { value: bar({ state, threshold }), rule: rule === null ? PLAIN : typeof rule === "string" ? plain(parse(rule)) : rule };
+}
+
+const ownCuts = ({ rule }) =>
+  new Map(
+    rule.kind === "segments"
+      ? Object.entries(rule.parameters.own).map(([name, { state, lambda }]) => [name, bar({ state, threshold: lambda })])
+      : [],
+  );
+
+const shipsNothing = (one) => one.value === Infinity && [...ownCuts(one).values()].every((value) => value === Infinity);
+
+function same(one, other) {
+  if (one === null || other === null || typeof one !== "object" || typeof other !== "object") return one === other;
+  const keys = Object.keys(one);
+  return keys.length === Object.keys(other).length && keys.every((key) => key in other && same(one[key], other[key]));
+}
+
+/** Whether `after` may ship something that `before` holds; what cannot be compared may. */
+export function isLooser(before, after) {
+  if ((before.value === after.value && same(before.rule, after.rule)) || shipsNothing(after)) return false;
+  if (shipsNothing(before)) return true;
+  const [old, fresh] = [before.rule, after.rule];
+  if (old.kind === "transductive" && fresh.kind === "transductive") return !holdsMore(old, fresh);
+  const comparable =
+    same(old, fresh) || (old.kind === fresh.kind && (old.kind === "quantile" || (old.kind === "segments" && old.parameters.key === fresh.parameters.key)));
+  if (!comparable || after.value < before.value) return true;
+  const [was, is] = [ownCuts(before), ownCuts(after)];
+  return [...was.keys(), ...is.keys()].some((name) => (is.get(name) ?? after.value) < (was.get(name) ?? before.value));
+}
+
+function holdsMore(old, fresh) {
+  const floor = ({ parameters }) => parameters.floor ?? -Infinity;
+  if (old.parameters.labelled !== fresh.parameters.labelled || floor(fresh) < floor(old)) return false;
+  return [...old.curve, ...fresh.curve].every(([level]) => room(fresh, level ?? -Infinity) <= room(old, level ?? -Infinity));
+}
+
+/** What a batch may lose at a level. */
+function room({ parameters: { alpha, groups }, curve }, level) {
+  const point = curve.findLast(([at]) => (at ?? -Infinity) <= level);
+  return point === undefined ? -Infinity : Math.min(1, budget(alpha, groups) + 1 - point[1]);
+}
+
+/** Follows policies, runs and rejections in the order of the control chain. */
+export class Waits {
+  #serves = new Map();
+  #held = new Map(); // gate: { run, until } of the wait that runs
+
+  policy(row) {
+    this.#serves.set(row.gate, served(row));
+    this.#held.delete(row.gate);
+  }
+
+  rejection({ run }) {
+    for (const [gate, held] of this.#held) if (held.run === run) this.#held.delete(gate);
+  }
+
+  /** What contradicts the wait that ran when a run began; null: nothing. */
+  run(row, decides) {
+    const held = this.#held.get(row.gate);
+    this.#held.delete(row.gate);
+    if ((row.age_cut ?? null) === null || row.requested_by !== "recalibrator") return null;
+    const until = row.held_until ?? null;
+    if (until !== null) {
+      this.#held.set(row.gate, { run: row.id, until });
+      if (row.outcome === "proposed" && until > row.started_at) return null;
+      return `it is ${row.outcome} and waits until ${until}: only a proposal waits, and until later`;
+    }
+    const before = this.#serves.get(row.gate);
+    if (row.outcome !== "applied" || before === undefined || decides === undefined) return null;
+    const waited = WAITED.exec(row.why);
+    if (waited !== null && held?.run !== Number(waited[1])) {
+      return `it says that its threshold has waited since run ${waited[1]}, which began no wait that ran then`;
+    }
+    if (held !== undefined && row.started_at < held.until && isLooser(before, served(decides))) {
+      return `a looser threshold came into force before ${held.until}, until when run ${held.run} has it wait`;
+    }
+    return null;
+  }
+}
