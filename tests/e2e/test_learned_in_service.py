@@ -174,10 +174,13 @@ def test_each_scorer_and_promise_from_publishing_to_verifying(site: Site) -> Non
         said = site.command("recalibrate", gate, "--by", "ana")
         assert site.store.policies.newest(gate).state == "cut", (gate, said.stdout + said.stderr)
     numbers = range(BEFORE, BEFORE + AFTER)
+    fine = sum(not is_lost(number) for number in numbers)
     for gate in GATES:
         taken_up(site, worker, gate)
         publish(site, gate, partial(answered, gate), numbers)
-        assert site.store.reports.decided_and_shipped(gate)[1] == sum(not is_lost(n) for n in numbers), gate
+        shipped = site.store.reports.decided_and_shipped(gate)[1]
+        # Of the upper half the walk ships what it can show.
+        assert fine / 2 < shipped <= fine if gate == "floor" else shipped == fine, gate
     found = verified(site)
     assert found.counts["batches scored again"] == BEFORE + AFTER, "those of Gram energy"
     for scorer in ("fusion", "kernel-entropy", "rouge-1"):
