@@ -98,3 +98,28 @@ def test_embeddings_are_read_as_events_bring_them() -> None:
     for embedding in ("AAA", ["x"], None):
         with pytest.raises((ValueError, TypeError)):
             alone.read_embeddings([json.dumps(line | {"embedding": embedding}).encode()])
+
+
+@pytest.mark.parametrize(
+    ("named", "score", "reason", "said"),
+    [
+        (("large", "small"), 0.5, "scored", None),
+        (("large", "newer"), None, "unknown_model", None),
+        (("large", ""), None, "unknown_model", None),
+        (("large", "newer"), 0.5, "scored", "it was scored, and an answer is of a model that its score does not know"),
+        (("large", ""), 0.5, "scored", "it was scored, and an answer is of a model that its score does not know"),
+        (("large", "small"), None, "unknown_model", "it was held for a model that its score knows"),
+    ],
+)  # fmt: skip
+def test_a_score_is_of_answers_whose_models_it_knows(
+    named: tuple[str, str], score: float | None, reason: str, said: str | None
+) -> None:
+    learned = model(np.random.default_rng(1), "gram", ("large", "small"))
+    settings, verifier = {"scorer": learned.name, "model": learned.text}, alone.Verifier([])
+    verifier._check_model(settings, "here")
+    facts = {"reason": reason, "responses": [[name, score, None, "abstain", True] for name in "ab"]}
+    models = {name: one for name, one in zip("ab", named, strict=True) if one}
+    line = {"content": {"metadata": {"streamer.models": models}}}
+    verifier._of_models(line, facts, settings, "here")
+    verifier._of_models({"content": None}, facts, settings, "erased")
+    assert [one["detail"] for one in verifier.faults] == ([] if said is None else [said])
