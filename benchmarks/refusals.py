@@ -1,6 +1,6 @@
 """Whether a learned score is refused, or serves more, on clouds that are made to mislead it.
 
-    python benchmarks/refusals.py [--draws 40] [--short]
+    python benchmarks/refusals.py [--draws 40] [--only WORDS] [--short]
 
 Each case is a population of made-up clouds with known labels. A draw labels 250 prompts, follows `streamer score fit` (the
 learned score where it is proposed, Gram energy where it is refused), and measures on all others what a gate serves and exposes
@@ -60,6 +60,11 @@ class Case:
     learnable: bool = True
 
 
+def partly_length(part: float) -> Callable[[float, float], float]:
+    """Return a risk of which agreement says all but this part, which is that of long answers."""
+    return lambda spread, long: (1 - part) * spread**2 + part * float(long > 0.6)
+
+
 CASES = [
     Case("no signal: labels by a coin", lambda _spread, _long: 0.3, learnable=False),
     Case("Gram energy says all there is", lambda spread, _long: spread**2),
@@ -79,6 +84,10 @@ CASES = [
         learnable=False,
     ),
     Case("250 labels of a file of 300", lambda spread, _long: spread**2, prompts=300),
+    *(
+        Case(f"Gram energy says most, and the length of answers {part:.0%} of the risk", partly_length(part))
+        for part in (0.1, 0.2, 0.3, 0.5)
+    ),
 ]
 
 
@@ -135,11 +144,16 @@ def judged(case: Case, seed: int, draws: int) -> tuple[str, bool]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Try to mislead the rule that refuses learned scores.")
     parser.add_argument("--draws", type=int, default=40)
+    parser.add_argument(
+        "--only", default="", metavar="WORDS", help="cases that have these words in their name"
+    )
     parser.add_argument("--short", action="store_true", help="a smaller form, for every change")
     options = parser.parse_args()
     draws = 6 if options.short else max(2, options.draws)
     held = True
     for seed, case in enumerate(CASES):
+        if options.only not in case.says:
+            continue
         line, holds = judged(case, seed, draws)
         print(line, flush=True)
         held &= holds

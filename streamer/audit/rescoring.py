@@ -80,7 +80,7 @@ class Rescorer:
 
     Parameters
     ----------
-    encoder_id : ``name@hash`` of the encoder.
+    encoder_id : ``name@hash`` of the encoder; None: there is none, and what needs one is told of as not scored again.
     embed : vectors of batches of texts, as `streamer.scoring.encoders.encoder.CachedEncoder.embed`.
     tolerance : on each score.
     """
@@ -88,7 +88,7 @@ class Rescorer:
     def __init__(
         self,
         *,
-        encoder_id: str,
+        encoder_id: str | None,
         embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
         tolerance: float = TOLERANCE,
     ) -> None:
@@ -109,7 +109,8 @@ class Rescorer:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
         elif facts["encoder"] != self._encoder_id:
             self._left_out(
-                verifier, f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id}"
+                verifier,
+                f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id or 'none'}",
             )
         elif (scorer := _scorer(facts["scorer"], verifier)) is None:
             self._left_out(verifier, f"there is no scorer {facts['scorer']} here")
@@ -132,7 +133,8 @@ class Rescorer:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
         elif line["encoder"] != self._encoder_id:
             self._left_out(
-                verifier, f"scores are of the encoder {line['encoder']}, and this is {self._encoder_id}"
+                verifier,
+                f"scores are of the encoder {line['encoder']}, and this is {self._encoder_id or 'none'}",
             )
         elif None in line["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")

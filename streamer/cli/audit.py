@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from zipfile import BadZipFile
 
 import typer
 
@@ -99,7 +100,8 @@ def verify(
         bool,
         typer.Option(
             "--rescore",
-            help="Score the stored texts again with the configured encoder, and read judges' marks again from their stored replies.",
+            help="Score the stored texts again, with the configured encoder if there is one, and read judges' marks again from their "
+            "stored replies.",
         ),
     ] = False,
     tolerance: Annotated[
@@ -299,6 +301,41 @@ def export(
     say(f"Written to {out}: {lines}.")
     if salts:
         note("It reveals the salts of audit draws: give it to auditors, not to publishers of batches.")
+
+
+@app.command()
+def embed(
+    bundle: Annotated[
+        Path, typer.Argument(metavar="BUNDLE", help="Folder or .zip of `streamer audit export`.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the embeddings.")],
+    json: opt.JsonOption = False,
+) -> None:
+    """Write the embeddings of a bundle's answers, by the configured encoder: verify_bundle.py --embeddings scores by them again.
+
+    It needs no database. An auditor makes them, or tries some, with an encoder of their own: whoever gives embeddings vouches
+    for them.
+    """
+    from streamer import wiring
+    from streamer.audit.embedding_file import write_embeddings
+    from streamer.audit.standalone.verify_bundle import Bundle
+    from streamer.cli.console import print_json, progress, say
+    from streamer.errors import UsageError
+    from streamer.settings.settings import load_settings
+
+    try:
+        opened = Bundle(bundle)
+    except (OSError, ValueError, LookupError, BadZipFile) as error:
+        raise UsageError(f"cannot read the bundle {bundle}: {error}") from error
+    encoder = wiring.encoder(load_settings())
+    if encoder is None:
+        raise UsageError("embeddings need an encoder; STREAMER_ENCODER_NAME is none")
+    with progress("embed") as done:
+        count = write_embeddings(opened, out, encoder=encoder.identity.id, embed=encoder.embed, progress=done)
+    if json:
+        print_json({"path": str(out), "encoder": encoder.identity.id, "texts": count})
+        return
+    say(f"Written to {out}: embeddings of {count} answers by {encoder.identity.id}.")
 
 
 @app.command()

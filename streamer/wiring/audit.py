@@ -129,16 +129,14 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
 
 
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
-    """Return what scores stored texts again, with the configured encoder; loading it takes seconds."""
+    """Return what scores stored texts again, with the configured encoder if there is one; loading it takes seconds."""
     from streamer.audit.rescoring import TOLERANCE, Rescorer
     from streamer.wiring.encoders import encoder
 
     cached = encoder(settings)
-    if cached is None:
-        raise UsageError("scoring again needs an encoder; STREAMER_ENCODER_NAME is none")
     return Rescorer(
-        encoder_id=cached.identity.id,
-        embed=cached.embed,
+        encoder_id=None if cached is None else cached.identity.id,
+        embed=(lambda _none: []) if cached is None else cached.embed,
         tolerance=TOLERANCE if tolerance is None else tolerance,
     )
 

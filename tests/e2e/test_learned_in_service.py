@@ -1,16 +1,17 @@
-"""Gates that score by what labels taught and by another package, on Kafka and PostgreSQL: publish, label, fit, adopt, ship, verify."""
+"""Gates that score by embeddings, by what labels taught and by another package, on Kafka and PostgreSQL, from publishing to verifying."""
 
 from __future__ import annotations
 
 import json
 import shutil
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer.audit.standalone.verify_bundle import Bundle, check_scores, verify_bundle
 from streamer.gates.folds import fold_of
 from tests.faults.site import empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from streamer.audit.standalone.verify_bundle import Verifier
     from streamer.scoring.encoders.encoder import Encoder
     from tests.faults.site import Site
     from tests.faults.worker_process import WorkerProcess
@@ -69,13 +71,19 @@ def taken_up(one: Site, worker: WorkerProcess, gate: str) -> None:
     wait_until(lambda: worker.metrics().get(shown) == version, "the worker takes the threshold up")
 
 
-def verified(one: Site) -> None:
-    """The record and its bundle hold, with every score made again where there is its encoder."""
-    assert "not scored again" not in one.command("audit", "verify", "--rescore").stdout
-    bundle = one.directory / "bundle"
+def verified(one: Site) -> Verifier:
+    """The record and its bundle hold, with every score made again where there is its encoder; what the one file made again."""
+    said = one.command("audit", "verify", "--rescore")
+    assert "not scored again" not in said.stdout + said.stderr
+    bundle, embeddings = one.directory / "bundle", one.directory / "embeddings.jsonl"
     one.command("audit", "export", "--out", str(bundle))
-    assert verify_bundle(Bundle(bundle), [], None).faults == []
+    one.command("audit", "embed", str(bundle), "--out", str(embeddings))
+    verifier = verify_bundle(Bundle(bundle), [], None)
+    with embeddings.open("rb") as lines:
+        check_scores(Bundle(bundle), verifier, lines)
+    assert verifier.faults == []
     one.check()
+    return verifier
 
 
 @pytest.mark.slow
@@ -110,7 +118,75 @@ def test_the_recalibrator_proposes_a_score_and_a_person_adopts_it(site: Site) ->
     shipped = site.store.reports.decided_and_shipped(gate)[1]
     fine = sum(not is_bad(number) for number in range(BATCHES, BATCHES + 30))
     assert shipped >= fine - 3
-    verified(site)
+    found = verified(site)
+    assert found.counts["batches scored again"] > BATCHES + 30, (
+        "those before it once more, by the learned score"
+    )
+    assert "batches not scored again" not in found.counts
+
+
+GATES = {
+    "fusion": ("--scorer", "fusion", "--promise", "among-shipped-on-average"),
+    "kernel-entropy": ("--scorer", "kernel-entropy", "--promise", "per-prompt"),
+    "rouge-1": ("--scorer", "rouge-1", "--method", "crc"),
+    "floor": ("--scorer", "gram", "--promise", "among-shipped"),
+}
+"""What each gate is asked for; the last one gets a label floor from its history besides."""
+BEFORE, AFTER = 120, 15
+TOWNS = ("Paris", "Lyon", "Rome", "Oslo", "Bern", "Riga", "Kyiv", "Cairo", "Lima", "Quito")
+
+
+def is_lost(number: int) -> bool:
+    return number % 3 == 0
+
+
+def answered(gate: str, number: int) -> bytes:
+    """The answers of a fine batch agree; those of a lost one have nothing in common."""
+    town = TOWNS[number % len(TOWNS)]
+    lost = ("No idea at all.", "Perhaps 42 kilometres?", "Ask your doctor about it.")
+    texts = lost if is_lost(number) else (f"It is {town}.", f"{town}.", f"The answer is {town}.")
+    return json.dumps(
+        {
+            "schema": "streamer.responses.v1",
+            "gate": gate,
+            "batch_id": f"batch-{number}",
+            "prompt": f"question {number}",
+            "responses": [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)],
+        }
+    ).encode()
+
+
+@pytest.mark.slow
+def test_each_scorer_and_promise_from_publishing_to_verifying(site: Site) -> None:
+    for gate, asked in GATES.items():
+        site.command(
+            *("gate", "create", gate, *asked, "--alpha", "0.2", "--unit", "best", "--mode", "enforce"),
+            *("--audit-probability", "0.5", "--pending", "worst", "--recalibrate", "propose"),
+        )  # fmt: skip
+    worker = site.start_worker()
+    for gate in GATES:
+        publish(site, gate, partial(answered, gate), range(BEFORE))
+    assert "Label floor" in site.command("gate", "set", "floor", "--label-above", "0.5").stderr
+    assert site.store.gates.get("floor").settings.label_floor is not None
+    for gate in GATES:
+        publish_labels(site, gate, is_lost, range(BEFORE), 3)
+    for gate in GATES:
+        said = site.command("recalibrate", gate, "--by", "ana")
+        assert site.store.policies.newest(gate).state == "cut", (gate, said.stdout + said.stderr)
+    numbers = range(BEFORE, BEFORE + AFTER)
+    fine = sum(not is_lost(number) for number in numbers)
+    for gate in GATES:
+        taken_up(site, worker, gate)
+        publish(site, gate, partial(answered, gate), numbers)
+        shipped = site.store.reports.decided_and_shipped(gate)[1]
+        # Of the upper half the walk ships what it can show.
+        assert fine / 2 < shipped <= fine if gate == "floor" else shipped == fine, gate
+    found = verified(site)
+    assert found.counts["batches scored again"] == BEFORE + AFTER, "those of Gram energy"
+    for scorer in ("fusion", "kernel-entropy", "rouge-1"):
+        assert (
+            f"scores of some batches: this file does not compute the scorer {scorer}" in found.notes.values()
+        )
 
 
 def worded(number: int) -> bytes:

@@ -96,3 +96,35 @@ def test_the_interval_holds_with_the_probability_of_each_decision() -> None:
 def test_the_interval_with_the_base_probability_on_record_would_not() -> None:
     _, _, _, probability = streams()
     assert escapes(np.full_like(probability, P)) > most_violations(STREAMS, DELTA)
+
+
+def width(near: float, far: float) -> tuple[float, float]:
+    """Ship the upper half of the scores, extra draws near the cut and far above it: the interval's width, and the labels."""
+    widths, labels = [], []
+    for seed in range(20):
+        rng = np.random.default_rng([20261125, seed])
+        scores = rng.random(4 * LENGTH)
+        severities = (scores > 0.5) * (rng.random(len(scores)) < 0.3 * (1 - scores))
+        logged = np.where(scores <= 0.5, P, np.where(scores <= 0.75, near, far))
+        drawn = rng.random(len(scores)) < logged
+        decisions = AuditedDecisions.of(
+            probability=logged, sampled=drawn, labelled=drawn, loss=np.where(drawn, severities, 0.0)
+        )
+        plan = ExposurePlan(delta=DELTA, least_probability=P, planned_labels=400)
+        path = ExposureSequence(plan=plan).path(decisions)
+        widths.append(path.upper[-1] - path.lower[-1])
+        labels.append((drawn & (scores > 0.5)).sum())
+    print(
+        f"near {near}, far {far}: width {np.mean(widths):.4f}, {np.mean(labels):.0f} labels of what shipped"
+    )
+    return float(np.mean(widths)), float(np.mean(labels))
+
+
+def test_draws_near_the_cut_narrow_the_interval_no_more_than_as_many_even_ones() -> None:
+    base, _ = width(P, P)
+    even, asked = width(0.25, 0.25)
+    assert even < 0.8 * base
+    for near, far in ((0.4, 0.1), (0.35, 0.15), (0.3, 0.2)):
+        uneven, labels = width(near, far)
+        assert abs(labels / asked - 1) < 0.03
+        assert uneven > 0.97 * even

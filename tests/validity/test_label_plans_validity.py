@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from streamer.calibration import calibrate_groups
+from streamer import LabelledGroup
+from streamer.calibration import History, calibrate_groups, registry
+from streamer.calibration.specification import Sample
 from streamer.gates.shapes import floored
-from streamer.research.experiments.label_plans import threshold
-from tests.validity.known_risk import assert_over, assert_within, draw_groups, exposure_risk, single
+from streamer.research.experiments.label_plans import threshold, threshold_by_strata
+from tests.validity.known_risk import (
+    assert_over,
+    assert_within,
+    draw_groups,
+    exposure_risk,
+    shipped_share,
+    single,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +78,71 @@ def test_a_label_floor_keeps_the_budget_and_the_cut_that_all_labels_give(shape: 
         assert cut == max(calibrate_groups(groups, alpha=ALPHA, seed=0).value, floor), repeat
         found.append(exposure_risk(shape, cut))
     assert_within(np.array(found), ALPHA)
+
+
+FLOORED = [name for name, kind in registry.every().items() if kind.label_floor]
+
+
+@pytest.mark.parametrize("shape", ["fractions", "together", "ties"])
+@pytest.mark.parametrize("method", FLOORED)
+def test_under_every_method_a_floor_gives_the_cut_that_all_labels_give(method: str, shape: str) -> None:
+    """So the method's promise holds: it is the cut of full labels, raised to a floor that no label has moved."""
+    rng = np.random.default_rng([20261125, FLOORED.index(method)])
+    cuts = set()
+    for seed in range(12):
+        groups, unlabelled = draw_groups(shape, 150, rng), draw_groups(shape, 40, rng)
+        history = History.of([float(one.scores[0]) for one in unlabelled])
+        # At a score, between scores, where nothing and where everything is above.
+        floor = float(rng.choice([0.0, 0.25, 0.5, 0.75, 1.0, *rng.random(3), groups[0].scores[0]]))
+        asked = [
+            LabelledGroup(one.id, one.item_ids, one.scores, np.where(one.scores > floor, one.severities, 1.0))
+            for one in groups
+        ]
+        found = [
+            floored(
+                registry.calibrator(method)
+                .calibrate(
+                    Sample(
+                        groups=some, alpha=0.3, seed=seed, drawn=5, largest=5, floor=floor, history=history
+                    )
+                )
+                .threshold,
+                floor,
+            )
+            for some in (asked, groups)
+        ]
+        assert (found[0].state, found[0].value) == (found[1].state, found[1].value), (seed, floor)
+        assert found[0].value >= floor
+        cuts.add(found[0].value)
+    assert len(cuts) > 2, "labels have a say"
+
+
+LINES = {"at the median": (0.5,), "around the cut": (0.4, 0.75), "most below": (0.9,)}
+"""Where strata of the score end."""
+
+
+@pytest.mark.parametrize("shape", ["zero-one", "ties"])
+@pytest.mark.parametrize("lines", LINES)
+@pytest.mark.parametrize("rarest", [0, -1])
+def test_strata_with_known_shares_keep_the_budget(shape: str, lines: str, rarest: int) -> None:
+    """However few labels one of them has: in the worst case those where the errors are, or where they are not."""
+    ends = np.array(LINES[lines])
+    edges = [-1.0, *ends, 2.0]
+    shares = -np.diff([shipped_share(shape, edge) for edge in edges])
+    rng = np.random.default_rng([20261125, len(shape), rarest + 1])
+    found = []
+    for _ in range(REPEATS // 4):
+        groups = draw_groups(shape, 2 * GROUPS, rng)
+        scores = np.array([group.scores[0] for group in groups])
+        strata = np.searchsorted(ends, scores)
+        chances = np.full(len(shares), 1.0)
+        chances[rarest] = 0.3
+        kept = rng.random(len(scores)) < chances[strata]
+        severities = np.array([group.severities[0] for group in groups])
+        cut = threshold_by_strata(scores[kept], severities[kept], strata[kept], shares, ALPHA)
+        found.append(exposure_risk(shape, cut))
+    assert_within(np.array(found), ALPHA)
+    assert np.mean(found) > ALPHA / 4, "a gate that ships nothing would prove nothing"
 
 
 def test_without_thinning_it_is_the_calibrator() -> None:

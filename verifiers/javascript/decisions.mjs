@@ -122,6 +122,14 @@ export class Decisions {
       if (!same && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and its answers are not of its gate's upstream");
       if (same && facts.reason === "upstream_mismatch") fault("it was held for its upstream, which is its gate's");
     }
+    const model = settings.model ?? null;
+    if (metadata !== undefined && model !== null && settings.scorer === `learned@${sha256(model).slice(0, 16)}`) {
+      const known = plain(parse(model)).models ?? [];
+      const named = plain(metadata ?? {})["streamer.models"] ?? {};
+      const strange = known.length > 0 && facts.responses.some((one) => !known.includes(named[one[0]] ?? ""));
+      if (strange && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and an answer is of a model that its score does not know");
+      if (!strange && facts.reason === "unknown_model") fault("it was held for a model that its score knows");
+    }
     const hold = settings.hold_action;
     const scores = facts.responses.map((one) => one[1]);
     const actions = facts.responses.map((one) => one[3]);

@@ -3,11 +3,13 @@
 
     python verify_bundle.py BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl] [--receipts FILE.jsonl]
                             [--policy-keys KEY.pem] [--label-keys KEYS.pem] [--report report.json]
+                            [--embeddings FILE.jsonl]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit-format.md. Everything is
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
 record still agrees with them, the audit draw from the revealed salt, each action from stored scores and policy, and each
-calibration run from what it has read and the gate's seed.
+calibration run from what it has read and the gate's seed. With embeddings of the answers, which no record has, also the
+scores of Gram energy and of learned scores.
 
 Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage, or a bundle
 that cannot be read.
@@ -35,7 +37,7 @@ from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from operator import itemgetter
+from operator import itemgetter, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -448,6 +450,12 @@ def decided_as_blank(texts: Sequence[str], responses: Sequence[Sequence[Any]], u
     ]
     earlier = all(unseen) or (unit == "batch" and any(unseen))
     return [not text.strip() or (blank and not earlier) for text, blank in zip(texts, unseen, strict=True)]
+
+
+def models_of(content: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Return the language model of each answer of a batch, empty for one that names none."""
+    named = (content["metadata"] or {}).get("streamer.models")
+    return [str(named.get(one[0]) or "") if isinstance(named, dict) else "" for one in facts["responses"]]
 
 
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]
@@ -1597,6 +1605,7 @@ class Verifier:
             and facts.get("segment") != segment_of(metadata.get(key))
         ):
             self.fault("action", place, "its segment is not that of its metadata")
+        self._of_models(line, facts, settings, place)
         best = self._action(line, facts, policy, settings, place)
         if best is not False:
             self._draw(line, facts, settings, best, place)
@@ -1625,6 +1634,24 @@ class Verifier:
             self.fault("action", place, "it was scored, and its answers are not of its gate's upstream")
         if differs and metadata.get("upstream") == wanted:
             self.fault("action", place, "it was held for its upstream, which is its gate's")
+
+    def _of_models(
+        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], place: str
+    ) -> None:
+        """Check that a learned score scored answers of the models alone that it knows, as far as metadata are there."""
+        model = self._models.get(settings["scorer"]) if settings["scorer"].startswith(LEARNED) else None
+        content, differs = line.get("content"), facts["reason"] == "unknown_model"
+        if content is None or model is None:  # erased, or never kept
+            return
+        known = json.loads(model).get("models", [])
+        scored = any(response[1] is not None for response in facts["responses"])
+        strange = known and set(models_of(content, facts)) - set(known)
+        if scored and strange:
+            self.fault(
+                "action", place, "it was scored, and an answer is of a model that its score does not know"
+            )
+        if differs and not strange:
+            self.fault("action", place, "it was held for a model that its score knows")
 
     def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
         """Check that a decision was made under the newest policy there was.
@@ -3088,6 +3115,355 @@ def _near(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+# -- scores: from texts and embeddings ------------------------------------------------------------------------------
+
+TOLERANCE = 1e-5
+"""How far a score may lie from the recorded one: another processor's embeddings differ in the last digits."""
+_SAME_MEANING = 0.8
+_MOST_WORDS = 16
+_FINAL = re.compile(
+    r"(?:^|[.!?…。！？])[ \t*_#>-]*final(?:[ \t]+answer)?[ \t*_]*[:：][*_]*", re.IGNORECASE | re.MULTILINE
+)
+_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
+_LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
+_WORD = re.compile(r"\w+")
+_ABBREVIATIONS = frozenset((
+    "adm", "al", "approx", "blvd", "ca", "capt", "cf", "co", "col", "corp", "dept", "dr", "e.g", "ed",
+    "eds", "est", "etc", "fig", "ft", "gen", "gov", "hon", "i.e", "inc", "jr", "lt", "ltd", "maj", "messrs",
+    "mr", "mrs", "ms", "mt", "mx", "op", "p", "pp", "pres", "prof", "rep", "rev", "sen", "sgt", "sr", "st",
+    "univ", "viz", "vol", "vs",
+))  # fmt: skip
+_SYMBOLS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+_MINUS_SIGNS = "-\N{MINUS SIGN}"
+_KEPT = re.compile(
+    rf"(?<=[0-9])\.(?=[0-9])|(?<![\w.])\.(?=[0-9])|(?<!\w)[{_MINUS_SIGNS}](?=\.?[0-9])|(?<=\w)[+#]+"
+)
+
+
+def head_of(text: str) -> str:
+    """Return what an answer claims, in the form in which answers are compared: 3.5 is not 35, and "The Paris." is "paris"."""
+    fields = list(_FINAL.finditer(text))
+    lines = (text[fields[-1].end() :] if fields else text).strip().splitlines()
+    line = lines[0] if lines else ""
+    if not fields:
+        ends = (
+            end.end()
+            for end in _SENTENCE_END.finditer(line)
+            if line[end.start()] != "." or _ends_sentence(line, end.start(), end.end())
+        )
+        line = line[: next(ends, len(line))]
+    head = " ".join(line.strip().strip("*").split(maxsplit=_MOST_WORDS)[:_MOST_WORDS])
+    form = "" if is_blank(head) else _nfkc(_nfkc(head).casefold())
+    while (plainer := _plainer(form)) != form:
+        form = plainer
+    return form
+
+
+def _ends_sentence(line: str, point: int, after: int) -> bool:
+    if line[point : point + 2] == "..":
+        return True
+    last = _LAST_WORD.search(line[max(0, point - 20) : point])
+    word = last.group() if last else ""
+    following = line[after:].lstrip()[:1]
+    return not (
+        (len(word) == 1 and word.isalpha() and word.isupper())
+        or word.lower() in _ABBREVIATIONS
+        or ("." in word and word.replace(".", "").isalpha())
+        or (word.isdecimal() and not line[: point - len(word)].strip())
+        or (word.lower() == "no" and following.isdecimal())
+        or following.islower()
+    )
+
+
+def _nfkc(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
+
+
+def _plainer(text: str) -> str:
+    kept = {i for match in _KEPT.finditer(text) for i in range(*match.span())}
+    plain = "".join(
+        ("-" if character in _MINUS_SIGNS else character) if i in kept else character
+        for i, character in enumerate(text)
+        if i in kept
+        or not (
+            character in _SYMBOLS or (unicodedata.category(character)[0] in "PC" and not character.isspace())
+        )
+    )
+    words = _nfkc(plain.casefold()).split()
+    return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
+
+
+def _step(value: float) -> float:
+    return round(value * 1e6) / 1e6
+
+
+def agreement(
+    texts: Sequence[str], blank: Sequence[bool], rows: Sequence[Sequence[float]], models: Sequence[str]
+) -> dict[str, list[float]]:
+    """Measure how each of n >= 2 answers agrees with the others; docs/audit-format.md says what each number is.
+
+    Parameters
+    ----------
+    rows : n embeddings of any positive length; those of blank answers are not looked at.
+    models : the language model of each answer, empty for one that names none.
+    """
+    n, every = len(texts), range(len(texts))
+    written = [i for i in every if not blank[i]]
+    unit: dict[int, list[float]] = {}
+    for i in written:
+        length = math.sqrt(math.fsum(x * x for x in rows[i]))
+        if not 0 < length < math.inf:
+            raise ValueError("an embedding has no direction")
+        unit[i] = [x / length for x in rows[i]]
+    cosine = [[0.0] * n for _ in every]
+    for i, j in itertools.combinations(written, 2):
+        if len(unit[i]) != len(unit[j]):
+            raise ValueError("embeddings of one batch differ in their dimension")
+        cosine[i][j] = cosine[j][i] = sum(map(mul, unit[i], unit[j]))
+    others = [[cosine[i][j] for j in every if j != i] for i in every]
+
+    def over(values: Iterable[float]) -> float:
+        return math.fsum(values) / (n - 1)
+
+    def of_written(values: Sequence[float]) -> float:
+        return math.fsum(values[i] for i in written) / len(written) if written else 0.0
+
+    gram = [min(1.0, math.sqrt(over(c * c for c in row))) for row in others]
+    mean = [over(row) for row in others]
+    clusters, before = list(every), list[int]()
+    while clusters != before:
+        before = clusters
+        clusters = [
+            min(before[j] for j in every if j == i or _step(cosine[i][j]) >= _SAME_MEANING) for i in every
+        ]
+    sizes = [clusters.count(one) for one in clusters]
+    heads = ["" if blank[i] else head_of(texts[i]) for i in every]
+    votes = Counter(heads)
+    exact = [(votes[head] - 1) / (n - 1) if head else 0.0 for head in heads]
+    words = [set[str]() if blank[i] else set(_WORD.findall(texts[i].casefold())) for i in every]
+    said = [set(_WORD.findall(head)) for head in heads]
+    alike = [
+        [len(words[i] & words[j]) / len(words[i] | words[j]) if words[i] or words[j] else 0.0 for j in every if j != i]
+        for i in every
+    ]  # fmt: skip
+    inside = [[len(said[i] & words[j]) / len(said[i]) if said[i] and i != j else 0.0 for j in every] for i in every]  # fmt: skip
+    lengths = [math.log1p(len(text.strip())) / 10 for text in texts]
+    first = max(written, key=lambda i: (gram[i], heads[i]), default=0)
+    rest = [gram[i] for i in written if heads[i] != heads[first]]
+    across = [[cosine[i][j] for j in every if models[i] and models[j] not in ("", models[i])] for i in every]
+    found: dict[str, float | list[float]] = {
+        "gram": gram,
+        "mean_cosine": mean,
+        "largest_cosine": [max(row) for row in others],
+        "smallest_cosine": [min(row) for row in others],
+        "cosine_spread": [math.sqrt(over((c - mean[i]) ** 2 for c in others[i])) for i in every],
+        "cluster_share": [(size - 1) / (n - 1) for size in sizes],
+        "cluster_entropy": 1.0 + math.fsum(math.log(size / n) / n for size in sizes) / math.log(n),
+        "largest_cluster": max(sizes) / n,
+        "exact_match": exact,
+        "most_exact": max(exact),
+        "word_jaccard": [over(row) for row in alike],
+        "largest_jaccard": [max(row) for row in alike],
+        "contains": [over(inside[j][i] for j in every) for i in every],
+        "contained": [over(inside[i]) for i in every],
+        "log_length": lengths,
+        "relative_length": [one - of_written(lengths) for one in lengths],
+        "length_rank": [over((b < a) + 0.5 * (b == a) for j, b in enumerate(lengths) if j != i) for i, a in enumerate(lengths)],
+        "behind_best": [one - max(gram) for one in gram],
+        "margin": gram[first] - max(rest) if rest else 0.0,
+        "batch_gram": of_written(gram),
+        "batch_spread": 1.0 - math.fsum(map(math.fsum, others)) / (n * (n - 1)),
+        "log_answers": math.log(n) / 10,
+        "blank_share": 1.0 - len(written) / n,
+        "other_models_cosine": [math.fsum(row) / len(row) if row else 0.0 for row in across],
+    }  # fmt: skip
+    return {name: one if isinstance(one, list) else [one] * n for name, one in found.items()}
+
+
+def learned_scores(
+    model: dict[str, Any], features: dict[str, list[float]], blank: Sequence[bool], models: Sequence[str]
+) -> list[float] | None:
+    """Score a batch by a learned score; None where it knows the language model of one of the answers not.
+
+    In the order `gram` the answers that Gram energy puts first get the largest score of theirs, and all others less.
+    """
+    known, every = model.get("models", []), range(len(blank))
+    if known and set(models) - set(known):
+        return None
+    columns = features | {f"model={name}": [float(one == name) for one in models] for name in known}
+    odds = [
+        model["intercept"]
+        + math.fsum(
+            coefficient * (columns[name][i] - mean) / scale
+            for name, mean, scale, coefficient in zip(
+                model["features"], model["means"], model["scales"], model["coefficients"], strict=True
+            )
+        )
+        for i in every
+    ]
+    scores = [
+        0.0 if blank[i] else _step(1.0 / (1.0 + math.exp(-min(max(odds[i], -700.0), 700.0)))) for i in every
+    ]
+    gram = [_step(one) for one in features["gram"]]
+    best = max((gram[i] for i in every if not blank[i]), default=None)
+    if model["order"] == "own" or best is None:
+        return scores
+    top = max(1e-6, *(scores[i] for i in every if not blank[i] and gram[i] == best))
+    return [top if not blank[i] and gram[i] == best else _step(min(scores[i], top - 1e-6)) for i in every]
+
+
+def _steepness(model: dict[str, Any]) -> float:
+    """Return how far a score may move for a step of one in all its measured features together, at least 1."""
+    rows = zip(model["features"], model["coefficients"], model["scales"], strict=True)
+    return max(1.0, math.fsum(abs(c) / s for name, c, s in rows if not name.startswith("model=")) / 4)
+
+
+def read_embeddings(lines: Iterable[bytes]) -> dict[tuple[str, str], array[float]]:
+    """Read embeddings by their encoder and the SHA-256 of their text. Raises `ValueError` or `KeyError` for what is none."""
+    found: dict[tuple[str, str], array[float]] = {}
+    for line in lines:
+        value = strict_json(line)
+        row = value["embedding"]
+        if isinstance(row, str):
+            numbers = array("f", base64.b64decode(row, validate=True))
+            if sys.byteorder == "big":
+                numbers.byteswap()
+        else:
+            numbers = array("d", row)
+        found[value["encoder"], value["text"]] = numbers
+    return found
+
+
+class _ScoresAgain:
+    """Derives the scores of Gram energy and of learned scores again, from a bundle's texts and embeddings from elsewhere."""
+
+    def __init__(self, embeddings: dict[tuple[str, str], array[float]], verifier: Verifier) -> None:
+        self._embeddings = embeddings
+        self._verifier = verifier
+        self._models: dict[str, dict[str, Any]] = {}
+        self._later: dict[tuple[Any, ...], dict[str, dict[str, float]]] = {}
+
+    def control(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Read models, and scores that they gave to batches which were decided before."""
+        for line in lines:
+            row = line.get("row") or {}
+            with suppress(*_UNREADABLE):
+                if line["kind"] == "gate_revisions" and row["scorer"].startswith(LEARNED):
+                    model = row.get("model") or ""
+                    if (
+                        row["scorer"] == LEARNED + sha256(model.encode())[:16]
+                    ):  # else the verifier has named it
+                        self._models[row["scorer"]] = json.loads(model)
+                elif line["kind"] == "learned_scores":
+                    of = self._later.setdefault(tuple(row["of"]), {})
+                    of.setdefault(row["scorer"], {})[row["response_id"]] = row["score"]
+
+    def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Score every decision of which there are texts."""
+        for line in lines:
+            facts = line.get("facts")
+            if line["kind"] != "decision" or facts is None:
+                continue
+            place = "{}[{}], link {}, offset {}".format(
+                *line["source"][1:3], line["height"], line["source"][3]
+            )
+            try:
+                self._decision(line, facts, place + " ({}/{}#{})".format(*facts["batch"]))
+            except _UNREADABLE as error:
+                self._verifier.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
+
+    def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        recorded = [response[1] for response in facts["responses"]]
+        ids = [response[0] for response in facts["responses"]]
+        later = self._later.get(tuple(facts["batch"]), {})
+        if not recorded or None in recorded or (facts["scorer"] in SCORED_BY and not later):
+            return
+        if facts["embedding_source"] != "encoder":
+            self._left_out("they came with their events, or from embeddings that did")
+            return
+        content = line.get("content")
+        if content is None or None in content["texts"]:
+            self._left_out("their texts are erased, or not in the bundle")
+            return
+        texts = content["texts"]
+        models = models_of(content, facts)
+        unseen = [is_blank(text) for text in texts]
+        rows: list[Sequence[float]] = []
+        for text, empty in zip(texts, unseen, strict=True):
+            row = () if empty else self._embeddings.get((facts["encoder"], sha256(text.encode())))
+            if row is None:
+                self._left_out("the file has no embedding of one of their texts by the gate's encoder")
+                return
+            rows.append(row)
+        blank = decided_as_blank(texts, facts["responses"], facts["unit"])
+        if blank != unseen:
+            self._left_out("an earlier version took answers with nothing to see for text")
+            return
+        features = agreement(texts, blank, rows, models)
+        self._compare(facts["scorer"], features, blank, models, recorded, ids, place)
+        for scorer, scores in sorted(later.items()):
+            if scores.keys() == set(ids):
+                kept = [scores[one] for one in ids]
+                self._compare(scorer, features, blank, models, kept, ids, f"learned_scores {scorer}, {place}")
+            else:
+                self._verifier.fault(
+                    "score", place, f"{scorer} has scored some of its responses later, and not all"
+                )
+
+    def _compare(
+        self,
+        scorer: str,
+        features: dict[str, list[float]],
+        blank: Sequence[bool],
+        models: Sequence[str],
+        recorded: Sequence[float],
+        ids: Sequence[str],
+        place: str,
+    ) -> None:
+        most = TOLERANCE
+        if scorer == "gram":
+            derived: list[float] | None = [_step(one) for one in features["gram"]]
+        elif (model := self._models.get(scorer)) is not None:
+            if model["format"] != "streamer.learned.v1":
+                self._left_out(f"this file does not know models of the form {model['format']}")
+                return
+            derived, most = learned_scores(model, features, blank, models), TOLERANCE * _steepness(model)
+        elif scorer.startswith(LEARNED):
+            self._left_out(f"the model of {scorer} is not in the bundle")
+            return
+        else:
+            self._left_out(f"this file does not compute the scorer {scorer}")
+            return
+        self._verifier.counts["batches scored again"] += 1
+        if derived is None:  # such a batch is held without scores; one of earlier has 1
+            derived = [1.0] * len(recorded)
+        for name, score, again in zip(ids, recorded, derived, strict=True):
+            if not abs(score - again) <= most:
+                self._verifier.fault(
+                    "score",
+                    place,
+                    f"the score of response {name!r} is {score}, and from its text follows {again:.6f}",
+                )
+                return
+
+    def _left_out(self, why: str) -> None:
+        self._verifier.counts["batches not scored again"] += 1
+        self._verifier.notes[f"scores: {why}"] = f"scores of some batches: {why}"
+
+
+def check_scores(bundle: Bundle, verifier: Verifier, embeddings: Iterable[bytes]) -> None:
+    """Derive the scores of a bundle again that follow from its texts and these embeddings; differences become faults.
+
+    Parameters
+    ----------
+    embeddings : one JSON a line, with `encoder` (name@hash), `text` (SHA-256) and `embedding`: numbers, or the base64 of them as
+        little-endian float32. The record has no embeddings: whoever gives them vouches for them.
+    """
+    again = _ScoresAgain(read_embeddings(embeddings), verifier)
+    again.control(bundle.values("control.jsonl"))
+    again.outcomes(bundle.values("outcomes.jsonl"))
+
+
 # -- bundles -----------------------------------------------------------------------------------------------------
 
 
@@ -4088,6 +4464,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--report", type=Path, help="report.json of `streamer audit report`: derive each of its figures again"
     )
+    parser.add_argument(
+        "--embeddings",
+        type=Path,
+        help="embeddings of the answers, one JSON a line, as `streamer audit embed` makes them: derive the scores again",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
     reading, bundle = asked.public_key, None
@@ -4111,6 +4492,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
+        if asked.embeddings is not None:
+            bundle.at = "the embeddings"
+            with asked.embeddings.open("rb") as lines:
+                check_scores(bundle, verifier, lines)
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
         sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")

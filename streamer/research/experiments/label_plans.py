@@ -3,7 +3,8 @@
 A prompt of score q is labelled with a probability p(q) that was fixed before. Its loss counts 1/p(q) times where it was
 labelled, and the bound on the unseen prompt's loss is 1/(the least p above the floor) in place of 1: the weighted losses have
 the same mean, so that conformal risk control on them keeps the budget. Where p is 0 nothing ships, so nothing is asked (a
-label floor). Each repetition draws prompts from a file with replacement; unit `best`. Prints one Markdown table for each file.
+label floor). A plan with *known shares* takes the mean of each stratum in place of weights, and how many prompts are in each stratum
+from the scores of all: see `threshold_by_strata`. Each repetition draws prompts from a file with replacement; unit `best`. Prints one Markdown table for each file.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from streamer.research.experiments.serving_more import BestAnswers, Floats
 
@@ -50,12 +53,14 @@ class LabelPlan:
     name : in the table.
     above : the share of prompts, those with the highest scores, that may be labelled.
     top, thinned : of the share `top` with the highest scores only this part is labelled.
+    known_shares : whether strata are weighed by their shares, in place of labels by the inverse of their probability.
     """
 
     name: str
     above: float = 1.0
     top: float = 0.0
     thinned: float = 1.0
+    known_shares: bool = False
 
     def levels(self, scores: Floats) -> tuple[float, float]:
         """Return the floor and where thinning begins, fixed from scores alone."""
@@ -70,6 +75,16 @@ PLANS = (
     LabelPlan("above 0.7, half of the top 0.3", above=0.7, top=0.3, thinned=0.5),
     LabelPlan("above 0.5, half of the top 0.2", above=0.5, top=0.2, thinned=0.5),
     LabelPlan("above 0.5, a third of the top 0.2", above=0.5, top=0.2, thinned=1 / 3),
+    LabelPlan(
+        "above 0.7, half of the top 0.3, shares known", above=0.7, top=0.3, thinned=0.5, known_shares=True
+    ),
+    LabelPlan(
+        "above 0.5, a third of the top 0.2, shares known",
+        above=0.5,
+        top=0.2,
+        thinned=1 / 3,
+        known_shares=True,
+    ),
 )
 
 
@@ -97,6 +112,25 @@ def threshold(scores: Floats, losses: Floats, probability: Floats, bound: float,
     return LossCurve.of(scores, losses / probability).first_over(limit) if limit >= 0 else math.inf
 
 
+def threshold_by_strata(
+    scores: Floats, losses: Floats, strata: NDArray[np.intp], shares: Floats, alpha: float
+) -> float:
+    """Return the lowest cut with sum_s share_s (losses of s above it + 1) / (labels of s + 1) at most alpha.
+
+    Valid where the labels of each stratum are independent draws of its prompts, however many they are: with one more prompt in each
+    stratum the sum of the mean losses is symmetric in the prompts of each, and the cut that it gives is no higher than this one.
+    A share is the chance that a prompt is in the stratum; prompts that never ship need none.
+
+    Parameters
+    ----------
+    scores, losses, strata : shape (n,), of the labelled prompts alone; strata are numbers from 0.
+    shares : shape (S,), in [0, 1].
+    """
+    weights = shares / (np.bincount(strata, minlength=len(shares)) + 1)
+    limit = alpha - float(weights.sum())
+    return LossCurve.of(scores, losses * weights[strata]).first_over(limit) if limit >= 0 else math.inf
+
+
 def calibrations(prompts: BestAnswers, plan: LabelPlan, drawn: int, alpha: float, repetitions: int) -> Floats:
     """Simulate: shape (repetitions, 3), the labels of each calibration, what it serves, and what it exposes."""
     floor, top = plan.levels(prompts.scores)
@@ -108,9 +142,14 @@ def calibrations(prompts: BestAnswers, plan: LabelPlan, drawn: int, alpha: float
         scores = prompts.scores[order]
         probability = np.where(scores > top, plan.thinned, 1.0)
         asked = (scores > floor) & (kept < probability)
-        losses = np.where(asked, prompts.severities[order], 0.0)
-        bound = 1 / plan.thinned if plan.top else 1.0
-        cut = max(threshold(scores, losses, probability, bound, alpha), floor)
+        if plan.known_shares:
+            of, share = (scores[asked] > top).astype(np.intp), prompts.outcome(top)[0]
+            shares = np.array([prompts.outcome(floor)[0] - share, share])
+            cut = threshold_by_strata(scores[asked], prompts.severities[order][asked], of, shares, alpha)
+        else:
+            losses = np.where(asked, prompts.severities[order], 0.0)
+            cut = threshold(scores, losses, probability, 1 / plan.thinned if plan.top else 1.0, alpha)
+        cut = max(cut, floor)
         found[repetition] = asked.sum(), *prompts.outcome(cut)
     return found
 

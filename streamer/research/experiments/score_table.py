@@ -1,7 +1,8 @@
 """What each score serves at equal labels: ``python -m streamer.research.experiments.score_table FILE...``.
 
 The draws are those of `streamer.research.experiments.learned_score`: some prompts have labels, and on all others is measured
-what a gate serves and exposes. Unit `best`: a score gates the answer that it puts first, of equal ones the one that Gram
+what a gate serves and exposes. Rows are of the method `mean`, which bounds exposure; those of Gram energy by `selective` and
+`selective-mean` bound what is wrong among what ships. Unit `best`: a score gates the answer that it puts first, of equal ones the one that Gram
 energy puts first. `--others` takes programs that score the same answers with other packages; see
 ``benchmarks/other_scorers/README.md``. Prints one Markdown table for each file.
 """
@@ -20,7 +21,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.calibration import (
+    History,
+    LabelledGroup,
+    calibrate_groups,
+    calibrate_selective,
+    calibrate_selective_mean,
+)
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
@@ -40,6 +47,7 @@ from streamer.research.experiments.learned_score import (
     repetition,
 )
 from streamer.research.experiments.score_cache import SCORES_FOLDER, every_score
+from streamer.research.experiments.serving_more import DELTA, BestAnswers
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder
 from streamer.scoring.fitting import LEAST_PROMPTS, missing_prompts
@@ -59,6 +67,8 @@ if TYPE_CHECKING:
 
 ALPHAS = (0.05, 0.1, 0.2)
 REPETITIONS = 100
+BEST_CUT = "the best cut that knows every label"
+"""In place of a calibration: the lowest above which at most alpha is wrong, among what it is measured on."""
 FIRST_OF_EQUAL = ("kernel-entropy", "cluster-entropy")
 """Scorers that speak of the prompt: they have a second row, for what the first answer would make of them."""
 
@@ -92,11 +102,31 @@ class Gated:
         self, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
     ) -> GateFigures:
         """Calibrate on labelled prompts, and measure on the others."""
-        groups = [
+        return self._above(calibrate_groups(self._groups(labelled), alpha=alpha, seed=seed).value, others)
+
+    def by_promise(
+        self, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
+    ) -> dict[str, GateFigures]:
+        """Do the same for promises on what is wrong among what ships; the scores of the others are the unlabelled history."""
+        groups, measured = self._groups(labelled), BestAnswers(self.scores[others], self.severities[others])
+        history = History.of(measured.scores)
+        found = {
+            "selective": calibrate_selective(
+                groups, alpha=alpha, delta=DELTA, history=history, seed=seed
+            ).value,
+            "selective-mean": calibrate_selective_mean(groups, alpha=alpha, seed=seed).value,
+            BEST_CUT: measured.oracle(alpha),
+        }
+        return {name: self._above(level, others) for name, level in found.items()}
+
+    def _groups(self, labelled: Sequence[int]) -> list[LabelledGroup]:
+        return [
             LabelledGroup(f"g{p}", ("a",), self.scores[p : p + 1], self.severities[p : p + 1])
             for p in labelled
         ]
-        ships = self.scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
+
+    def _above(self, level: float, others: NDArray[np.intp]) -> GateFigures:
+        ships = self.scores[others] > level
         return GateFigures(float(ships.mean()), float((ships * self.severities[others]).mean()))
 
 
@@ -238,10 +268,15 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
     rows: dict[str, list[list[GateFigures]]] = {name: [] for name in by_score}
     learned: list[list[GateFigures]] = []
     ruled: list[list[GateFigures]] = []
+    promised: dict[str, list[list[GateFigures]]] = {}
     for seed in range(options.repetitions):
         labelled, others = parted(len(clouds), labels, seed)
         for name, one in by_score.items():
             rows[name].append([one.figures(labelled, others, alpha, seed) for alpha in options.alpha])
+        promises = [by_score[GRAM].by_promise(labelled, others, alpha, seed) for alpha in options.alpha]
+        for name in promises[0]:
+            row = name if name == BEST_CUT else f"`{name}`"
+            promised.setdefault(f"`{GRAM}`, {row}", []).append([one[name] for one in promises])
         fitted = repetition(
             prompts, labels, seed, options.alpha, [row for row in LEARNED_ROWS if row[0] == BEST_ROW]
         )
@@ -253,7 +288,11 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
                 for own, gram in zip(fitted[BEST_ROW], rows[GRAM][-1], strict=True)
             ]
         )
-    ordered = {GRAM: rows.pop(GRAM), "learned": learned, "learned where proposed, else Gram": ruled} | rows
+    ordered = (
+        {GRAM: rows.pop(GRAM), "learned": learned, "learned where proposed, else Gram": ruled}
+        | rows
+        | promised
+    )
     yield (
         f"{path.name}: {labels} labelled prompts, measured on the other {len(clouds) - labels}, "
         f"{options.repetitions} draws",

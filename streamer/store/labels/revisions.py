@@ -22,7 +22,7 @@ from streamer.store.db.schema import (
     label_signatures,
     responses,
 )
-from streamer.store.db.schema.decisions import SAMPLED
+from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.log.resolve_outcomes import add_labels, known_gates
 from streamer.store.risk.audit_rates import raised_gates
 
@@ -333,8 +333,8 @@ def store_labels(
 def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     """Select from the drawn responses that wait for a severity of their gate's present kind: none in `labels` is theirs.
 
-    Calibration reads first attempts, and the risk in service what shipped: a later attempt that was held is asked
-    for by nobody, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
+    Calibration reads first attempts that the gate's own audit drew, and the risk in service what shipped: an answer that was held
+    is asked for by nobody in a later attempt, or where only a raised rate drew it, for its loss is 0 whatever its severity. `decisions`, `batches`, `responses` and `gate_revisions`
     (the newest of the gate) are joined.
     """
     newest = (
@@ -364,7 +364,7 @@ def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Sel
             SAMPLED,
             responses.c.drawn,
             batches.c.erased_at.is_(None),
-            (batches.c.attempt == 1) | (responses.c.action == "ship"),
+            ((batches.c.attempt == 1) & ~EXTRA_DRAW) | (responses.c.action == "ship"),
             gate_revisions.c.label_floor.is_(None) | (responses.c.score > gate_revisions.c.label_floor),
             ~labelled,
         )

@@ -38,6 +38,7 @@ def extra_labels(connection: sa.Connection, gate: str, day: datetime) -> int:
         .select_from(audit_rates)
         .join(decisions, (decisions.c.audit_rate == audit_rates.c.id) & EXTRA_DRAW)
         .join(responses, (responses.c.batch == decisions.c.batch) & responses.c.drawn)
+        .where(responses.c.action == "ship")  # no other answer is asked for
         .where(audit_rates.c.gate == gate, audit_rates.c.since >= began, audit_rates.c.boosted)
     )
     return connection.execute(query).scalar_one()

@@ -53,7 +53,6 @@ RULES: dict[str, dict[str, Any]] = {
     "crc": {"unit": "response", "method": "crc"},
     "selective": {"unit": "best", "method": "selective", "alpha": 0.7},
     "selective-mean": {"unit": "response", "method": "selective-mean", "label_floor": 0.1, "alpha": 0.5},
-    "bernstein": {"unit": "best", "method": "bernstein", "alpha": 0.9},
     "learned": {"unit": "best", "alpha": 0.6, "scorer": MODEL.name, "model": MODEL.text},
     "judge": {
         "unit": "best",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -25,12 +26,14 @@ from streamer.scoring.learned import LearnedModel
 from streamer.settings.settings import load_settings
 from streamer.wiring.learning import ScoreLearner
 from tests.integration.audit.alone import in_javascript, need_node, what_is_missing
-from tests.integration.audit.attacker import batch_of, breaking_in
-from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_for, verify
+from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_control, rebuild_outcomes
+from tests.integration.audit.history import KEYS, PRIVATE, PUBLIC, Scribe, export, settings_for, verify
 from tests.migrated import migrated
 from tests.services.requirements import in_ci
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from streamer.scoring.encoders.encoder import Encoder
     from streamer.settings.settings import Settings
 
@@ -253,11 +256,66 @@ def test_a_gate_changes_to_a_learned_score(
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    # With embeddings the one file makes every score again: those of decisions, and those that came later.
+    assert main(["audit", "embed", "bundle.zip", "--out", "embeddings.jsonl"]) == 0
+    assert main(["audit", "embed", "bundle.zip", "--out", "embeddings.jsonl"]) == 2
+    embeddings = (tmp_path / "embeddings.jsonl").read_bytes()
+    done = subprocess.run(
+        [
+            *(
+                sys.executable,
+                "-I",
+                "-S",
+                "verify_bundle.py",
+                "bundle.zip",
+                "--public-key",
+                "key.pub",
+                "--json",
+            ),
+            *("--embeddings", "embeddings.jsonl"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    alone = json.loads(done.stdout)
+    assert (alone["faults"], done.returncode) == ([], 0)
+    assert alone["counts"]["batches scored again"] == report.counts["batches scored again"]
+    assert "batches not scored again" not in alone["counts"]
+    faults, notes = _scored_alone(tmp_path / "bundle.zip", embeddings.splitlines()[1:])
+    assert faults == []
+    assert any("has no embedding of one of their texts" in one for one in notes)
     if what_is_missing() is None or in_ci():
         need_node()
         second = in_javascript(tmp_path / "bundle.zip", None, keys=(tmp_path / "key.pub").read_text())
         assert second["faults"] == []
         assert second["counts"]["models of learned scores"] > 0
+
+    # Somebody rewrites the whole record: a coefficient, or a score, and every hash and name that depends on it.
+    adopted_model = fitted_in_force(settings)
+    forged = replace(
+        adopted_model, coefficients=(adopted_model.coefficients[0] + 2.0, *adopted_model.coefficients[1:])
+    )
+    for number, (changes, said) in enumerate(
+        (
+            (("UPDATE gate_revisions SET model = replace(model, '0.', '0.1') WHERE model IS NOT NULL",), "its model is not learned@"),
+            (
+                (
+                    *(
+                        f"UPDATE {table} SET scorer = '{forged.name}' WHERE scorer = '{adopted_model.name}'"
+                        for table in ("gate_revisions", "decisions", "learned_scores")
+                    ),
+                    f"UPDATE gate_revisions SET model = '{forged.text}' WHERE scorer = '{forged.name}'",
+                ),
+                "from its text follows",
+            ),
+            (("UPDATE responses SET score = 0.123456 WHERE batch = {later} AND position = 1",), "is 0.123456, and from its text follows"),
+            (("UPDATE learned_scores SET score = 0.123456 WHERE batch = {first}",), "is 0.123456, and from its text follows"),
+        )
+    ):  # fmt: skip
+        bundle = _forged(settings, tmp_path / f"forged-{number}", changes)
+        faults, _ = _scored_alone(bundle, embeddings.splitlines())
+        assert any(said in one["detail"] for one in faults), (said, faults[:3])
 
     fit = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "fit")
     calibrate = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "calibrate")
@@ -282,6 +340,42 @@ def test_a_gate_changes_to_a_learned_score(
             connection.exec_driver_sql(change.format_map(rows))
         found = verify(settings, rescorer=rescorer() if said == "differs by" else None)
         assert any(said in fault.detail for fault in found.faults), found.faults
+
+
+def fitted_in_force(settings: Settings) -> LearnedModel:
+    """The model of the gate's newest revision."""
+    with wiring.open_store(settings) as store:
+        text = store.gates.get("towns").settings.model
+    assert text is not None
+    return LearnedModel.of_text(text)
+
+
+def _scored_alone(bundle: Path, embeddings: Iterable[bytes]) -> tuple[list[dict[str, str]], list[str]]:
+    """What the one file finds in a bundle: faults of models and scores, and its notes."""
+    opened, scores = verify_bundle.Bundle(bundle), verify_bundle.Verifier([])
+    verify_bundle.check_scores(opened, scores, embeddings)
+    others = verify_bundle.verify_bundle(opened, KEYS, None).faults  # no more than a hundred
+    return [*scores.faults, *(one for one in others if one["check"] == "policy")], list(scores.notes.values())
+
+
+def _forged(settings: Settings, folder: Path, changes: Iterable[str]) -> Path:
+    """A bundle of a copy of the record that somebody changed who can write everything."""
+    folder.mkdir()
+    with breaking_in(settings.database.url) as connection:
+        rows = {"{first}": batch_of(connection, "towns", 0), "{later}": batch_of(connection, "towns", 2001)}
+    database = sqlite3.connect(settings.database.url.removeprefix("sqlite:///"))
+    database.execute("VACUUM INTO ?", (str(folder / "record.db"),))
+    database.close()
+    copy = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
+    with breaking_in(copy.database.url) as connection:
+        for change in changes:
+            for name, row in rows.items():
+                change = change.replace(name, str(row))
+            connection.exec_driver_sql(change)
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    export(copy, folder / "bundle.zip")
+    return folder / "bundle.zip"
 
 
 def _shipped(settings: Settings, first: int) -> int:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.settings.settings import Settings
 
-ASKED = {"alphas": (0.1, 0.3), "splits": 5, "scorers": "all"}
+ASKED = {"alphas": (0.1, 0.3), "splits": 5}
 QUESTIONS, ANSWERS = 30, 5
 
 
@@ -84,7 +84,7 @@ def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
     stream(settings, clouds_file, CachedEncoder(real_encoder))
 
     (read,) = scored_data_sets([read_data_set(clouds_file)], cache=tmp_path / "cache")
-    of_file = evaluate(clouds_file, cache=tmp_path / "cache", **ASKED)
+    of_file = evaluate(clouds_file, cache=tmp_path / "cache", scorers="all", **ASKED)
     data = from_store(settings)
     of_store = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
     assert data.digest == of_file.data_sets[0].digest, "the same questions, answers and severities"

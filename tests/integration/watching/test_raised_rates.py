@@ -109,6 +109,35 @@ def test_the_cap_of_a_day_lowers_it_until_the_next(
     assert (again.boosted, extra) == (True, 0)
 
 
+def test_a_held_answer_that_a_raised_rate_alone_drew_is_asked_of_nobody(
+    new_traffic: Callable[..., Traffic], evidence: list[float]
+) -> None:
+    """Its loss is 0 whatever its severity, and nothing else reads it."""
+    traffic = new_traffic(audit_probability=0.2)
+    evidence[0] = 0.4
+    decide(traffic, 1)
+    look(traffic)
+    rate = traffic.store.policies.active()[GATE].rate
+    assert rate is not None
+
+    def drawn(*, extra: bool, shipped: float) -> str:
+        fields = {
+            "sampled": True,
+            "sampling_probability": 0.8,
+            "audit_rate": rate.number,
+            "extra_draw": extra,
+        }
+        rng = np.random.default_rng(1)
+        (one,) = traffic.decide(1, rng=rng, start=LATER, shipped=shipped, **fields)
+        return one.key.batch_id
+
+    asked = {drawn(extra=True, shipped=1.0), drawn(extra=False, shipped=1.0), drawn(extra=False, shipped=0.0)}
+    drawn(extra=True, shipped=0.0)
+    assert {one.key.batch_id for one in traffic.store.labels.queue(limit=9)} == asked
+    look(traffic, LATER + 10 * MINUTE)
+    assert traffic.store.monitoring.rate(GATE)[1] == 1, "the day's cap counts what is asked for"
+
+
 def test_a_raised_rate_is_written_with_its_round_or_not_at_all(
     light_traffic: Callable[..., Traffic], evidence: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:

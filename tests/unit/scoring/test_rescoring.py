@@ -42,3 +42,20 @@ def test_kernel_entropy_of_the_record_follows_from_its_texts(
     assert verifier.counts["batches scored again"] == 1
     assert verifier.counts["batches scored by an earlier definition"] == earlier
     assert len(found) == faults
+
+
+def test_without_an_encoder_it_says_what_needs_one() -> None:
+    verifier: Any = SimpleNamespace(counts=Counter(), notes={}, fault=pytest.fail)
+    rescorer = Rescorer(encoder_id=None, embed=pytest.fail)
+    later = {
+        "encoded": True,
+        "encoder": "any@12345678",
+        "texts": ["a", "b"],
+        "scorer": "gram",
+        "scores": [1.0, 1.0],
+    }
+    rescorer.take_later(later, verifier)
+    rescorer.finish(verifier)
+    assert list(verifier.notes.values()) == [
+        "some batches were not scored again: scores are of the encoder any@12345678, and this is none"
+    ]
