@@ -31,6 +31,7 @@ NOT_EVIDENCE = {
     "monitor_*": "the state of monitoring, which follows from decisions and labels: in no chain, and not in here",
     "review_*": "who was shown which answer: in no chain, and not in here",
     "desk_items": "what waits for a person at the desk: in no chain, and not in here",
+    "candidate_decisions": "what a candidate policy, never acted on, made of batches: in no chain, and not in here",
     "judgements": "what a judge was asked and said: in no chain, and not in here",
 }
 """What the database has beside the record, and no bundle shows anything of."""

@@ -16,7 +16,14 @@ from streamer.security.loopback import is_loopback
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
-from streamer.wiring.process import housekeeping, loaded_encoder, policy_book, telemetry, tracing
+from streamer.wiring.process import (
+    candidate_encoder,
+    housekeeping,
+    loaded_encoder,
+    policy_book,
+    telemetry,
+    tracing,
+)
 from streamer.wiring.upstreams import upstreams
 
 if TYPE_CHECKING:
@@ -134,6 +141,7 @@ def run_serving(
         book = policy_book(settings, store, metrics)
         book.refresh()
         cached = loaded_encoder(settings, metrics, health)
+        beside = candidate_encoder(settings)
         with suppress(Unavailable):
             ring.refresh()  # loading may take longer than what was read of the keys is trusted
         loaded.set()
@@ -164,6 +172,7 @@ def run_serving(
             limits=bounds,
             clock=now,
             tracing=traces,
+            candidate_seconds=settings.worker.candidate_wait_seconds,
         )
         lane = partial(
             Lane,
@@ -181,7 +190,7 @@ def run_serving(
         )
         request_log = RequestLog(
             main=lane(
-                decider(encoder=cached, judge=judge),
+                decider(encoder=cached, judge=judge, candidate_encoder=beside),
                 score_executor=threads["score"],
                 executor=threads["commit"],
             ),
