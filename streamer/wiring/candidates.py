@@ -62,12 +62,12 @@ def set_candidate(
     if wanted.unit != store.gates.get(gate).settings.unit:
         raise UsageError("a candidate has its gate's unit, for which the audit draws answers to label")
     if cut is not None:
-        return store.candidates.set(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
+        return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
     run = calibrated_beside(settings, store, gate, wanted)
     reading = None if run is None else Reading.of_run(run)
     if run is None or reading is None or reading.ships_nothing:
-        return store.candidates.set(gate, wanted, by=by, reason=reason)
-    return store.candidates.set(
+        return store.candidates.start(gate, wanted, by=by, reason=reason)
+    return store.candidates.start(
         gate, wanted, cut=reading.cut, rule=reading.rule, guarantee=run.guarantee, by=by, reason=reason
     )
 

@@ -57,7 +57,7 @@ class Candidates:
         self._database = database
         self._clock = clock
 
-    def set(
+    def start(
         self,
         gate: str,
         settings: GateSettings,

@@ -22,14 +22,14 @@ TRIED = replace(SETTINGS, scorer="kernel-entropy", labellers=("ana", "bob"), sig
 
 
 def set_one(world: World, *, cut: Cut | None = None) -> CandidatePolicy:
-    return world.store.candidates.set(GATE, TRIED, cut=cut, by="ana", reason="try")
+    return world.store.candidates.start(GATE, TRIED, cut=cut, by="ana", reason="try")
 
 
 def test_it_is_read_as_it_was_set_and_reaches_workers_with_the_policy(world: World) -> None:
     assert world.store.candidates.newest(GATE) is None
     assert world.store.policies.active()[GATE].candidate is None
     rule = Segments(key="language", own=(("de", Cut.at(0.5)),))
-    made = world.store.candidates.set(
+    made = world.store.candidates.start(
         GATE, TRIED, cut=Cut.at(0.7), rule=rule, guarantee="promised", by="ana", reason="try"
     )
     assert (made.settings, made.cut, made.rule, made.guarantee) == (TRIED, Cut.at(0.7), rule, "promised")
