@@ -6,6 +6,7 @@ implements it. Neither imports the other.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -57,7 +58,13 @@ class Record:
 
     def is_overdue(self, now: datetime) -> bool:
         """Whether its own deadline has come."""
-        return self.deadline_ms is not None and now >= _EPOCH + timedelta(milliseconds=self.deadline_ms)
+        return self.seconds_left(now) <= 0
+
+    def seconds_left(self, now: datetime) -> float:
+        """How long its sender still waits, below 0 once it does not; infinity where it has no deadline of its own."""
+        if self.deadline_ms is None:
+            return math.inf
+        return (_EPOCH + timedelta(milliseconds=self.deadline_ms) - now).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ is recorded as no score. Nothing of it is read by anything that decides.
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import dataclass
 from time import monotonic
@@ -37,6 +38,9 @@ log = structlog.get_logger(__name__)
 
 WAIT_SECONDS = 0.25
 """How long a group of decisions waits at most, once for all of them."""
+
+_MOST_OF_A_DEADLINE = 0.1
+"""Share of the time that is left of a request: a decision that a candidate kept too long would be a hold."""
 
 _WHATEVER_SCORES = frozenset(
     {
@@ -98,9 +102,14 @@ class CandidateScorer:
         self._gates: dict[str, tuple[int, PolicyGate]] = {}
         self._logged: set[tuple[int, str]] = set()
 
-    def begin(self, batches: Sequence[Beside]) -> Callable[[], list[CandidateDecision]]:
-        """Begin, and return what gives one decision for each batch when it is called; it raises nothing."""
-        ends = monotonic() + self._seconds
+    def begin(
+        self, batches: Sequence[Beside], *, left: float = math.inf
+    ) -> Callable[[], list[CandidateDecision]]:
+        """Begin, and return what gives one decision for each batch when it is called; it raises nothing.
+
+        `left` : seconds that whoever asked for one of the decisions still waits; no more than a part of it is taken.
+        """
+        ends = monotonic() + min(self._seconds, _MOST_OF_A_DEADLINE * max(0.0, left))
         found: dict[int, CandidateDecision] = {}
         due = []
         for place, one in enumerate(batches):

@@ -220,7 +220,10 @@ class BatchDecider:
             for place, item in enumerate(results)
             if isinstance(item, _Pending) and (one := _beside(item)) is not None
         }
-        ready = self._candidates.begin(list(beside.values())) if beside else None
+        ready = None
+        if beside:
+            left = min(records[place].seconds_left(self._clock()) for place in beside)
+            ready = self._candidates.begin(list(beside.values()), left=left)
         outcomes = [self._decide(item) if isinstance(item, _Pending) else item for item in results]
         if ready is not None:
             for place, made in zip(beside, ready(), strict=True):

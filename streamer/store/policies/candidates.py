@@ -45,9 +45,16 @@ def newest_candidates(
         newest = newest.where(candidate_policies.c.gate.in_(list(gates)))
     try:
         return {one.gate: one for one in _read(connection, candidate_policies.c.id.in_(newest))}
-    except _UNREADABLE as error:
-        log.warning("store.candidates_unreadable", error=str(error))
-        return {}
+    except _UNREADABLE:
+        found = {}
+        for number in connection.execute(newest).scalars().all():
+            try:
+                (one,) = _read(connection, candidate_policies.c.id == number)
+            except _UNREADABLE as error:
+                log.warning("store.candidate_unreadable", candidate=number, error=str(error))
+            else:
+                found[one.gate] = one
+        return found
 
 
 class Candidates:

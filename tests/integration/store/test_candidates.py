@@ -105,7 +105,11 @@ def test_nothing_of_it_changes(world: World, table: str, change: str) -> None:
 
 def test_one_that_cannot_be_read_leaves_the_policies_alone(world: World) -> None:
     set_one(world)
-    world.tamper('UPDATE candidate_policies SET settings = \'{"scorer": "of a later version"}\'')
-    assert world.store.policies.active()[GATE].candidate is None
-    world.tamper("UPDATE candidate_policies SET settings = 'no JSON'")
-    assert world.store.policies.active()[GATE].policy.gate == GATE
+    world.gate("other")
+    good = world.store.candidates.start("other", TRIED, by="ana", reason="try")
+    for wrong in ('{"scorer"\\: "of a later version"}', "no JSON"):  # a colon begins a parameter
+        world.tamper(f"UPDATE candidate_policies SET settings = '{wrong}' WHERE gate = '{GATE}'")
+        active = world.store.policies.active()
+        assert active[GATE].candidate is None
+        assert active[GATE].policy.gate == GATE
+        assert active["other"].candidate == good

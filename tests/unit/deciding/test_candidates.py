@@ -191,6 +191,16 @@ def test_what_is_late_is_recorded_so_and_nothing_is_begun_while_it_goes_on(
     assert made(after).why in (None, "too_slow")
 
 
+def test_a_request_is_not_kept_from_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(KernelEntropy, "score", lambda *_: released.wait(PATIENCE))
+    deadline = int(NOW.timestamp() * 1000) + 500
+    (one,) = Beside(candidate()).decide(raw(batch()), deadline_ms=deadline)
+    assert not released.is_set(), "it waited for a tenth of half a second, and not for the candidate"
+    released.set()
+    assert (one.reason, made(one).why) == ("scored", "too_slow")
+
+
 @pytest.mark.parametrize(
     ("gate", "tried", "event", "why"),
     [
