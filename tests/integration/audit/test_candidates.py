@@ -12,8 +12,9 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.cli import main
 from streamer.store import prune
+from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in
-from tests.integration.audit.history import Scribe, event, export, label_event, settings_for, verify
+from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -151,6 +152,8 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
     assert verify(site.settings, from_database=True).faults == ()
     site.scribe.recalibrate(GATE)
     assert verify(site.settings, from_database=True).faults == ()
+    export(site.settings, site.directory / "bundle")
+    assert verify_bundle(site.directory / "bundle", KEYS, None).faults == []
     assert "no candidate policy" in site.run("candidate", "show", GATE, status=2)
     assert "no candidate policy" in site.run("what-if", GATE, "--candidate", status=2)
 
