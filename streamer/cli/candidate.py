@@ -210,7 +210,7 @@ def adopt(
     stays closed until the second one approves. The candidate is stopped.
     """
     from streamer import wiring
-    from streamer.cli.console import print_json
+    from streamer.cli.console import note, print_json
     from streamer.cli.outbox import announce_now
     from streamer.cli.recalibrate import print_report, report_json
     from streamer.settings.settings import load_settings
@@ -222,6 +222,9 @@ def adopt(
         print_json(report_json(done))
     else:
         print_report(done, None, explain=explain)
+        note(
+            "What this calibration promises holds if its labels played no part in the choice; if they did, look again once others have come."
+        )
     announce_now(settings)
 
 

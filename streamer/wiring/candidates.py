@@ -110,10 +110,10 @@ def adopt_candidate(settings: Settings, gate: str, *, by: str, reason: str) -> R
 
 
 def _carry(store: Store, gate: str, wanted: GateSettings) -> None:
-    """Keep, sealed, the candidate's scores of the drawn batches that another score has decided."""
+    """Keep, sealed, the candidate's scores of the drawn batches that another score has decided: of all, or of none."""
     from streamer.gates.gate import gate_batch
 
-    some: dict[int, dict[str, float]] = {}
+    found: dict[int, dict[str, float]] = {}
     for one, asked in store.candidates.drawn(gate, wanted):
         scores = one.decision.scores
         if scores is None:
@@ -124,9 +124,9 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> None:
                 f"the candidate ranks another answer first than gate {gate} does, and labels are of the gate's: they cannot calibrate "
                 f"it. `streamer gate set {gate} --scorer {wanted.scorer}` closes the gate until labels have come"
             )
-        some[one.number] = dict(zip(one.response_ids, scores, strict=True))
-        if len(some) == _AT_ONCE:
-            store.learned_scores.keep(wanted.scorer, some)
-            some = {}
-    if some:
-        store.learned_scores.keep(wanted.scorer, some)
+        found[one.number] = dict(zip(one.response_ids, scores, strict=True))
+    numbers = list(found)
+    for start in range(0, len(numbers), _AT_ONCE):
+        store.learned_scores.keep(
+            wanted.scorer, {number: found[number] for number in numbers[start : start + _AT_ONCE]}
+        )

@@ -198,6 +198,16 @@ def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site) -> N
     assert "closes it until labels have come" in site.run("candidate", "adopt", GATE, status=2)
 
 
+def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(site: Site) -> None:
+    site.run("candidate", "set", GATE, "--scorer", "exact-match", "--threshold", "open")
+    site.live(range(30, 50))
+    compared = site.json("candidate", "show", GATE)["comparison"]
+    assert compared["what_if"]["exposure"]["overdue"] > 0, "nobody knows how bad those answers are"
+    assert "ranks another answer first" in site.run("candidate", "adopt", GATE, status=2)
+    assert site.rows("SELECT count(*) FROM learned_scores") == [(0,)]
+    assert site.store.policies.newest(GATE).settings.scorer == "gram"
+
+
 def test_the_audit_covers_who_set_it_and_says_that_the_rest_is_no_evidence(site: Site) -> None:
     site.run("candidate", "set", GATE, "--threshold", "0.3")
     site.live(range(30, 50))
