@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.responses import dimension_of, models_named
 from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision
 from streamer.gates.policy_gate import PolicyGate, segment_of
@@ -159,6 +160,8 @@ class CandidateScorer:
             return CandidateDecision(number, why=str(error))
         except UnknownModel:
             return CandidateDecision(number, why="unknown_model")
+        except (Unavailable, EncoderGivenUp):
+            return CandidateDecision(number, why=NO_ENCODER_HERE)
         except Exception as error:
             self._log(one, error)
             return CandidateDecision(number, why="scorer_failed")

@@ -11,6 +11,7 @@ import pytest
 
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
+from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision, CandidatePolicy
 from streamer.gates.policy_gate import PolicyGate
@@ -219,10 +220,22 @@ def test_what_it_is_scored_by(
     gate: str, tried: dict[str, Any], event: dict[str, Any], why: str | None
 ) -> None:
     other = HashingEncoder()
-    other.identity = EncoderIdentity("second", "1", "cd" * 32, 8)  # type: ignore[misc]
+    other.identity = EncoderIdentity("second", "1", "cd" * 32, 8)
     (one,) = Beside(candidate(gate, **tried), other=other).decide(raw(event))
     assert made(one).why == why
     assert (made(one).scores is None) == (why is not None)
+
+
+@pytest.mark.parametrize("error", [Unavailable("it is away"), EncoderGivenUp("it was away too long")])
+def test_an_endpoint_of_its_encoder_that_is_away_says_nothing_of_the_batch(error: Exception) -> None:
+    class Away(HashingEncoder):
+        identity = EncoderIdentity("second", "1", "cd" * 32, 8)
+
+        def encode(self, _texts: object, *, progress: object = None) -> Any:
+            raise error
+
+    (one,) = Beside(candidate(encoder="second@cdcdcdcd"), other=Away()).decide(raw(batch()))
+    assert (one.reason, made(one).why) == ("scored", "no_encoder")
 
 
 def test_embeddings_of_the_event_are_read_where_the_candidate_accepts_them() -> None:
@@ -238,7 +251,7 @@ def test_a_group_that_is_decided_again_keeps_what_the_same_candidate_made() -> N
     (first,) = world.decide(raw(batch()))
     texts = len(world.encoder.calls)
     (again,) = world.decider.outcomes([first.record], [first])
-    assert again.candidate is first.candidate
+    assert made(again) is first.candidate
     world.sql["bot"] = replace(world.sql["bot"], candidate=candidate(number=2, level=None))
     world.book.refresh()
     (later,) = world.decider.outcomes([first.record], [first])
