@@ -17,7 +17,6 @@ from streamer.wording.policies import cut_text
 if TYPE_CHECKING:
     from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.settings import GateSettings
-    from streamer.store import Store
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -114,7 +113,7 @@ def show(
     answer, why_not = None, ""
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
-        candidate, tried = _present(store, gate)
+        candidate, tried = store.candidates.present(gate)
         counts = store.candidates.counts(candidate.number)
         asking = wiring.what_if(settings, store, gate, since=now - timedelta(seconds=seconds), now=now)
         try:
@@ -182,7 +181,7 @@ def calibrate(
     actor = opt.who(by)
     settings = load_settings()
     with wiring.open_store(settings) as store:
-        present, wanted = store.gates.get(gate).settings, _present(store, gate)[1]
+        present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
         run = wiring.calibrated_beside(settings, store, gate, wanted)
         if run is None or run.decided.state == "closed":
             raise TryLater(
@@ -249,17 +248,6 @@ def stop(
     else:
         beside = counted(sum(counts.values()), "decision", "decisions")
         say(f"Gate {gate} has no candidate policy any more. It was beside {beside}.")
-
-
-def _present(store: "Store", gate: str) -> "tuple[CandidatePolicy, GateSettings]":
-    from streamer.errors import UsageError
-
-    found = store.candidates.newest(gate)
-    if found is None or found.settings is None:
-        raise UsageError(
-            f"gate {gate!r} has no candidate policy; `streamer candidate set {gate}` gives it one"
-        )
-    return found, found.settings
 
 
 def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:

@@ -87,10 +87,7 @@ def adopt_candidate(settings: Settings, gate: str, *, by: str, reason: str) -> R
     from streamer.whatif.asking import SETTINGS
 
     with open_store(settings) as store:
-        candidate, present = store.candidates.newest(gate), store.gates.get(gate).settings
-        if candidate is None or candidate.settings is None:
-            raise UsageError(f"gate {gate!r} has no candidate policy")
-        wanted = candidate.settings
+        present, (_, wanted) = store.gates.get(gate).settings, store.candidates.present(gate)
         if wanted.encoder != present.encoder:
             raise UsageError(
                 f"the candidate reads the embeddings of {wanted.encoder}, for which no earlier decision can calibrate gate {gate}: "

@@ -91,9 +91,7 @@ class Candidates:
 
     def stop(self, gate: str, *, by: str, reason: str) -> CandidatePolicy:
         """End the gate's candidate; returns the one that it was. Raises `UsageError` where there is none."""
-        present = self.newest(gate)
-        if present is None:
-            raise UsageError(f"gate {gate!r} has no candidate policy")
+        present, _ = self.present(gate)
         self._write(
             gate,
             {"settings": None, "state": None, "threshold": None, "rule": INDICATOR, "guarantee": ""},
@@ -122,6 +120,15 @@ class Candidates:
         with self._database.reading() as connection:
             found = newest_candidates(connection, [gate]).get(gate)
         return found if found is not None and found.settings is not None else None
+
+    def present(self, gate: str) -> tuple[CandidatePolicy, GateSettings]:
+        """The same with its settings. Raises `UsageError` where it has none."""
+        found = self.newest(gate)
+        if found is None or found.settings is None:
+            raise UsageError(
+                f"gate {gate!r} has no candidate policy; `streamer candidate set {gate}` gives it one"
+            )
+        return found, found.settings
 
     def story(self, gate: str) -> list[CandidatePolicy]:
         """Every line about the gate's candidates, the oldest first."""
