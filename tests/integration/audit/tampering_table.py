@@ -23,7 +23,6 @@ from streamer.audit.logged import compare_with_log
 from streamer.events.alerts import alert
 from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
 from streamer.events.receipts import receipt_line
-from streamer.gates.rule import Cut
 from streamer.journal import Partition
 from streamer.store import prune
 from streamer.store.calibration.calibration_runs import Calibrations
@@ -145,8 +144,6 @@ def make_site(directory: Path) -> Site:
             batch = number_of(settings.database.url, decided["line"]["facts"]["batch"][1])
             store.score_fits.record(store.gates.get("best"), None, labelled=250, why=name, by="ana")
             store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
-            tried = store.gates.get("best").settings
-            store.candidates.start("best", tried, cut=Cut.at(0.5), by="ana", reason=name)
             store.policies.close("each", by="ana", reason=name)
             store.gates.revise(
                 "each", {"audit_probability": 0.5 if name == "old" else 0.75}, by="ana", reason=name
