@@ -6,6 +6,7 @@ implements it. Neither imports the other.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
+    from streamer.gates.candidate import CandidateDecision, CandidatePolicy
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut
     from streamer.gates.settings import HoldAction, Mode, Unit
@@ -56,7 +58,13 @@ class Record:
 
     def is_overdue(self, now: datetime) -> bool:
         """Whether its own deadline has come."""
-        return self.deadline_ms is not None and now >= _EPOCH + timedelta(milliseconds=self.deadline_ms)
+        return self.seconds_left(now) <= 0
+
+    def seconds_left(self, now: datetime) -> float:
+        """How long its sender still waits, below 0 once it does not; infinity where it has no deadline of its own."""
+        if self.deadline_ms is None:
+            return math.inf
+        return (_EPOCH + timedelta(milliseconds=self.deadline_ms) - now).total_seconds()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,7 @@ class BatchDecision:
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
     segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` tells that only this drew
     it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any. `asked` is what a judge was
-    asked for its scores and said, by response.
+    asked for its scores and said, by response. `candidate` is what the gate's candidate policy made of it, where there is one.
     """
 
     record: Record
@@ -196,6 +204,7 @@ class BatchDecision:
     extra_draw: bool = False
     cloud: tuple[float, ...] | None = None
     asked: tuple[tuple[str, AskedMark], ...] = ()
+    candidate: CandidateDecision | None = None
 
 
 class RecordedAction(NamedTuple):
@@ -418,7 +427,7 @@ class ActivePolicy:
 
     `trusted` False: nobody vouches for any policy of this gate; whatever comes is held. `newest_seen` is the version of
     the gate's newest policy when this one was chosen; it is above the policy's own where later ones were refused. `rate` is
-    the newest of the gate's audit rates.
+    the newest of the gate's audit rates, `candidate` the newest line of its story of candidate policies.
     """
 
     policy: Policy
@@ -426,3 +435,4 @@ class ActivePolicy:
     trusted: bool = True
     newest_seen: int = 0
     rate: AuditRate | None = None
+    candidate: CandidatePolicy | None = None

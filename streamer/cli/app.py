@@ -115,6 +115,12 @@ _COMMANDS = {
             "Say what another budget, method, scorer or threshold would have shipped of the recorded past, and what that would have cost.",
         ),
         (
+            "candidate",
+            "candidate:app",
+            "service",
+            "Candidate policies: decide another score, encoder or threshold beside the one in force, and compare them.",
+        ),
+        (
             "risk",
             "risk:risk",
             "service",

@@ -305,6 +305,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
         rate, extra = store.monitoring.rate(gate)
+        candidate = store.candidates.newest(gate)
     drawing = Drawing.of(rate, extra, revision.settings, wiring.now())
     if json:
         print_json(
@@ -325,6 +326,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
             "revision": f"{revision.revision}, {when(revision.created_at)} by {revision.created_by}: {revision.reason}",
             "policy": f"version {policy.version}, {when(policy.valid_from)} by {policy.created_by}: {policy.reason}",
             "guarantee": guarantee_text(policy.guarantee) or "none",
+            **({} if candidate is None else {"candidate": f"decided beside; streamer candidate show {gate}"}),
         }
     )
 

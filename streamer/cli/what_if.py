@@ -55,6 +55,12 @@ def what_if(
     proposal: Annotated[
         bool, typer.Option("--proposal", help="The threshold that waits for a person in place of all.")
     ] = False,
+    candidate: Annotated[
+        bool,
+        typer.Option(
+            "--candidate", help="The gate's candidate policy in place of all; see `streamer candidate`."
+        ),
+    ] = False,
     since: Annotated[
         str,
         typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
@@ -114,12 +120,13 @@ def what_if(
         raise UsageError(f"--since must be above 0 and at most 36500d, not {since!r}")
     if monitor_delta is not None and not 0 < monitor_delta < 1:
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
-    cut = None if threshold is None else _cut(threshold)
+    cut = None if threshold is None else given_cut(threshold)
     settings = load_settings()
     if is_file(gate):
         for option, was_given in (
             ("--against", against is not None),
             ("--proposal", proposal),
+            ("--candidate", candidate),
             ("--since", since != _SINCE),
         ):
             if was_given:
@@ -150,7 +157,7 @@ def what_if(
                     f"--{name.replace('_', '-')} has no effect: method {chosen.method}, shape {chosen.shape.name}"
                 )
         try:
-            change = Change(settings=named, cut=cut, policy=against, proposal=proposal)
+            change = Change(settings=named, cut=cut, policy=against, proposal=proposal, candidate=candidate)
         except ValueError as error:
             raise UsageError(str(error)) from None
         now = wiring.now()
@@ -163,12 +170,13 @@ def what_if(
     if json:
         print_json(answer_json(answer, change))
     else:
-        _show(answer, change, most=answers, explain=explain)
+        show_answer(answer, change, most=answers, explain=explain)
     if answer.differences:
         raise typer.Exit(FOUND)
 
 
-def _cut(text: str) -> "Cut":
+def given_cut(text: str) -> "Cut":
+    """Read a threshold as it is given on the command line. Raises `UsageError`."""
     from streamer.errors import UsageError
     from streamer.gates.rule import Cut
 
@@ -182,7 +190,8 @@ def _cut(text: str) -> "Cut":
         raise UsageError(f"--threshold must be a score like 0.7, or open, or closed, not {text!r}") from None
 
 
-def _show(answer: "WhatIfAnswer", change: Change, *, most: int, explain: bool) -> None:
+def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: bool) -> None:
+    """Print an answer for people, with at most `most` of the answers that would have been decided otherwise."""
     from streamer.cli.console import note, print_table, say, warn
 
     say(sentence(answer, change))
@@ -245,6 +254,7 @@ def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
             else {"state": change.cut.state, "lambda": change.cut.threshold},
             "policy": change.policy,
             "proposal": change.proposal,
+            "candidate": change.candidate,
         },
         "threshold": {"state": cut.state, "lambda": cut.threshold},
         "rule": rule_to_json(answer.reading.rule) | {"curve": None},

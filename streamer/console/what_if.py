@@ -35,6 +35,7 @@ class _Asked(NamedTuple):
     version: int
     at: float
     lock: threading.Lock
+    beside: dict[int, dict[str, Any]]
 
 
 class Questions:
@@ -86,7 +87,8 @@ class Questions:
             raise
         except StreamerError as error:
             return at | {"wrong": str(error), "answer": None}
-        return at | {"wrong": None, "answer": answer} | self._told(gate, answer, change)
+        told = self._told(gate, answer, change) | {"candidate": self._candidate(gate, asked)}
+        return at | {"wrong": None, "answer": answer} | told
 
     def _asking(self, gate: str, days: int) -> _Asked:
         version = self._store.policies.newest(gate).version
@@ -102,11 +104,35 @@ class Questions:
             since=now - timedelta(days=days),
             now=now,
             most=MOST_PROMPTS,
+            candidates=self._store.candidates,
         )
         while len(self._asked) >= _MOST_ASKED:
             self._asked.pop(next(iter(self._asked)), None)
-        self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock())
+        self._asked[(gate, days)] = made = _Asked(asking, version, monotonic(), threading.Lock(), {})
         return made
+
+    def _candidate(self, gate: str, asked: _Asked) -> dict[str, Any] | None:
+        """What the gate's candidate policy made of the same past; None where it has none. Found once, however a slider moves."""
+        candidate = self._store.candidates.newest(gate)
+        if candidate is None:
+            return None
+        with asked.lock:
+            if candidate.number not in asked.beside:
+                change = Change(candidate=True)
+                try:
+                    answer = asked.asking.ask(change)
+                except Unavailable:
+                    raise
+                except StreamerError as error:
+                    asked.beside[candidate.number] = {"wrong": str(error)}
+                else:
+                    asked.beside[candidate.number] = {
+                        "wrong": None,
+                        "said": sentence(answer, change).removeprefix(f"{gate} "),
+                        "basis": basis_sentence(answer),
+                        "rows": answer_rows(answer),
+                    }
+            return asked.beside[candidate.number]
 
     def _told(self, gate: str, answer: WhatIfAnswer, change: Change) -> dict[str, Any]:
         judged = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from streamer.deciding.actions import Judged, action_event
+from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
 from streamer.events.actions import action_message
@@ -59,11 +60,13 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.events.topics import Topics
     from streamer.gates.batch_key import BatchKey
+    from streamer.gates.candidate import CandidateDecision
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Ruling
     from streamer.gates.settings import GateSettings
     from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Marks, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.scoring.scorer import AnswerBatch
     from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
@@ -73,7 +76,8 @@ log = structlog.get_logger(__name__)
 class _Pending:
     """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores.
 
-    `rows` are the embeddings that came with it, shape (n, d).
+    `rows` are the embeddings that came with it, shape (n, d); `batch` is what was scored, and `beside` what the candidate made of it
+    before, where the gate has a candidate.
     """
 
     record: Record
@@ -90,6 +94,8 @@ class _Pending:
     raw: tuple[float | None, ...] | None = None
     cloud: tuple[float, ...] | None = None
     asked: tuple[tuple[str, AskedMark], ...] = ()
+    batch: AnswerBatch | None = None
+    beside: CandidateDecision | None = None
 
 
 class Marker(Protocol):
@@ -111,6 +117,7 @@ def _keep_scores(p: _Pending, before: BatchDecision) -> None:
     """Take over the scores of an earlier decision of the same event, if the policy still asks for these."""
     settings = p.active.policy.settings
     p.asked = before.asked  # what was paid for stays on record
+    p.beside = before.candidate
     asked = (settings.scorer, _encoder_of(settings, p.embeddings), p.embeddings)
     if p.held is not None or asked != (before.scorer, before.encoder, before.embedding_source):
         return
@@ -135,6 +142,8 @@ class BatchDecider:
     clock : returns the present time, with zone.
     judge : marks answers for gates of the scorer `judge`; None: those hold (`encoder_mismatch`).
     tracing : told what is decided; actions carry the traces that it gives.
+    candidate_encoder : another encoder, for candidate policies alone.
+    candidate_seconds : how long a call of `outcomes` waits for candidates at most, >= 0.
     """
 
     def __init__(
@@ -148,6 +157,8 @@ class BatchDecider:
         clock: Callable[[], datetime],
         judge: Marker | None = None,
         tracing: Tracing = NO_TRACING,
+        candidate_encoder: CachedEncoder | None = None,
+        candidate_seconds: float = WAIT_SECONDS,
     ) -> None:
         self._judge = judge
         self._book = book
@@ -158,6 +169,10 @@ class BatchDecider:
         self._clock = clock
         self._tracing = tracing
         self._gates: dict[str, tuple[int, PolicyGate]] = {}
+        encoders = [one for one in (encoder, candidate_encoder) if one is not None]
+        self._candidates = CandidateScorer(
+            {one.identity.id: one for one in encoders}, seconds=candidate_seconds
+        )
 
     def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
         """Decide `records`, one outcome each, in order.
@@ -200,7 +215,21 @@ class BatchDecider:
         unscored = [p for p in undecided if p.held is None and p.scores is None]
         with self._tracing.scoring([p.record for p in unscored]):
             self._score(unscored)
+        beside = {
+            place: one
+            for place, item in enumerate(results)
+            if isinstance(item, _Pending) and (one := _beside(item)) is not None
+        }
+        ready = None
+        if beside:
+            left = min(records[place].seconds_left(self._clock()) for place in beside)
+            ready = self._candidates.begin(list(beside.values()), left=left)
         outcomes = [self._decide(item) if isinstance(item, _Pending) else item for item in results]
+        if ready is not None:
+            for place, made in zip(beside, ready(), strict=True):
+                decision = outcomes[place]
+                if isinstance(decision, BatchDecision):
+                    outcomes[place] = replace(decision, candidate=made)
         self._tracing.decided(outcomes)
         return outcomes
 
@@ -365,6 +394,7 @@ class BatchDecider:
         try:
             batch = answer_batch([r.text for r in p.event.responses], vectors, p.blank, models_named(p.event))
             rows = batch.unit_rows
+            p.batch = batch if p.active.candidate is not None else None
             scores, raw = scorer.with_raw(batch)
         except UnknownModel as error:
             log.info("deciding.unknown_model", gate=p.key.gate, batch_id=p.key.batch_id, reason=str(error))
@@ -446,6 +476,7 @@ class BatchDecider:
             extra_draw=extra,
             cloud=p.cloud,
             asked=p.asked,
+            candidate=_known_beside(p),
         )
 
     def _rule(self, p: _Pending) -> Judged:
@@ -511,6 +542,34 @@ def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[Scor
             uniform=None if judged.uniforms is None else judged.uniforms[i],
         )
         for i, r in enumerate(p.event.responses)
+    )
+
+
+def _known_beside(p: _Pending) -> CandidateDecision | None:
+    """What the gate's candidate made of a batch when it was decided before, if it is the same one still."""
+    candidate, known = p.active.candidate, p.beside
+    return (
+        known if candidate is not None and known is not None and known.candidate == candidate.number else None
+    )
+
+
+def _beside(p: _Pending) -> Beside | None:
+    """The batch as its gate's candidate gets it; None where there is none, or it has decided it already."""
+    candidate = p.active.candidate
+    if candidate is None or candidate.settings is None or _known_beside(p) is not None:
+        return None
+    return Beside(
+        candidate=candidate,
+        settings=candidate.settings,
+        event=p.event,
+        key=p.key,
+        unit=p.active.policy.settings.unit,
+        blank=p.blank,
+        held=p.held,
+        encoder=p.active.policy.settings.encoder,
+        batch=p.batch,
+        rows=p.rows,
+        salt=p.active.audit_salt,
     )
 
 

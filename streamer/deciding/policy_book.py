@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from streamer.events.limits import Limits
     from streamer.gates.audit_rate import AuditRate
+    from streamer.gates.candidate import CandidatePolicy
     from streamer.journal import ActivePolicy
 
 log = structlog.get_logger(__name__)
@@ -23,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 class PolicyBook:
     """Thread-safe, and monotonic: a gate's trusted policy is only ever replaced by a trusted one of a higher version, and its
-    audit rate by a later one.
+    audit rate and candidate by later ones.
 
     Parameters
     ----------
@@ -64,13 +65,16 @@ class PolicyBook:
             with self._lock:
                 held = self._active.get(gate)
                 rate = active.rate if held is None else _later(active.rate, held.rate)
+                candidate = active.candidate if held is None else _later(active.candidate, held.candidate)
                 if held is not None and not _replaces(active, held):
                     # Above what is held only where the newest is refused.
                     newest_seen = max(active.newest_seen, held.newest_seen)
-                    if (newest_seen, rate) != (held.newest_seen, held.rate):
-                        self._active[gate] = replace(held, newest_seen=newest_seen, rate=rate)
+                    if (newest_seen, rate, candidate) != (held.newest_seen, held.rate, held.candidate):
+                        self._active[gate] = replace(
+                            held, newest_seen=newest_seen, rate=rate, candidate=candidate
+                        )
                     continue
-                active = self._active[gate] = replace(active, rate=rate)
+                active = self._active[gate] = replace(active, rate=rate, candidate=candidate)
                 # Within the lock: two threads that take up two versions must be reported in order.
                 self._on_change(active)
             log.info(
@@ -112,8 +116,11 @@ class PolicyBook:
         self._on_rejected(code)
 
 
-def _later(one: AuditRate | None, other: AuditRate | None) -> AuditRate | None:
-    return max(one, other, key=lambda rate: 0 if rate is None else rate.number)
+_Numbered = TypeVar("_Numbered", "AuditRate", "CandidatePolicy")
+
+
+def _later(one: _Numbered | None, other: _Numbered | None) -> _Numbered | None:
+    return max(one, other, key=lambda numbered: 0 if numbered is None else numbered.number)
 
 
 def _replaces(new: ActivePolicy, held: ActivePolicy) -> bool:

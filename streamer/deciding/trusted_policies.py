@@ -82,6 +82,7 @@ class TrustedPolicies:
                     self._trusted(newest),
                     newest_seen=newest.version,
                     rate=None if newest.active is None else newest.active.rate,
+                    candidate=None if newest.active is None else newest.active.candidate,
                 )
                 for gate, newest in sorted(self._source.versions(names).items())
             }

@@ -115,6 +115,13 @@ class WorkerSettings(_Group):
     dead_letter_window: _PositiveInt = Field(
         10_000, description="Number of last records over which `dead_letter_max_ratio` is computed."
     )
+    candidate_wait_seconds: float = Field(
+        0.25,
+        ge=0,
+        le=60,
+        description="How long a group of decisions waits at most for the scores of candidate policies, in `streamer serve` too; "
+        "what has none by then is recorded without.",
+    )
 
 
 class EncoderSettings(_Group):
@@ -128,6 +135,11 @@ class EncoderSettings(_Group):
             "`+ctranslate2` or `+sentence-transformers` for its engine; `openai:MODEL` or `openai:MODEL@DIMENSION` for one at "
             "an endpoint. `none`: a worker for events that bring embeddings or scores."
         ),
+    )
+    candidate: str | None = Field(
+        None,
+        min_length=1,
+        description="Another encoder, named alike, that this worker runs for candidate policies alone.",
     )
     device: str = Field(
         "cpu",

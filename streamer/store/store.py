@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
     from streamer.store.log.resolve_outcomes import DeadLetterMessage
+    from streamer.store.policies.candidates import Candidates
     from streamer.store.policies.policy_writer import PolicyMessage
     from streamer.store.risk.alerts import AlertMessage
     from streamer.store.risk.monitoring_state import Monitoring
@@ -254,6 +255,13 @@ class Store:
             alert_message=self._alert_message,
             read=self._read,
         )
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """Candidate policies, and what they made of batches."""
+        from streamer.store.policies.candidates import Candidates
+
+        return Candidates(self._database, clock=self._clock)
 
     @cached_property
     def past(self) -> PastDecisions:

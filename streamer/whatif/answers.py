@@ -32,20 +32,22 @@ class Change:
         serves every segment alike.
     policy : the version of an earlier policy in place of both.
     proposal : the threshold that waits for a person in place of all.
+    candidate : the gate's candidate policy in place of all, by the scores that it gave the same prompts when they were decided.
     """
 
     settings: Mapping[str, object] = field(default_factory=dict)
     cut: Cut | None = None
     policy: int | None = None
     proposal: bool = False
+    candidate: bool = False
 
     def __post_init__(self) -> None:
-        named = (self.cut is not None) + (self.policy is not None) + self.proposal
+        named = (self.cut is not None) + (self.policy is not None) + self.proposal + self.candidate
         if named > 1:
-            raise ValueError("ask about a threshold, a policy or the proposal, one at a time")
-        if self.settings and (self.policy is not None or self.proposal):
+            raise ValueError("ask about a threshold, a policy, the proposal or the candidate, one at a time")
+        if self.settings and (self.policy is not None or self.proposal or self.candidate):
             raise ValueError(
-                "a policy and a proposal have settings of their own: ask about these without others"
+                "a policy, a proposal and a candidate have settings of their own: ask about these without others"
             )
 
 
@@ -55,7 +57,7 @@ class Basis:
 
     Attributes
     ----------
-    source : `calibrated` now, `given` by whoever asks, or that of a `policy` or `proposal`.
+    source : `calibrated` now, `given` by whoever asks, or that of a `policy`, `proposal` or `candidate`.
     before : labels of prompts decided from here on had no part in it; None: no labels had, or see `in_sample`.
     prompts, labelled : of the calibration that was made now; 0 where none was.
     drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
@@ -64,7 +66,7 @@ class Basis:
     guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
     """
 
-    source: Literal["calibrated", "given", "policy", "proposal"]
+    source: Literal["calibrated", "given", "policy", "proposal", "candidate"]
     before: datetime | None = None
     prompts: int = 0
     labelled: int = 0
@@ -131,7 +133,8 @@ class WhatIfAnswer:
     versions : the oldest and the newest policy among those that decided.
     recorded, asked : the figures of the record, and of what was asked about.
     more, less : what would have got through, and what would have been held instead.
-    differences : decisions of the record that their own policies do not come to again; there should be none.
+    differences : decisions of the record that their own policies do not come to again, and with a candidate what it decided and
+        does not come to again; there should be none.
     delta : chance that an interval is wrong, for one question; the two intervals of a column fail together.
     """
 

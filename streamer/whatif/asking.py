@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
+from streamer.gates.candidate import NOT_TRIED
 from streamer.gates.rule import Chance, Indicator, Rank
 from streamer.gates.settings import PARAMETERS
 from streamer.recalibration import age_cut
@@ -21,13 +22,14 @@ from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatI
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST
 from streamer.whatif.remembered import RememberedSample
-from streamer.whatif.replay import replay, replay_record, segments_under
-from streamer.whatif.rescored import RescoredSample, rescored
+from streamer.whatif.replay import Difference, replay, replay_record, segments_under
+from streamer.whatif.rescored import RescoredSample, from_texts, rescored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
@@ -35,8 +37,8 @@ if TYPE_CHECKING:
     from streamer.recalibration.run import CalibrationRun
     from streamer.risk.states import RiskInterval
     from streamer.whatif.past import Past, PastReader
-    from streamer.whatif.ports import PastPolicies, PastSample, Scores, WaitingProposal
-    from streamer.whatif.replay import Difference
+    from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, Scores, WaitingProposal
+    from streamer.whatif.rescored import Found, ScoresOf
 
 Flags = NDArray[np.bool_]
 
@@ -75,6 +77,7 @@ class WhatIf:
     now : the present moment; the period ends here.
     most : prompts that are looked at, the newest.
     scores : scores texts again where another scorer is asked about; None: such questions are refused. Called once at most.
+    candidates : where candidate policies are; None: there is none.
     """
 
     def __init__(
@@ -88,6 +91,7 @@ class WhatIf:
         now: datetime,
         most: int = MOST,
         scores: Callable[[], Scores] | None = None,
+        candidates: CandidateRecord | None = None,
     ) -> None:
         self._gate = gate
         self._reader = past
@@ -99,9 +103,10 @@ class WhatIf:
         self._now = now
         self._most = most
         self._load_scores = scores
+        self._candidates = candidates
         self._scores: Scores | None = None
         self._pasts: dict[str | None, Past] = {}
-        self._rescored: dict[tuple[str | None, str], tuple[Past, Flags]] = {}
+        self._rescored: dict[tuple[object, ...], tuple[Past, Flags]] = {}
         self._differences: tuple[Difference, ...] | None = None
 
     def ask(self, change: Change, *, in_sample: bool = False, delta: float | None = None) -> WhatIfAnswer:
@@ -111,7 +116,7 @@ class WhatIf:
         before the period and is judged on the period; where there are too few of these (`least_groups` of the gate, or what
         the method needs to open at all), the older half of those of the period that are old enough for their labels calibrates,
         and what was decided later is judged.
-        An earlier policy is judged from its calibration on.
+        An earlier policy is judged from its calibration on, and a candidate with a threshold from when it was set on.
 
         Parameters
         ----------
@@ -127,7 +132,7 @@ class WhatIf:
             When nothing was decided in the period.
         """
         settings = self._settings(change)
-        past, usable, left_out = self._usable(settings)
+        past, usable, left_out = self._usable(settings, beside=change.candidate)
         if not usable.any():
             raise NothingToJudge(self._nothing(left_out))
         # Before the period is divided and before a severity is looked at.
@@ -147,6 +152,9 @@ class WhatIf:
         if not judged.any():  # all are young: counts say something, and missing labels that nothing is known
             judged[:] = True
         ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
+        differences = self.differences()
+        if change.candidate:
+            differences += self._not_as_beside(kept, ships)
         unit, budget = settings.unit, budget_of(settings)
         chance = self._gate.settings.monitor_delta if delta is None else delta
 
@@ -174,9 +182,13 @@ class WhatIf:
             asked=figures(kept, ships, unit=unit, alpha=budget, delta=chance, judged=judged),
             more=changed(ships & ~kept.shipped),
             less=changed(kept.shipped & ~ships),
-            differences=self.differences(),
+            differences=differences,
             delta=chance,
         )
+
+    def calibrate(self, settings: GateSettings) -> CalibrationRun | None:
+        """Calibrate on every label that there is by now, with another scorer's scores as candidates gave them; None: on none."""
+        return self._run(settings, self._now, beside=True)
 
     def differences(self) -> tuple[Difference, ...]:
         """Decide the whole period again by the policies that decided it, and say what differs from the record."""
@@ -192,6 +204,8 @@ class WhatIf:
             wanted = self._policies.get(self._gate.gate, change.policy).settings
         elif change.proposal:
             wanted = self._proposed().settings
+        elif change.candidate:
+            wanted = self._candidate()[1]
         else:
             if other := sorted(change.settings.keys() - _ASKED):
                 raise UsageError(
@@ -216,18 +230,31 @@ class WhatIf:
             raise UsageError(f"nothing is proposed for gate {self._gate.gate!r}")
         return found
 
+    def _candidate(self) -> tuple[CandidatePolicy, GateSettings]:
+        found = None if self._candidates is None else self._candidates.newest(self._gate.gate)
+        if found is None or found.settings is None:
+            raise UsageError(
+                f"gate {self._gate.gate!r} has no candidate policy; `streamer candidate set` gives it one"
+            )
+        return found, found.settings
+
     def _threshold(
         self, change: Change, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool
     ) -> tuple[Reading, Basis]:
         if change.cut is not None:
-            return Reading(change.cut, _plain(settings)), Basis(source="given")
+            return Reading(change.cut, plain_rule(settings)), Basis(source="given")
         if change.policy is not None:
             return self._of_policy(self._policies.get(self._gate.gate, change.policy), in_sample=in_sample)
         if change.proposal:
             found = self._proposed()
             basis = self._known("proposal", found.at, found.guarantee, in_sample=in_sample)
             return Reading(found.cut, found.rule), basis
-        return self._calibrated(settings, past, old, in_sample=in_sample)
+        if change.candidate:
+            candidate, _ = self._candidate()
+            if candidate.cut is not None:
+                basis = self._known("candidate", candidate.at, candidate.guarantee, in_sample=in_sample)
+                return Reading(candidate.cut, candidate.rule), basis
+        return self._calibrated(settings, past, old, in_sample=in_sample, beside=change.candidate)
 
     def _of_policy(self, policy: Policy, *, in_sample: bool) -> tuple[Reading, Basis]:
         """An earlier policy: whatever its run had read was decided before the first policy of that run came into force."""
@@ -242,7 +269,7 @@ class WhatIf:
 
     def _known(
         self,
-        source: Literal["policy", "proposal"],
+        source: Literal["policy", "proposal", "candidate"],
         moment: datetime,
         guarantee: str,
         *,
@@ -258,21 +285,21 @@ class WhatIf:
         )
 
     def _calibrated(
-        self, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool
+        self, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool, beside: bool
     ) -> tuple[Reading, Basis]:
         boundary = self._since
         if in_sample:
             boundary = self._now
         elif past.earlier:
             boundary = min(past.decided_at)
-        run = self._run(settings, boundary)
+        run = self._run(settings, boundary, beside=beside)
         enough = max(settings.calibrator.groups_needed(budget_of(settings)), settings.least_groups)
         moved = False
         if not in_sample and (run is None or len(run.sample) < enough):
             middle = _middle(past, old)
             if middle is not None and middle > boundary:
                 boundary, moved = middle, True
-                run = self._run(settings, boundary) or run
+                run = self._run(settings, boundary, beside=beside) or run
         if run is None:
             raise NothingToJudge(
                 f"gate {self._gate.gate!r} has no audit-sampled batch decided before {boundary:%Y-%m-%d %H:%M:%SZ} to "
@@ -291,7 +318,7 @@ class WhatIf:
         )
         return Reading.of_run(run), basis
 
-    def _run(self, settings: GateSettings, before: datetime) -> CalibrationRun | None:
+    def _run(self, settings: GateSettings, before: datetime, *, beside: bool) -> CalibrationRun | None:
         """Calibrate as the gate would, on prompts decided before a moment; None where there are none."""
         since = self._closure(self._gate.gate)
         if since is not None and since.moment >= before:
@@ -299,7 +326,7 @@ class WhatIf:
         sample: AuditSample = self._sample
         if self._other_scores(settings):
             sample = RescoredSample(
-                self._sample, self._reader.texts, self._scorer(settings), self._gate.settings
+                self._sample, self._scores_of(settings, beside=beside), self._gate.settings
             )
         try:
             return calibrate_gate(
@@ -326,7 +353,7 @@ class WhatIf:
             )
         return self._pasts[key]
 
-    def _usable(self, settings: GateSettings) -> tuple[Past, Flags, Counter[str]]:
+    def _usable(self, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags, Counter[str]]:
         """The past with the scores that are asked about, which prompts can be decided by them, and why others cannot."""
         past = self._past(settings.segment_by)
         left_out: Counter[str] = Counter()
@@ -346,9 +373,12 @@ class WhatIf:
             f"they were decided by another unit than {unit}",
         )
         if self._other_scores(settings):
-            past, scored = self._score_again(past, settings)
+            past, scored = self._score_again(past, settings, beside=beside)
             leave_out(
-                ~scored, "their texts are erased or were never kept, so that they cannot be scored again"
+                ~scored,
+                "no candidate with this scorer was beside them, or it had no time for them"
+                if beside
+                else "their texts are erased or were never kept, so that they cannot be scored again",
             )
         else:
             leave_out(
@@ -369,11 +399,45 @@ class WhatIf:
         present = self._gate.settings
         return (settings.scorer, settings.encoder) != (present.scorer, present.encoder)
 
-    def _score_again(self, past: Past, settings: GateSettings) -> tuple[Past, Flags]:
-        key = (settings.segment_by, settings.scorer)
+    def _score_again(self, past: Past, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags]:
+        key = (settings.segment_by, settings.scorer, settings.encoder, beside)
         if key not in self._rescored:
-            self._rescored[key] = rescored(past, self._reader.texts, self._scorer(settings))
+            self._rescored[key] = rescored(past, self._scores_of(settings, beside=beside), every=beside)
         return self._rescored[key]
+
+    def _scores_of(self, settings: GateSettings, *, beside: bool) -> ScoresOf:
+        """Return where another scorer's scores are: beside the decisions, or to be made of their texts."""
+        if not beside:
+            return from_texts(self._reader.texts, self._scorer(settings))
+
+        def recorded(gate: str, numbers: Sequence[int]) -> dict[int, Found]:
+            made = () if self._candidates is None else self._candidates.made(gate, settings, numbers)
+            return {
+                one.number: (one.response_ids, one.decision.scores)
+                for one in made
+                if one.decision.why not in NOT_TRIED
+            }
+
+        return recorded
+
+    def _not_as_beside(self, past: Past, ships: Flags) -> tuple[Difference, ...]:
+        """Name what the candidate decided when these prompts were, and does not come to by the scores that it recorded."""
+        candidate, settings = self._candidate()
+        if self._candidates is None or candidate.cut is None:
+            return ()
+        places = {number: place for place, number in enumerate(past.numbers.tolist())}
+        return tuple(
+            Difference(
+                batch_id=past.batch_ids[place],
+                policy_version=int(past.versions[place]),
+                what="candidate",
+                detail="its candidate decided otherwise than by the scores on record",
+            )
+            for one in self._candidates.made(self._gate.gate, settings, list(places))
+            if one.decision.candidate == candidate.number and one.decision.shipped is not None
+            for place in [places[one.number]]
+            if list(one.decision.shipped) != ships[past.of_batch(place)].tolist()
+        )
 
     def _scorer(
         self, settings: GateSettings
@@ -434,7 +498,7 @@ class WhatIf:
         )
 
 
-def _plain(settings: GateSettings) -> Rule:
+def plain_rule(settings: GateSettings) -> Rule:
     """How a threshold that somebody names is read: as the gate's shape reads one, alike for all batches."""
     if settings.shape.name in ("smooth", "ramp"):
         return Chance(settings.shape.name, float(settings.parameter("width")))  # type: ignore[arg-type]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Protocol
 from streamer.recalibration.run import AuditSample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
+    from streamer.gates.candidate import CandidatePolicy, MadeBeside
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Cut, Rule
     from streamer.gates.settings import GateSettings
@@ -54,6 +55,18 @@ class PastPolicies(Protocol):
 
     def list(self, gate: str) -> Sequence[Policy]:
         """Return every version that is trusted, the oldest first."""
+        ...
+
+
+class CandidateRecord(Protocol):
+    """Where candidate policies are, and what they made of batches."""
+
+    def newest(self, gate: str) -> CandidatePolicy | None:
+        """Return the gate's candidate; None: it has none."""
+        ...
+
+    def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterable[MadeBeside]:
+        """Return what candidates with the scorer and the encoder of these settings made of batches; not all need be there."""
         ...
 
 

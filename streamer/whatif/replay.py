@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Flags = NDArray[np.bool_]
 
-Why = Literal["ships", "selected", "cut", "policy"]
+Why = Literal["ships", "selected", "cut", "policy", "candidate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Difference:
     batch_id : which decision.
     policy_version : by which policy it was decided.
     what : what differs: which responses ship, which one was selected, what the batch was cut by; or its `policy` is not on
-        record in a form that this program reads.
+        record in a form that this program reads; or its `candidate` decided otherwise than it comes to again.
     detail : in words.
     """
 

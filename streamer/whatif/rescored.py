@@ -1,4 +1,4 @@
-"""The past with the scores of another scorer, computed from the texts that are stored.
+"""The past with the scores of another scorer: computed from the texts that are stored, or as a candidate policy gave them.
 
 Labels stay where the audit drew them. With the unit `best` that is the answer that the recorded scorer ranked first: where
 another one ranks another first, nobody knows how bad that is.
@@ -17,7 +17,7 @@ from streamer.gates.gate import gate_batch, mean_score
 from streamer.recalibration.run import SampledItem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from numpy.typing import NDArray
@@ -29,30 +29,44 @@ if TYPE_CHECKING:
 
     Texts = Callable[[str, Sequence[int]], Iterator[PastText]]
     Score = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]
+    Found = tuple[tuple[str, ...], tuple[float, ...] | None]
+    """Response ids and scores of a batch; no scores where the scorer has none for it."""
+    ScoresOf = Callable[[str, Sequence[int]], Mapping[int, Found]]
+    """Gives gate and numbers of batches what is found of them, by number."""
 
 _AT_ONCE = 64
 """Batches that are scored by one call of the encoder."""
 
 
-def rescored(past: Past, texts: Texts, score: Score) -> tuple[Past, NDArray[np.bool_]]:
-    """Score the batches of a past again that have scores.
+def from_texts(texts: Texts, score: Score) -> ScoresOf:
+    """Return what scores the texts of batches again."""
+    return lambda gate, numbers: dict(_scored(texts(gate, numbers), score))
+
+
+def rescored(past: Past, scores_of: ScoresOf, *, every: bool = False) -> tuple[Past, NDArray[np.bool_]]:
+    """Put other scores in place of the recorded ones.
+
+    Parameters
+    ----------
+    every : also where the recorded scorer had none; otherwise what was held without scores stays so.
 
     Returns
     -------
-    The past with the new scores, and which of its batches it now holds rightly: shape (n,). The others' texts are gone.
+    The past with the new scores, and which of its batches it now holds rightly: shape (n,). Of the others nothing was found.
     """
-    scored = past.scored
-    wanted = past.numbers[scored].tolist()
-    found = dict(_scored(texts(past.gate, wanted), score))
+    rows = np.ones(len(past), dtype=np.bool_) if every else past.scored
+    found = scores_of(past.gate, past.numbers[rows].tolist())
     scores = past.scores.copy()
     known = np.ones(len(past), dtype=np.bool_)
-    for place in np.flatnonzero(scored).tolist():
-        new = found.get(int(past.numbers[place]))
+    for place in np.flatnonzero(rows).tolist():
         there = past.of_batch(place)
-        if new is None or len(new[1]) != there.stop - there.start:
+        _, new = found.get(int(past.numbers[place]), ((), ()))
+        if new is None:
+            scores[there] = np.nan
+        elif len(new) != there.stop - there.start:
             known[place] = False
         else:
-            scores[there] = new[1]
+            scores[there] = new
     return replace(past, scores=scores), known
 
 
@@ -62,14 +76,13 @@ class RescoredSample:
     Parameters
     ----------
     sample : as it was decided.
-    texts, score : where its texts are, and what scores them.
+    scores_of : where they are.
     recorded : the settings that it was decided by.
     """
 
-    def __init__(self, sample: AuditSample, texts: Texts, score: Score, recorded: GateSettings) -> None:
+    def __init__(self, sample: AuditSample, scores_of: ScoresOf, recorded: GateSettings) -> None:
         self._sample = sample
-        self._texts = texts
-        self._score = score
+        self._scores_of = scores_of
         self._recorded = recorded
 
     def audit_sample(
@@ -81,7 +94,7 @@ class RescoredSample:
         since_version: int | None = None,
         severities: SeverityBasis = "mean",
     ) -> Sequence[SampledGroup]:
-        """Read the sample and score it again; groups whose texts are gone are left out."""
+        """Read the sample with the other scores; groups without any are left out."""
         groups = self._sample.audit_sample(
             gate,
             settings=self._as_recorded(settings),
@@ -90,11 +103,12 @@ class RescoredSample:
             severities=severities,
         )
         by_row = {group.row: group for group in groups if group.row is not None}
-        found = dict(_scored(self._texts(gate, sorted(by_row)), self._score))
+        found = self._scores_of(gate, sorted(by_row))
         return [
-            _with_scores(group, *found[group.row], settings=settings)
+            _with_scores(group, ids, scores, settings=settings)
             for group in groups
-            if group.row is not None and group.row in found
+            for ids, scores in [found.get(-1 if group.row is None else group.row, ((), None))]
+            if scores is not None
         ]
 
     def label_delays(

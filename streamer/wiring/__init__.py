@@ -10,6 +10,7 @@ from streamer.wiring.audit import (
     trusted_keys,
     witnesses,
 )
+from streamer.wiring.candidates import adopt_candidate, calibrated_beside, set_candidate
 from streamer.wiring.configured_judge import judge, judge_scoring_id
 from streamer.wiring.console import run_console
 from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
@@ -39,8 +40,10 @@ from streamer.wiring.what_if import what_if
 from streamer.wiring.worker import run_worker
 
 __all__ = [
+    "adopt_candidate",
     "adopt_fitted",
     "adopt_proposed",
+    "calibrated_beside",
     "check_database",
     "check_topics",
     "check_witnesses",
@@ -72,6 +75,7 @@ __all__ = [
     "run_review",
     "run_serving",
     "run_worker",
+    "set_candidate",
     "tail",
     "topics",
     "trusted_keys",

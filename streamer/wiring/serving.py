@@ -18,6 +18,7 @@ from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
 from streamer.wiring.process import (
+    candidate_encoder,
     housekeeping,
     loaded_encoder,
     policy_book,
@@ -137,6 +138,7 @@ def run_serving(
         book = policy_book(settings, store, metrics)
         book.refresh()
         cached = loaded_encoder(settings, metrics, health)
+        beside = candidate_encoder(settings)
         with suppress(Unavailable):
             ring.refresh()  # loading may take longer than what was read of the keys is trusted
         loaded.set()
@@ -146,6 +148,7 @@ def run_serving(
             store=store,
             book=book,
             encoder=cached,
+            candidate_encoder=beside,
             health=health,
             answers=answers,
             hooks=Hooks(observer=health, failpoint=from_environment(), tracing=traces),
@@ -205,6 +208,7 @@ class _Shared:
     store: Store
     book: PolicyBook
     encoder: CachedEncoder | None
+    candidate_encoder: CachedEncoder | None
     health: ServiceHealth
     answers: PendingAnswers
     hooks: Hooks
@@ -254,6 +258,7 @@ def _request_log(
         limits=limits(settings),
         clock=now,
         tracing=shared.hooks.tracing,
+        candidate_seconds=settings.worker.candidate_wait_seconds,
     )
     lane = partial(
         Lane,
@@ -271,7 +276,7 @@ def _request_log(
     )
     return RequestLog(
         main=lane(
-            decider(encoder=shared.encoder, judge=judge),
+            decider(encoder=shared.encoder, judge=judge, candidate_encoder=shared.candidate_encoder),
             score_executor=threads["score"],
             executor=threads["commit"],
         ),

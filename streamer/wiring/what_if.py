@@ -40,6 +40,7 @@ def what_if(
         since=since,
         now=now or present(),
         scores=lambda: _scores(settings, progress),
+        candidates=store.candidates,
     )
 
 

@@ -21,6 +21,7 @@ from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
 from streamer.wiring.parts import connection, limits, now, open_store, topics
 from streamer.wiring.process import (
+    candidate_encoder,
     housekeeping,
     loaded_encoder,
     policy_book,
@@ -76,6 +77,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         )
         book.refresh()
         cached = loaded_encoder(settings, metrics, health)
+        beside = candidate_encoder(settings)
         loaded.set()
         stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=announcements.keep))
         judge = stack.enter_context(judge_scores(settings, metrics, traces))
@@ -88,6 +90,8 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             limits=bounds,
             clock=now,
             tracing=traces,
+            candidate_encoder=beside,
+            candidate_seconds=settings.worker.candidate_wait_seconds,
         )
         stream = run_stream(
             Subscription(

@@ -30,6 +30,8 @@ def _asked(answer: WhatIfAnswer, change: Change) -> str:
     """Name what was asked about: ``with a budget of 10 %, method selective``."""
     if change.proposal:
         return "with the proposed threshold"
+    if change.candidate:
+        return "under its candidate policy"
     if change.policy is not None:
         return f"under policy {change.policy}"
     named = [
@@ -73,9 +75,14 @@ def basis_sentence(answer: WhatIfAnswer) -> str:
         if basis.moved:
             said += " (too few were decided before the period, so its older half calibrates)"
         return said + "."
-    name = "proposal" if basis.source == "proposal" else "policy"
+    name = basis.source
     if basis.before is None:
         return f"The policy's threshold, {threshold}, comes from no calibration."
+    if name == "candidate" and not basis.in_sample:
+        return (
+            f"The candidate's threshold, {threshold}, was set at {when(basis.before)}, and is judged on prompts decided since: it was "
+            "decided beside them."
+        )
     if basis.in_sample:
         return (
             f"The threshold of the {name}, {threshold}, is judged IN-SAMPLE: labels up to {when(basis.before)} chose it, so that "

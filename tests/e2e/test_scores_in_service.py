@@ -82,7 +82,10 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
             "STREAMER_JUDGE_BASE_URL": model.url,
             "STREAMER_JUDGE_MODEL": "grader",
             "STREAMER_JUDGE_SCORE_SECONDS": "240",
+            "STREAMER_WORKER_CANDIDATE_WAIT_SECONDS": "60",
         }
+        if scorer == "logprob":
+            site.environment["STREAMER_ENCODER_CANDIDATE"] = "all-MiniLM-L6-v2"
         site.command(
             *("gate", "create", NAME, "--scorer", scorer, *asked, "--alpha", "0.2", "--unit", "best"),
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
@@ -94,6 +97,10 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
                 key, value = label(number, 0, float(is_bad(number)), gate=NAME)
                 publisher.send(wiring.topics(site.settings).labels, value, key=key)
         wait_until(lambda: site.recorded() == 2 * BEFORE, "every label has an outcome")
+        if scorer == "logprob":
+            # Another score, of texts, by an encoder for it alone. Workers read it with the policy that comes next.
+            tried = ("--scorer", "kernel-entropy", "--encoder", "all-MiniLM-L6-v2", "--threshold", "0.5")
+            site.command("candidate", "set", NAME, *tried, "--by", "ana")
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
         policy = site.store.policies.newest(NAME)
         assert policy.state == "cut", said.stdout + said.stderr
@@ -104,6 +111,14 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
         assert shipped >= sum(not is_bad(n) for n in range(BEFORE, BEFORE + AFTER)), (
             "what is surely right ships"
         )
+
+        if scorer == "logprob":
+            shown = json.loads(site.command("candidate", "show", NAME, "--json").stdout)
+            assert (shown["scored"], shown["without_scores"]) == (AFTER, {}), (
+                "one outcome of it for each decision"
+            )
+            assert shown["comparison"]["prompts"] == AFTER
+            assert shown["comparison"]["replay"]["as_recorded"] is True
 
         calls = [one for one in model.requests if one.path.endswith("/chat/completions")]
         assert len(calls) == (4 if scorer == "judge" else 0), "each answer is judged once"

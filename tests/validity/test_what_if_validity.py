@@ -25,6 +25,7 @@ from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.whatif import Change, Past, WhatIf
 from streamer.whatif.figures import figures
 from streamer.whatif.replay import replay, replay_record
+from streamer.whatif.rescored import rescored
 from tests.validity.known_risk import most_violations
 
 if TYPE_CHECKING:
@@ -277,3 +278,38 @@ def test_a_calibrated_threshold_is_judged_on_others_than_those_that_chose_it() -
     inside = bias(errors[True], [0.0] * 400)
     assert abs(outside) < 4
     assert inside < -4, "on the labels that chose it a threshold looks better than it is"
+
+
+# -- a candidate with another score, decided beside ---------------------------------------------------------------
+
+
+def test_intervals_of_a_candidate_hold_by_the_draws_of_the_gate_that_decided() -> None:
+    """Another score, of which some batches have none, by weights and labels of the gate's own audit."""
+    rng = np.random.default_rng(20261125)
+    estimates, truths, outside, outside_rate = [], [], 0, 0
+    for row, month in enumerate(months()):
+        theirs = np.clip(0.5 * month.past.scores + 0.5 * rng.random(LENGTH), 0, 1).round(6)
+        late, failed = rng.random(LENGTH) < 0.1, rng.random(LENGTH) < 0.05
+        recorded = {
+            n: (("r",), None if failed[n] else (float(theirs[n]),)) for n in np.flatnonzero(~late).tolist()
+        }
+        beside, known = rescored(month.past, lambda _gate, _numbers, made=recorded: made, every=True)
+        assert (known == ~late).all()
+        beside = beside.where(known)
+        ships = decide(theirs, Threshold.at(ASKED, alpha=0.2, method="mean", groups=0, guarantee=""))
+        ships = (ships & ~failed)[known]
+        if row < 5:
+            again = replay(beside, SETTINGS, Reading(Cut.at(ASKED), INDICATOR), salt=b"")
+            assert (again == ships).all(), "the gate decides batches as it decides columns"
+        found = figures(beside, ships, unit="best", alpha=0.2, delta=DELTA)
+        assert found.exposure.estimate is not None
+        truth = float((month.true_severities[known] * ships).mean())
+        truths.append(truth)
+        estimates.append(found.exposure.estimate)
+        rate = truth / ships.mean()
+        outside += not found.exposure.lower <= truth <= found.exposure.upper
+        outside_rate += not found.selective.lower <= rate <= found.selective.upper
+    print(f"outside: {outside} and {outside_rate} of {MONTHS}")
+    assert abs(bias(estimates, truths)) < 4
+    assert outside <= most_violations(MONTHS, DELTA)
+    assert outside_rate <= most_violations(MONTHS, DELTA)

@@ -93,8 +93,8 @@ export function checkInputs(governance, decisions, report) {
       const plainScore = settings.unit !== "batch" && settings.shape !== "rank" && facts.scorer === settings.scorer;
       const later = governance.learned.get(canonical([settings.scorer, facts.batch, one.response_id]));
       if (plainScore && one.score !== response[1]) fault("its score is not the recorded one");
-      else if (learned && settings.unit !== "batch" && later !== undefined && facts.scorer !== settings.scorer && one.score !== later) {
-        fault("its score is not the one that the learned score gave it later");
+      else if (settings.unit !== "batch" && later !== undefined && facts.scorer !== settings.scorer && one.score !== later) {
+        fault("its score is not the one that it was given later");
       }
     }
     report.count("inputs of runs", inputs.length);

@@ -2922,10 +2922,10 @@ class _RunAgain:
         if found.scorer == settings["scorer"]:
             if one["score"] != score:
                 yield "its score is not the recorded one"
-        elif settings["scorer"].startswith(LEARNED):
+        else:
             later = self._runs.learned(settings["scorer"], (*batch, one["response_id"]))
             if later is not None and one["score"] != later:
-                yield "its score is not the one that the learned score gave it later"
+                yield "its score is not the one that it was given later"
 
     def _check_severities(self) -> None:
         """Each severity is one that labels give which the run could read."""

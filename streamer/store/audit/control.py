@@ -1,7 +1,7 @@
 """The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
-runs, encoders, data gaps, audit rates, API keys and their revocations, accounts, rejected proposals, labels that came by a
+runs, encoders, data gaps, audit rates, candidate policies, API keys and their revocations, accounts, rejected proposals, labels that came by a
 file and their signatures, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
 what became of batches at the desk, what a learned score made of earlier batches, and what became of each fit of one are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
@@ -33,6 +33,7 @@ from streamer.store.db.schema import (
     calibration_candidates,
     calibration_inputs,
     calibration_runs,
+    candidate_policies,
     control_head,
     control_log,
     data_gaps,
@@ -79,6 +80,7 @@ SEALED_TABLES = (
     dead_letter_replays,
     learned_scores,
     score_fits,
+    candidate_policies,
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 

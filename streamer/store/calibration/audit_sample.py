@@ -77,28 +77,21 @@ def _of_upstream(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bo
 
 
 def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:
-    """Whether a decision has scores of the settings' scorer: it was made with them, or a learned score was applied later."""
-    decided = decisions.c.scorer == settings.scorer
-    if not is_learned(settings.scorer):
-        return decided
+    """Whether a decision has scores of the settings' scorer: it was made with them, or has got them later."""
     later = sa.exists().where(
         learned_scores.c.scorer == settings.scorer, learned_scores.c.batch == decisions.c.batch
     )
-    return decided | later
+    return (decisions.c.scorer == settings.scorer) | later
 
 
-def scores_of(settings: GateSettings) -> tuple[sa.ColumnElement[float], sa.FromClause | None]:
+def scores_of(settings: GateSettings) -> tuple[sa.ColumnElement[float], sa.FromClause]:
     """What the settings' scorer makes of a response, and what has to be joined to `responses` for it."""
-    if not is_learned(settings.scorer):
-        return responses.c.score, None
     later = sa.select(learned_scores).where(learned_scores.c.scorer == settings.scorer).subquery("later")
     return sa.func.coalesce(later.c.score, responses.c.score), later
 
 
-def joined(query: sa.Select[Any], later: sa.FromClause | None) -> sa.Select[Any]:
+def joined(query: sa.Select[Any], later: sa.FromClause) -> sa.Select[Any]:
     """Join the scores that were made later."""
-    if later is None:
-        return query
     return query.outerjoin(
         later, (later.c.batch == responses.c.batch) & (later.c.response_id == responses.c.response_id)
     )

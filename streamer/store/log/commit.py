@@ -20,6 +20,7 @@ from streamer.journal import BatchDecision
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
 from streamer.store.db.schema import (
     batches,
+    candidate_decisions,
     control_head,
     decisions,
     desk_items,
@@ -141,6 +142,7 @@ def commit_slices(
         (decisions, [entry.decision for entry in entries if entry.decision is not None]),
         (desk_items, [one for entry in entries if (one := _at_desk(entry)) is not None]),
         (judgements, [row for entry in entries for row in entry.judgements]),
+        (candidate_decisions, [one for entry in entries if (one := _beside(entry)) is not None]),
         (outcomes, ledger),
         (pending_messages, waiting),
     ]
@@ -252,6 +254,22 @@ def _at_desk(entry: Entry) -> Row | None:
     if until is None:
         return None
     return {"batch": entry.decision["batch"], "gate": decision.key.gate, "until": until}
+
+
+def _beside(entry: Entry) -> Row | None:
+    """What a candidate policy made of a batch; None where there is no candidate, and for all that is no decision."""
+    if entry.decision is None or not isinstance(entry.outcome, BatchDecision):
+        return None
+    made = entry.outcome.candidate
+    if made is None:
+        return None
+    return {
+        "batch": entry.decision["batch"],
+        "candidate": made.candidate,
+        "scores": None if made.scores is None else list(made.scores),
+        "shipped": None if made.shipped is None else list(made.shipped),
+        "why": made.why,
+    }
 
 
 def _facts(entry: Entry, control: tuple[int, bytes]) -> Row:

@@ -12,6 +12,7 @@ from streamer.gates.rule import INDICATOR
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.db.schema import policy_events
 from streamer.store.log.outbox import enqueue, is_waiting
+from streamer.store.policies.candidates import newest_candidates
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
 from streamer.store.policies.policy_writer import one_version
 from streamer.store.risk.audit_rates import newest_rates
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.audit_rate import AuditRate
+    from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.signing.policies import PolicyVersion
@@ -62,11 +64,12 @@ class Policies:
         return {gate: one.active for gate, one in self.versions(names).items() if one.active is not None}
 
     def versions(self, names: Sequence[str] | None = None) -> dict[str, PolicyVersion]:
-        """The newest policy of each gate (of all when None), not yet trusted, with its newest audit rate."""
+        """The newest policy of each gate (of all when None), not yet trusted, with its newest audit rate and candidate."""
         with self._database.reading() as connection:
             rates = newest_rates(connection, names)
+            candidates = newest_candidates(connection, names)
             return {
-                one.gate: _at(one, rates.get(one.gate))
+                one.gate: _at(one, rates.get(one.gate), candidates.get(one.gate))
                 for one in read_versions(connection, newest_keys(connection, names))
             }
 
@@ -227,12 +230,10 @@ class Policies:
         return self._writer.message_of(found)
 
 
-def _at(found: PolicyVersion, rate: AuditRate | None) -> PolicyVersion:
-    return (
-        found
-        if found.active is None or rate is None
-        else replace(found, active=replace(found.active, rate=rate))
-    )
+def _at(found: PolicyVersion, rate: AuditRate | None, candidate: CandidatePolicy | None) -> PolicyVersion:
+    if found.active is None or (rate is None and candidate is None):
+        return found
+    return replace(found, active=replace(found.active, rate=rate, candidate=candidate))
 
 
 def _readable(found: PolicyVersion) -> Policy:

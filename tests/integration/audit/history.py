@@ -71,6 +71,7 @@ class Scribe:
             topics=topics,
             limits=wiring.limits(self.settings),
             clock=wiring.now,
+            candidate_seconds=60.0,  # never in full
         )
         outcomes = tuple(decider.outcomes(records))
         self.store.commit(

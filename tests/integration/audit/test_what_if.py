@@ -23,7 +23,7 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
-from streamer.whatif.rescored import rescored
+from streamer.whatif.rescored import from_texts, rescored
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES
@@ -365,7 +365,8 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         )  # fmt: skip
         past = store.past.read("texts", since=now - _HOUR, until=now, kind="human")
         again, known = rescored(
-            past, store.past.texts, lambda batches, models: texts.score("gram", batches, models=models)
+            past,
+            from_texts(store.past.texts, lambda batches, models: texts.score("gram", batches, models=models)),
         )
         assert known.all()
         assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -413,6 +414,23 @@ def test_what_is_asked_for_wrongly_gets_a_page_that_says_so(people: Site) -> Non
     for answer in (client.get("/"), client.get("/nosuch"), client.get("/console.css")):
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_candidate_policy_stands_beside_what_is_asked(people: Site) -> None:
+    client, store = people.client("viewer"), people.store
+    heading = "The candidate policy, decided beside"
+    assert heading not in client.get(f"/gate/{GATE}/what-if").body
+    settings = store.gates.get(GATE).settings
+    store.candidates.start(GATE, replace(settings, alpha=0.3), by="ana", reason="bolder")
+    page = client.get(f"/gate/{GATE}/what-if").body
+    assert heading in page
+    assert "Under its candidate policy: " in page.replace("\xa0", " ")
+    store.candidates.start(GATE, replace(settings, scorer="kernel-entropy"), by="ana", reason="another score")
+    page = client.get(f"/gate/{GATE}/what-if").body
+    assert heading in page
+    assert "no candidate with this scorer was beside them" in page.replace("\xa0", " ")
+    store.candidates.stop(GATE, by="ana", reason="tried")
+    assert heading not in client.get(f"/gate/{GATE}/what-if").body
 
 
 def test_a_policy_that_cannot_be_read_hides_no_other_gate(people: Site, peopled_world: World) -> None:

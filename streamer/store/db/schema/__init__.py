@@ -13,6 +13,7 @@ from streamer.store.db.schema.calibration import (
     proposal_rejections,
     score_fits,
 )
+from streamer.store.db.schema.candidates import candidate_decisions, candidate_policies
 from streamer.store.db.schema.control import checkpoints, control_head, control_log
 from streamer.store.db.schema.decisions import batches, decisions, learned_scores, responses
 from streamer.store.db.schema.desk import desk_items, desk_outcomes, desk_texts
@@ -46,6 +47,8 @@ __all__ = [
     "calibration_candidates",
     "calibration_inputs",
     "calibration_runs",
+    "candidate_decisions",
+    "candidate_policies",
     "checkpoints",
     "control_head",
     "control_log",

@@ -163,7 +163,8 @@ learned_scores = sa.Table(
     sized_text("scorer", 64),
     within_unit_interval("score"),
 )
-"""What a learned score makes of batches that were decided by another one: calibration reads it in place of theirs."""
+"""What a learned score, or that of an adopted candidate policy, makes of batches that were decided by another one: calibration reads it in
+place of theirs."""
 
 SAMPLED: sa.ColumnElement[bool] = sa.literal_column("decisions.sampled")
 EXTRA_DRAW: sa.ColumnElement[bool] = sa.literal_column("decisions.extra_draw")

@@ -1,0 +1,278 @@
+"""`streamer candidate`: another policy decided beside the one in force, on the same batches, and never acted on."""
+
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from streamer.cli import FOUND
+from streamer.cli import options as opt
+from streamer.cli.gate_options import with_settings
+from streamer.gates.settings import PARAMETERS
+from streamer.whatif.asking import SETTINGS
+from streamer.wording.numbers import counted, when
+from streamer.wording.policies import cut_text
+
+if TYPE_CHECKING:
+    from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.settings import GateSettings
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Candidate policies: decide another score, encoder or threshold beside the one in force, and compare them.",
+)
+
+
+@app.command("set")
+@partial(with_settings, only={*SETTINGS, *PARAMETERS})
+def set_(
+    gate: opt.GateArgument,
+    *,
+    given: dict[str, Any],
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="Q|open|closed",
+            help="Its threshold. Default: calibrated on the labels that there are for its scores; without any it scores alone.",
+        ),
+    ] = None,
+    reason: opt.ReasonOption = "try it beside",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Decide every batch of a gate by other settings too, and record it; nothing is done by it.
+
+    Workers take it up within seconds. It has the gate's settings but for those that are given, and takes the place of an earlier
+    candidate, whose scores stay on record. Its scores are made beside the decision, which waits for them no longer than
+    `worker.candidate_wait_seconds`: what fails or is late is recorded as no score.
+    """
+    from streamer import wiring
+    from streamer.cli.console import note, print_json, say
+    from streamer.cli.gate import chosen_settings
+    from streamer.cli.what_if import given_cut
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    settings = load_settings()
+    cut = None if threshold is None else given_cut(threshold)
+    with wiring.open_store(settings) as store:
+        present = store.gates.get(gate).settings
+        wanted = chosen_settings(present.named(), given, settings, store.encoders.dimension)
+        made = wiring.set_candidate(settings, store, gate, wanted, cut=cut, by=actor, reason=reason)
+    if json:
+        print_json(_candidate_json(made))
+        return
+    say(f"Gate {gate} has a candidate policy, decided beside it from now on: {_about(made, present)}.")
+    if made.cut is None:
+        note(
+            f"It has no threshold yet, for there are too few labels of answers that it scored. It scores, and `streamer candidate show {gate}` "
+            "says what it would have done once there are."
+        )
+    if wanted.encoder != present.encoder and wanted.embeds:
+        note(
+            f"Workers that run {wanted.encoder} score by it: set STREAMER_ENCODER_CANDIDATE where the gate's encoder is another. "
+            "Elsewhere the record says no_encoder."
+        )
+
+
+@app.command()
+def show(
+    gate: opt.GateArgument,
+    since: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
+    ] = "30d",
+    answers: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=0, help="Answers to list of those that would have been decided otherwise."
+        ),
+    ] = 10,
+    explain: opt.ExplainOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Compare a gate's candidate policy with the one in force, on the batches that both decided.
+
+    A candidate without a threshold is calibrated on the older half of the labels and judged on the rest; a threshold that all of
+    them give is proposed. Exit status 3 if a decision that is on record, of either, does not come out again.
+    """
+    from streamer import wiring
+    from streamer.cli.console import note, print_fields, print_json, say
+    from streamer.cli.what_if import answer_json, show_answer
+    from streamer.errors import UsageError
+    from streamer.recalibration.comparison import Reading
+    from streamer.settings.settings import load_settings
+    from streamer.whatif import Change
+    from streamer.whatif.asking import NothingToJudge
+
+    seconds = opt.seconds(since, "--since")
+    if not 0 < seconds <= 36_500 * 86_400.0:
+        raise UsageError(f"--since must be above 0 and at most 36500d, not {since!r}")
+    settings, change, now = load_settings(), Change(candidate=True), wiring.now()
+    answer, why_not = None, ""
+    with wiring.open_store(settings) as store:
+        present = store.gates.get(gate).settings
+        candidate, tried = store.candidates.present(gate)
+        counts = store.candidates.counts(candidate.number)
+        asking = wiring.what_if(settings, store, gate, since=now - timedelta(seconds=seconds), now=now)
+        try:
+            answer = asking.ask(change)
+        except NothingToJudge as error:
+            why_not = str(error)
+        proposed = None
+        if candidate.cut is None:
+            run = asking.calibrate(tried)
+            proposed = None if run is None else Reading.of_run(run)
+    scored = counts.pop(None, 0)
+    if json:
+        print_json(
+            _candidate_json(candidate)
+            | {
+                "scored": scored,
+                "without_scores": counts,
+                "proposed": None
+                if proposed is None
+                else {"state": proposed.cut.state, "lambda": proposed.cut.threshold},
+                "comparison": None if answer is None else answer_json(answer, change),
+                "why_no_comparison": why_not or None,
+            }
+        )
+    else:
+        print_fields(
+            {
+                "candidate": _about(candidate, present),
+                "set": f"by {candidate.by}, {when(candidate.at)}: {candidate.reason}",
+                "decided beside": ", ".join(
+                    [f"{scored} with scores", *(f"{count} without ({why})" for why, count in counts.items())]
+                ),
+            }
+        )
+        if answer is None:
+            say(f"Nothing to compare yet: {why_not}.")
+        else:
+            show_answer(answer, change, most=answers, explain=explain)
+        if proposed is not None and not proposed.ships_nothing:
+            say(
+                f"On all labels that there are its threshold would be {cut_text(proposed.cut, proposed.rule)}: "
+                f"`streamer candidate calibrate {gate}` takes it."
+            )
+        note(
+            "Nothing of this is done: actions, thresholds and the risk in service are those of the policy in force. What a candidate "
+            "made of batches is in no chain: it is no evidence."
+        )
+    if answer is not None and answer.differences:
+        raise typer.Exit(FOUND)
+
+
+@app.command()
+def calibrate(
+    gate: opt.GateArgument,
+    reason: opt.ReasonOption = "calibrated on the labels that there are",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Give a gate's candidate policy the threshold that all labels of answers it scored give by now, and judge it on what comes."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.errors import TryLater
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    settings = load_settings()
+    with wiring.open_store(settings) as store:
+        present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
+        run = wiring.calibrated_beside(settings, store, gate, wanted)
+        if run is None or run.decided.state == "closed":
+            raise TryLater(
+                f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"
+            )
+        made = wiring.set_candidate(settings, store, gate, wanted, cut=None, by=actor, reason=reason)
+    if json:
+        print_json(_candidate_json(made))
+    else:
+        say(f"The candidate policy of gate {gate} decides from now on: {_about(made, present)}.")
+
+
+@app.command()
+def adopt(
+    gate: opt.GateArgument,
+    reason: opt.ReasonOption = "the candidate policy",
+    by: opt.ByOption = None,
+    explain: opt.ExplainOption = False,
+    json: opt.JsonOption = False,
+) -> None:
+    """Put a gate's candidate policy in force: change the gate's settings to its own, and calibrate.
+
+    Its scores of the audit sample are kept and sealed, so that the labels that there are calibrate it. The threshold is what that
+    calibration finds, never one that somebody gave. The gate is closed for the moment between the two; one that demands two people
+    stays closed until the second one approves. The candidate is stopped.
+    """
+    from streamer import wiring
+    from streamer.cli.console import note, print_json
+    from streamer.cli.outbox import announce_now
+    from streamer.cli.recalibrate import print_report, report_json
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    settings = load_settings()
+    done = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
+    if json:
+        print_json(report_json(done))
+    else:
+        print_report(done, None, explain=explain)
+        note(
+            "What this calibration promises holds if its labels played no part in the choice; if they did, look again once others have come."
+        )
+    announce_now(settings)
+
+
+@app.command()
+def stop(
+    gate: opt.GateArgument,
+    reason: opt.ReasonOption = "it has been tried",
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """End a gate's candidate policy. What it made of batches stays on record."""
+    from streamer import wiring
+    from streamer.cli.console import print_json, say
+    from streamer.settings.settings import load_settings
+
+    actor = opt.who(by)
+    with wiring.open_store(load_settings()) as store:
+        stopped = store.candidates.stop(gate, by=actor, reason=reason)
+        counts = store.candidates.counts(stopped.number)
+    if json:
+        print_json({"gate": gate, "stopped": stopped.number, "decisions": sum(counts.values())})
+    else:
+        beside = counted(sum(counts.values()), "decision", "decisions")
+        say(f"Gate {gate} has no candidate policy any more. It was beside {beside}.")
+
+
+def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:
+    """Say how a candidate differs from its gate, and where it cuts: ``scorer kernel-entropy, Q > 0.83``."""
+    if candidate.settings is None:
+        return "none"
+    before, named = present.named(), candidate.settings.named()
+    said = [
+        f"{name.replace('_', ' ')} {named[name]}"
+        for name in (*SETTINGS, *PARAMETERS)
+        if named[name] != before[name]
+    ]
+    said.append("no threshold" if candidate.cut is None else cut_text(candidate.cut, candidate.rule))
+    return ", ".join(said)
+
+
+def _candidate_json(candidate: "CandidatePolicy") -> dict[str, Any]:
+    cut = candidate.cut
+    return {
+        "gate": candidate.gate,
+        "candidate": candidate.number,
+        "settings": None if candidate.settings is None else candidate.settings.flat(),
+        "threshold": None if cut is None else {"state": cut.state, "lambda": cut.threshold},
+        "guarantee": candidate.guarantee,
+        "by": candidate.by,
+        "reason": candidate.reason,
+        "at": candidate.at,
+    }

@@ -1,0 +1,234 @@
+"""Scores batches by the candidate policies of their gates, beside the decision, which never waits long for it.
+
+A thread of its own scores; the decision is made meanwhile. Whatever fails there, and whatever is not there when the time is up,
+is recorded as no score. Nothing of it is read by anything that decides.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass
+from time import monotonic
+from typing import TYPE_CHECKING
+
+import structlog
+
+from streamer.errors import EncoderGivenUp, Unavailable
+from streamer.events.responses import dimension_of, models_named
+from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision
+from streamer.gates.policy_gate import PolicyGate, segment_of
+from streamer.gates.uniforms import uniforms_for
+from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.learned import UnknownModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from streamer.events.responses import ResponsesV1
+    from streamer.gates.batch_key import BatchKey
+    from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.settings import GateSettings, Unit
+    from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.scoring.scorer import AnswerBatch
+
+log = structlog.get_logger(__name__)
+
+WAIT_SECONDS = 0.25
+"""How long a group of decisions waits at most, once for all of them."""
+
+_MOST_OF_A_DEADLINE = 0.1
+"""Share of the time that is left of a request: a decision that a candidate kept too long would be a hold."""
+
+_WHATEVER_SCORES = frozenset(
+    {
+        "no_threshold",
+        "attempts_exhausted",
+        "deadline_passed",
+        "upstream_mismatch",
+        "too_few_responses",
+        "empty_text",
+    }
+)
+"""Why a batch is held whoever scores it, its gate's scorer or the candidate's."""
+
+
+class NoScore(Exception):
+    """A candidate has no scores of a batch; the argument says why, in one word."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """One batch that is decided, as its gate's candidate gets it.
+
+    Attributes
+    ----------
+    unit : of the policy that decides.
+    held : why the decision is made without scores; None: it has some.
+    batch : the answers with embeddings of `encoder`, where the decision has made some.
+    rows : the embeddings that came with the event, shape (n, d).
+    salt : the gate's secret, which random gates draw their numbers from.
+    """
+
+    candidate: CandidatePolicy
+    settings: GateSettings
+    event: ResponsesV1
+    key: BatchKey
+    unit: Unit
+    blank: tuple[bool, ...]
+    held: str | None
+    encoder: str
+    batch: AnswerBatch | None
+    rows: NDArray[np.float64] | None
+    salt: bytes
+
+
+class CandidateScorer:
+    """Scores and decides batches by candidates. One caller at a time.
+
+    Parameters
+    ----------
+    encoders : those of this process by id.
+    seconds : how long a call may keep its caller waiting, >= 0. What takes longer is given up; while it goes on, nothing else is
+        begun, so that a scorer that hangs costs its caller this once.
+    """
+
+    def __init__(self, encoders: Mapping[str, CachedEncoder], *, seconds: float = WAIT_SECONDS) -> None:
+        self._encoders = encoders
+        self._seconds = seconds
+        self._thread: threading.Thread | None = None
+        self._gates: dict[str, tuple[int, PolicyGate]] = {}
+        self._logged: set[tuple[int, str]] = set()
+
+    def begin(
+        self, batches: Sequence[Beside], *, left: float = math.inf
+    ) -> Callable[[], list[CandidateDecision]]:
+        """Begin, and return what gives one decision for each batch when it is called; it raises nothing.
+
+        `left` : seconds that whoever asked for one of the decisions still waits; no more than a part of it is taken.
+        """
+        ends = monotonic() + min(self._seconds, _MOST_OF_A_DEADLINE * max(0.0, left))
+        found: dict[int, CandidateDecision] = {}
+        due = []
+        for place, one in enumerate(batches):
+            if one.held in _WHATEVER_SCORES:
+                found[place] = CandidateDecision(one.candidate.number, why=one.held)
+            else:
+                due.append((place, one))
+        given_up = threading.Event()
+
+        def work() -> None:
+            for place, one in due:
+                if given_up.is_set():
+                    return
+                found[place] = self._decide(one)
+
+        started = bool(due) and self._start(work)
+
+        def decisions() -> list[CandidateDecision]:
+            if started and self._thread is not None:
+                self._thread.join(max(0.0, ends - monotonic()))
+                given_up.set()
+            made = dict(found)
+            return [
+                made.get(place) or CandidateDecision(one.candidate.number, why=TOO_SLOW)
+                for place, one in enumerate(batches)
+            ]
+
+        return decisions
+
+    def _start(self, work: Callable[[], None]) -> bool:
+        if self._thread is not None and self._thread.is_alive():
+            return False
+        self._thread = threading.Thread(target=work, name="streamer-candidate", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread is to be had
+            self._thread = None
+            return False
+        return True
+
+    def _decide(self, one: Beside) -> CandidateDecision:
+        number = one.candidate.number
+        try:
+            scores = self._scores(one)
+            return CandidateDecision(number, scores, self._shipped(one, scores))
+        except NoScore as error:
+            return CandidateDecision(number, why=str(error))
+        except UnknownModel:
+            return CandidateDecision(number, why="unknown_model")
+        except (Unavailable, EncoderGivenUp):
+            return CandidateDecision(number, why=NO_ENCODER_HERE)
+        except Exception as error:
+            self._log(one, error)
+            return CandidateDecision(number, why="scorer_failed")
+
+    def _scores(self, one: Beside) -> tuple[float, ...]:
+        settings, n = one.settings, len(one.event.responses)
+        if settings.unit != one.unit:
+            raise NoScore(OTHER_UNIT)
+        scorer = settings.scores_by
+        if scorer.of_event is not None:
+            given = [getattr(response, scorer.of_event) for response in one.event.responses]
+            made = scorer.of_given(given, one.blank)
+            if made is None:
+                raise NoScore(scorer.missing)
+            return made[0]
+        found = scorer.score(self._batch(one))
+        scores: tuple[float, ...] = tuple(found.tolist())
+        if len(scores) != n or not all(0 <= score <= 1 for score in scores):
+            raise ValueError(f"{n} answers got the scores {scores}")
+        return scores
+
+    def _batch(self, one: Beside) -> AnswerBatch:
+        """The answers with embeddings of the candidate's encoder: those of the decision, where they are."""
+        settings = one.settings
+        vectors: NDArray[np.float64] | NDArray[np.float32]
+        if one.rows is not None:
+            first = one.event.responses[0].embedding
+            if first is None or not settings.accepts(one.event.embedding_encoder, dimension_of(first)):
+                raise NoScore("encoder_mismatch")
+            vectors = one.rows
+        elif one.batch is not None and settings.encoder == one.encoder:
+            return one.batch
+        elif one.held == "scorer_failed" and settings.encoder == one.encoder:
+            raise NoScore(one.held)  # the decision has tried these texts already
+        elif settings.encoder in self._encoders:
+            (vectors,) = self._encoders[settings.encoder].embed([[r.text for r in one.event.responses]])
+        else:
+            raise NoScore(NO_ENCODER_HERE)
+        return answer_batch(
+            [r.text for r in one.event.responses], vectors, one.blank, models_named(one.event)
+        )
+
+    def _shipped(self, one: Beside, scores: tuple[float, ...]) -> tuple[bool, ...] | None:
+        cut, settings = one.candidate.cut, one.settings
+        if cut is None:
+            return None
+        known = self._gates.get(one.candidate.gate)
+        if known is None or known[0] != one.candidate.number:
+            made = PolicyGate(unit=settings.unit, cut=cut, rule=one.candidate.rule)
+            known = self._gates[one.candidate.gate] = (one.candidate.number, made)
+        gate = known[1]
+        uniforms = None
+        if gate.needs_uniforms:
+            ids = [response.id for response in one.event.responses]
+            uniforms = uniforms_for(one.salt, one.key, ids, settings.unit)
+        segment = None if settings.segment_by is None else segment_of(one.event.metadata, settings.segment_by)
+        return gate.decide(scores, blank=one.blank, uniforms=uniforms, segment=segment).gate.shipped
+
+    def _log(self, one: Beside, error: Exception) -> None:
+        """Say it once of each candidate and kind of failure: it may fail with every batch."""
+        what = (one.candidate.number, type(error).__name__)
+        if what not in self._logged:
+            self._logged.add(what)
+            log.warning(
+                "deciding.candidate_failed",
+                gate=one.key.gate,
+                batch_id=one.key.batch_id,
+                candidate=one.candidate.number,
+                exc_info=error,
+            )

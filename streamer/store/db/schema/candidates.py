@@ -1,0 +1,56 @@
+"""Candidate policies, and what they made of batches that other policies decided; append-only."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from streamer.store.db.schema.types import (
+    BIGINT,
+    DOCUMENT,
+    REAL,
+    Facts,
+    Rule,
+    UtcDateTime,
+    check,
+    finite_cut,
+    identity_column,
+    metadata,
+    sized_rule,
+    sized_text,
+)
+
+candidate_policies = sa.Table(
+    "candidate_policies",
+    metadata,
+    identity_column(),
+    sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), nullable=False),
+    sa.Column("settings", Facts, comment="by their flat names; NULL: no candidate from here on"),
+    sa.Column("state", sa.Text, comment="NULL: it has no threshold, and scores alone"),
+    sa.Column("threshold", REAL),
+    sa.Column("rule", Rule, comment="NULL: ship what is above the threshold"),
+    sa.Column("guarantee", sa.Text, nullable=False),
+    sa.Column("by", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("at", UtcDateTime, nullable=False),
+    check("stopped", "settings IS NOT NULL OR state IS NULL"),
+    *finite_cut(),
+    sized_rule(),
+    sized_text("by", 200),
+    sized_text("reason", 2000),
+    sa.Index("ix_candidate_policies_gate_id", "gate", "id"),
+    sqlite_autoincrement=True,
+)
+
+candidate_decisions = sa.Table(
+    "candidate_decisions",
+    metadata,
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), primary_key=True, autoincrement=False),
+    sa.Column("candidate", BIGINT, sa.ForeignKey("candidate_policies.id"), nullable=False),
+    sa.Column("scores", DOCUMENT, comment="in event order; NULL: it has none"),
+    sa.Column("shipped", DOCUMENT, comment="what it would have shipped; NULL: it decided nothing"),
+    sa.Column("why", sa.Text, comment="why it has no scores"),
+    check("scored", "(scores IS NULL) = (why IS NOT NULL)"),
+    check("shipped", "shipped IS NULL OR scores IS NOT NULL"),
+    sized_text("why", 64),
+)
+"""One for each decision that was made while its gate had a candidate; no chain covers them."""

@@ -1,0 +1,220 @@
+"""Candidate policies: who set one and when, sealed in the control chain, and what they made of batches, in no chain."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+import structlog
+
+from streamer.errors import UsageError
+from streamer.gates.candidate import CandidateDecision, CandidatePolicy, MadeBeside
+from streamer.gates.rule import INDICATOR, Cut
+from streamer.gates.settings import GateSettings
+from streamer.store.audit import control
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import batches, candidate_decisions, candidate_policies, decisions, responses
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from datetime import datetime
+
+    from streamer.gates.rule import Rule
+    from streamer.store.db.engine import Database
+    from streamer.store.db.schema.types import Row
+
+log = structlog.get_logger(__name__)
+
+_UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
+"""What reading a row may raise that this version of the program did not write."""
+
+_PAGE = 5_000
+
+
+def newest_candidates(
+    connection: sa.Connection, gates: Sequence[str] | None = None
+) -> dict[str, CandidatePolicy]:
+    """The newest line of each gate's story of candidates (of all gates when None).
+
+    One that cannot be read is left out: whatever is wrong with a candidate, the policies are decided by.
+    """
+    newest = sa.select(sa.func.max(candidate_policies.c.id)).group_by(candidate_policies.c.gate)
+    if gates is not None:
+        newest = newest.where(candidate_policies.c.gate.in_(list(gates)))
+    try:
+        return {one.gate: one for one in _read(connection, candidate_policies.c.id.in_(newest))}
+    except _UNREADABLE:
+        found = {}
+        for number in connection.execute(newest).scalars().all():
+            try:
+                (one,) = _read(connection, candidate_policies.c.id == number)
+            except _UNREADABLE as error:
+                log.warning("store.candidate_unreadable", candidate=number, error=str(error))
+            else:
+                found[one.gate] = one
+        return found
+
+
+class Candidates:
+    """Sets, stops and reads them; implements `streamer.whatif.ports.CandidateRecord`."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def start(
+        self,
+        gate: str,
+        settings: GateSettings,
+        *,
+        cut: Cut | None = None,
+        rule: Rule = INDICATOR,
+        guarantee: str = "",
+        by: str,
+        reason: str,
+    ) -> CandidatePolicy:
+        """Make this the gate's candidate; workers take it up within seconds. What an earlier one made of batches stays."""
+        return self._write(
+            gate,
+            {
+                "settings": settings.flat(),
+                "state": None if cut is None else cut.state,
+                "threshold": None if cut is None else cut.threshold,
+                "rule": rule,
+                "guarantee": guarantee,
+            },
+            by=by,
+            reason=reason,
+        )
+
+    def stop(self, gate: str, *, by: str, reason: str) -> CandidatePolicy:
+        """End the gate's candidate; returns the one that it was. Raises `UsageError` where there is none."""
+        present, _ = self.present(gate)
+        self._write(
+            gate,
+            {"settings": None, "state": None, "threshold": None, "rule": INDICATOR, "guarantee": ""},
+            by=by,
+            reason=reason,
+        )
+        return present
+
+    def _write(self, gate: str, values: dict[str, Any], *, by: str, reason: str) -> CandidatePolicy:
+        now = self._clock()
+
+        def work(connection: sa.Connection) -> CandidatePolicy:
+            number = connection.execute(
+                sa.insert(candidate_policies)
+                .values(gate=gate, by=by, reason=reason, at=now, **values)
+                .returning(candidate_policies.c.id)
+            ).scalar_one()
+            control.append(connection, candidate_policies, [(number,)], now=now)
+            (written,) = _read(connection, candidate_policies.c.id == number)
+            return written
+
+        return self._database.writing(work)
+
+    def newest(self, gate: str) -> CandidatePolicy | None:
+        """The gate's candidate; None where it has none."""
+        with self._database.reading() as connection:
+            found = newest_candidates(connection, [gate]).get(gate)
+        return found if found is not None and found.settings is not None else None
+
+    def present(self, gate: str) -> tuple[CandidatePolicy, GateSettings]:
+        """The same with its settings. Raises `UsageError` where it has none."""
+        found = self.newest(gate)
+        if found is None or found.settings is None:
+            raise UsageError(
+                f"gate {gate!r} has no candidate policy; `streamer candidate set {gate}` gives it one"
+            )
+        return found, found.settings
+
+    def story(self, gate: str) -> list[CandidatePolicy]:
+        """Every line about the gate's candidates, the oldest first."""
+        with self._database.reading() as connection:
+            return _read(connection, candidate_policies.c.gate == gate)
+
+    def counts(self, candidate: int) -> dict[str | None, int]:
+        """How many decisions a candidate was beside, by the reason why it has no scores; None: it has some."""
+        query = (
+            sa.select(candidate_decisions.c.why, sa.func.count().label("decisions"))
+            .where(candidate_decisions.c.candidate == candidate)
+            .group_by(candidate_decisions.c.why)
+        )
+        with self._database.reading() as connection:
+            return {row.why: row.decisions for row in connection.execute(query)}
+
+    def drawn(self, gate: str, settings: GateSettings) -> Iterator[tuple[MadeBeside, set[str]]]:
+        """The same of the first attempts that the audit drew and another score decided, each with the responses that it drew."""
+        query = (
+            sa.select(decisions.c.batch, responses.c.response_id)
+            .join(batches, batches.c.id == decisions.c.batch)
+            .join(responses, (responses.c.batch == decisions.c.batch) & responses.c.drawn)
+            .where(
+                decisions.c.gate == gate,
+                decisions.c.sampled,
+                batches.c.attempt == 1,
+                decisions.c.scorer != settings.scorer,
+            )
+        )
+        with self._database.reading() as connection:
+            asked: dict[int, set[str]] = {}
+            for number, response in connection.execute(query):
+                asked.setdefault(number, set()).add(response)
+        return ((one, asked[one.number]) for one in self.made(gate, settings, list(asked)))
+
+    def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterator[MadeBeside]:
+        """What candidates with the scorer and the encoder of these settings made of batches, in the order of their numbers."""
+        alike = [
+            one.number
+            for one in self.story(gate)
+            if one.settings is not None
+            and (one.settings.scorer, one.settings.encoder) == (settings.scorer, settings.encoder)
+        ]
+        query = sa.select(
+            candidate_decisions.c.batch,
+            candidate_decisions.c.candidate,
+            candidate_decisions.c.scores,
+            candidate_decisions.c.shipped,
+            candidate_decisions.c.why,
+        ).where(candidate_decisions.c.candidate.in_(alike))
+        ids = sa.select(responses.c.batch, responses.c.position, responses.c.response_id)
+        wanted = sorted(numbers)
+        for start in range(0, len(wanted) if alike else 0, _PAGE):
+            keys = [(number,) for number in wanted[start : start + _PAGE]]
+            with self._database.reading() as connection:
+                found = bulk_insert.look_up_rows(connection, query, [candidate_decisions.c.batch], keys)
+                named = bulk_insert.look_up_rows(
+                    connection, ids, [responses.c.batch], [(row[0],) for row in sorted(found)]
+                )
+            ids_of = {
+                batch: tuple(row[2] for row in rows) for batch, rows in groupby(sorted(named), itemgetter(0))
+            }
+            for batch, number, scores, shipped, why in sorted(found, key=itemgetter(0)):
+                decision = CandidateDecision(
+                    number,
+                    None if scores is None else tuple(map(float, scores)),
+                    None if shipped is None else tuple(map(bool, shipped)),
+                    why,
+                )
+                yield MadeBeside(batch, ids_of.get(batch, ()), decision)
+
+
+def _read(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[CandidatePolicy]:
+    query = sa.select(candidate_policies).where(condition).order_by(candidate_policies.c.id)
+    return [_candidate(row) for row in connection.execute(query).mappings()]
+
+
+def _candidate(row: Row) -> CandidatePolicy:
+    return CandidatePolicy(
+        number=row["id"],
+        gate=row["gate"],
+        settings=None if row["settings"] is None else GateSettings(**row["settings"]),
+        cut=None if row["state"] is None else Cut(row["state"], row["threshold"]),
+        rule=row["rule"],
+        guarantee=row["guarantee"],
+        by=row["by"],
+        reason=row["reason"],
+        at=row["at"],
+    )

@@ -1,0 +1,129 @@
+"""Candidate policies of gates: set with a threshold where labels give one, and put in force."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from streamer.errors import UsageError
+from streamer.gates.settings import PARAMETERS
+from streamer.wiring.parts import now, open_store, recalibrate
+from streamer.wiring.what_if import what_if
+
+if TYPE_CHECKING:
+    from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.rule import Cut
+    from streamer.gates.settings import GateSettings
+    from streamer.recalibration.run import CalibrationRun, Recalibration
+    from streamer.settings.settings import Settings
+    from streamer.store import Store
+
+_AT_ONCE = 500
+
+
+def calibrated_beside(
+    settings: Settings, store: Store, gate: str, wanted: GateSettings
+) -> CalibrationRun | None:
+    """Calibrate a gate for other settings on every label that there is, with the scores that candidates recorded; None: on none.
+
+    Nothing is written.
+    """
+    return what_if(settings, store, gate, since=now() - timedelta(days=1)).calibrate(wanted)
+
+
+def set_candidate(
+    settings: Settings,
+    store: Store,
+    gate: str,
+    wanted: GateSettings,
+    *,
+    cut: Cut | None,
+    by: str,
+    reason: str,
+) -> CandidatePolicy:
+    """Decide beside a gate from now on by other settings.
+
+    Parameters
+    ----------
+    cut : its threshold; None: what a calibration finds on the labels that there are, and where that ships nothing, none.
+
+    Raises
+    ------
+    UsageError
+        For what cannot be tried beside: another unit, or a scorer that asks a language model, which somebody pays for.
+    """
+    from streamer.recalibration.comparison import Reading
+    from streamer.whatif.asking import plain_rule
+
+    if wanted.asks:
+        raise UsageError(
+            f"the scorer {wanted.scorer} asks a language model for every answer, and who pays for that decides by it: a candidate cannot"
+        )
+    if wanted.unit != store.gates.get(gate).settings.unit:
+        raise UsageError("a candidate has its gate's unit, for which the audit draws answers to label")
+    if cut is not None:
+        return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
+    run = calibrated_beside(settings, store, gate, wanted)
+    reading = None if run is None else Reading.of_run(run)
+    if run is None or reading is None or reading.ships_nothing:
+        return store.candidates.start(gate, wanted, by=by, reason=reason)
+    return store.candidates.start(
+        gate, wanted, cut=reading.cut, rule=reading.rule, guarantee=run.guarantee, by=by, reason=reason
+    )
+
+
+def adopt_candidate(settings: Settings, gate: str, *, by: str, reason: str) -> Recalibration:
+    """Put a gate's candidate in force: keep its scores of the audit sample, change the gate, calibrate.
+
+    The gate is closed between the last two, which follow at once. Ended in between, the same call continues. Of a gate that
+    demands two people the threshold waits for the second one, and the gate is closed until then. The candidate itself is stopped.
+
+    Raises
+    ------
+    UsageError
+        When there is none, it reads another encoder's embeddings, or has the gate's settings; or when there is nothing to
+        calibrate on.
+    """
+    from streamer.whatif.asking import SETTINGS
+
+    with open_store(settings) as store:
+        present, (_, wanted) = store.gates.get(gate).settings, store.candidates.present(gate)
+        if wanted.encoder != present.encoder:
+            raise UsageError(
+                f"the candidate reads the embeddings of {wanted.encoder}, for which no earlier decision can calibrate gate {gate}: "
+                f"`streamer gate set {gate} --scorer {wanted.scorer} --encoder {wanted.encoder}` closes it until labels have come"
+            )
+        before, after = present.named(), wanted.named()
+        tried = ("model", *SETTINGS, *PARAMETERS)
+        changes = {name: after[name] for name in tried if before[name] != after[name]}
+        _carry(store, gate, wanted)
+        if changes:
+            store.gates.revise(gate, changes, by=by, reason=reason)
+            _carry(store, gate, wanted)  # what was decided since
+    done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people)
+    with open_store(settings) as store:
+        store.candidates.stop(gate, by=by, reason=reason)
+    return done
+
+
+def _carry(store: Store, gate: str, wanted: GateSettings) -> None:
+    """Keep, sealed, the candidate's scores of the drawn batches that another score has decided: of all, or of none."""
+    from streamer.gates.gate import gate_batch
+
+    found: dict[int, dict[str, float]] = {}
+    for one, asked in store.candidates.drawn(gate, wanted):
+        scores = one.decision.scores
+        if scores is None:
+            continue
+        best = gate_batch(scores, unit="best", state="open", threshold=None).best or 0
+        if wanted.unit == "best" and one.response_ids[best] not in asked:
+            raise UsageError(
+                f"the candidate ranks another answer first than gate {gate} does, and labels are of the gate's: they cannot calibrate "
+                f"it. `streamer gate set {gate} --scorer {wanted.scorer}` closes the gate until labels have come"
+            )
+        found[one.number] = dict(zip(one.response_ids, scores, strict=True))
+    numbers = list(found)
+    for start in range(0, len(numbers), _AT_ONCE):
+        store.learned_scores.keep(
+            wanted.scorer, {number: found[number] for number in numbers[start : start + _AT_ONCE]}
+        )

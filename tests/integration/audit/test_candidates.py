@@ -1,0 +1,231 @@
+"""`streamer candidate`: set, compared on the same batches, calibrated, adopted, stopped; and what the audit says of it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import sqlalchemy as sa
+
+from streamer import wiring
+from streamer.cli import main
+from streamer.store import prune
+from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.attacker import breaking_in
+from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from streamer.settings.settings import Settings
+
+GATE = "bot"
+OTHER = ("--scorer", "kernel-entropy")
+
+
+class Site:
+    """A gate with 30 labelled decisions, and the commands."""
+
+    def __init__(self, url: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.url = url
+        self.directory = directory
+        self.settings: Settings = settings_for(url, directory)
+        self._capsys = capsys
+        wiring.migrate(self.settings)
+        self.store = wiring.open_store(self.settings)
+        self.scribe = Scribe(self.store, self.settings)
+        self.scribe.gate(GATE, unit="best", alpha=0.4, least_groups=5)
+        self.live(range(30))
+        self.scribe.recalibrate(GATE)
+
+    def live(self, numbers: range, *, labels: bool = True) -> None:
+        self.scribe.deliver(event(GATE, n) for n in numbers)
+        if labels:
+            self.scribe.deliver(
+                (
+                    label_event(GATE, n, response=f"r{i}", severity=float(n % 7 > 3))
+                    for n in numbers
+                    for i in range(4)
+                ),
+                topic="labels",
+            )
+
+    def run(self, *words: str, status: int = 0) -> str:
+        found = main(
+            [*words, *(["--by", "ana"] if words[1] in ("set", "calibrate", "adopt", "stop") else [])]
+        )
+        printed = self._capsys.readouterr()
+        assert found == status, printed.out + printed.err
+        return printed.out + printed.err
+
+    def json(self, *words: str, status: int = 0) -> Any:
+        found = main([*words, "--json"])
+        printed = self._capsys.readouterr()
+        assert found == status, printed.out + printed.err
+        return json.loads(printed.out)
+
+    def rows(self, query: str) -> list[Any]:
+        with self.store._database.reading() as connection:
+            return list(connection.execute(sa.text(query)))
+
+
+@pytest.fixture
+def site(
+    migrated_database_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Iterator[Site]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", migrated_database_url)
+    monkeypatch.setenv("COLUMNS", "200")
+    made = Site(migrated_database_url, tmp_path, capsys)
+    yield made
+    made.store.close()
+
+
+def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
+    policy = site.store.policies.newest(GATE)
+    said = site.run("candidate", "set", GATE, *OTHER)
+    assert "scorer kernel-entropy, no threshold" in said
+    assert "no threshold yet" in said
+    assert "Nothing to compare yet" in site.run("candidate", "show", GATE)
+    assert "too few labels" in site.run("candidate", "calibrate", GATE, status=2)
+
+    site.live(range(30, 80))
+    shown = site.json("candidate", "show", GATE)
+    assert (shown["scored"], shown["without_scores"]) == (50, {})
+    compared = shown["comparison"]
+    assert compared["basis"]["source"] == "calibrated"
+    assert compared["basis"]["moved"], "its older half calibrates"
+    assert shown["proposed"]["state"] == "cut"
+    assert compared["asked"]["candidate"] is True
+    assert compared["replay"]["as_recorded"] is True
+
+    before = site.store.candidates.newest(GATE)
+    said = site.run("candidate", "calibrate", GATE)
+    found = site.store.candidates.newest(GATE)
+    assert before is not None
+    assert found is not None
+    assert found.number > before.number
+    assert found.cut is not None
+    assert found.cut.threshold == shown["proposed"]["lambda"]
+    assert found.guarantee
+    assert "Q > " in said
+
+    site.live(range(80, 110))
+    shown = site.json("candidate", "show", GATE)
+    compared = shown["comparison"]
+    assert shown["scored"] == compared["prompts"] == 30
+    assert compared["basis"]["source"] == "candidate"
+    marks = [json.loads(row[0]) if isinstance(row[0], str) else row[0] for row in site.rows(
+        f"SELECT shipped FROM candidate_decisions WHERE candidate = {found.number}")]  # fmt: skip
+    assert sum(any(one) for one in marks) == round(compared["what_if"]["served"] * compared["judged"]) or (
+        compared["judged"] < compared["prompts"]
+    )
+    text = site.run("candidate", "show", GATE)
+    assert "bot under its candidate policy: " in text
+    assert "The candidate's threshold, Q > " in text
+    assert "is no evidence" in text
+    assert "what-if" not in site.run("what-if", GATE, "--candidate")
+    assert site.store.policies.newest(GATE) == policy, "nothing of it is in force"
+    exposure = site.json("what-if", GATE, "--against", str(policy.version))["in_force"]["exposure"]
+
+    said = site.run("candidate", "adopt", GATE, "--reason", "it serves more")
+    newest = site.store.policies.newest(GATE)
+    assert (newest.settings.scorer, newest.state, newest.reason) == (
+        "kernel-entropy",
+        "cut",
+        "it serves more",
+    )
+    run = site.rows(
+        "SELECT max(run), count(DISTINCT batch) FROM calibration_inputs GROUP BY run ORDER BY run"
+    )
+    assert run[-1][1] == 80, "the labels of all that the candidate has scored calibrate it"
+    assert site.store.candidates.newest(GATE) is None
+    assert exposure["decisions"] > 0
+    site.live(range(110, 116))
+    assert {row[0] for row in site.rows("SELECT scorer FROM decisions")} == {"gram", "kernel-entropy"}
+    assert verify(site.settings, from_database=True).faults == ()
+    site.scribe.recalibrate(GATE)
+    assert verify(site.settings, from_database=True).faults == ()
+    export(site.settings, site.directory / "bundle")
+    assert verify_bundle(site.directory / "bundle", KEYS, None).faults == []
+    assert "no candidate policy" in site.run("candidate", "show", GATE, status=2)
+    assert "no candidate policy" in site.run("what-if", GATE, "--candidate", status=2)
+
+
+def test_a_threshold_that_is_given_or_found_decides_from_the_first_batch(site: Site) -> None:
+    site.run("candidate", "set", GATE, "--alpha", "0.2", "--method", "crc")
+    found = site.store.candidates.newest(GATE)
+    assert found is not None
+    assert found.settings is not None
+    assert (found.settings.alpha, found.settings.method) == (0.2, "crc")
+    site.run("candidate", "set", GATE, "--threshold", "open")
+    site.live(range(30, 50), labels=False)
+    site.live(range(50, 60))
+    shown = site.json("candidate", "show", GATE)
+    assert shown["threshold"] == {"state": "open", "lambda": None}
+    assert shown["comparison"]["prompts"] == 30
+    assert len(shown["comparison"]["got_through"]["answers"]) > 0
+    assert "It was beside 30 decisions" in site.run("candidate", "stop", GATE)
+    site.live(range(60, 62))
+    assert site.rows("SELECT count(*) FROM candidate_decisions") == [(30,)]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("set", "nobody"), "there is no gate 'nobody'"),
+        (("set", GATE, "--scorer", "nonsense"), "--scorer must be one of"),
+        (("set", GATE, "--threshold", "high"), "--threshold must be a score"),
+        (("stop", GATE), "has no candidate policy"),
+        (("adopt", GATE), "has no candidate policy"),
+        (("show", GATE, "--since", "soon"), "--since"),
+    ],
+)
+def test_what_is_asked_wrongly_is_said(site: Site, words: tuple[str, ...], says: str) -> None:
+    assert says in site.run("candidate", *words, status=2)
+
+
+def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site) -> None:
+    site.run("candidate", "set", GATE, "--scorer", "external")
+    site.live(range(30, 32))
+    assert site.json("candidate", "show", GATE)["without_scores"] == {"scorer_failed": 2}
+    assert "closes it until labels have come" in site.run("candidate", "adopt", GATE, status=2)
+
+
+def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(site: Site) -> None:
+    site.run("candidate", "set", GATE, "--scorer", "exact-match", "--threshold", "open")
+    site.live(range(30, 50))
+    compared = site.json("candidate", "show", GATE)["comparison"]
+    assert compared["what_if"]["exposure"]["overdue"] > 0, "nobody knows how bad those answers are"
+    assert "ranks another answer first" in site.run("candidate", "adopt", GATE, status=2)
+    assert site.rows("SELECT count(*) FROM learned_scores") == [(0,)]
+    assert site.store.policies.newest(GATE).settings.scorer == "gram"
+
+
+def test_the_audit_covers_who_set_it_and_says_that_the_rest_is_no_evidence(site: Site) -> None:
+    site.run("candidate", "set", GATE, "--threshold", "0.3")
+    site.live(range(30, 50))
+    assert verify(site.settings, from_database=True).faults == ()
+    assert "candidate_decisions" in export(site.settings, site.directory / "bundle")["not_evidence"]
+    prune(site.url, older_than=timedelta(milliseconds=1), now=wiring.now(), by="ana", reason="old", sooner_than_six_months=True)  # fmt: skip
+    assert site.rows("SELECT count(*) FROM candidate_decisions") == [(20,)]
+    assert site.json("candidate", "show", GATE)["comparison"]["prompts"] == 20
+    with breaking_in(site.url) as connection:
+        connection.execute(
+            sa.text(
+                "UPDATE candidate_decisions SET shipped = '[true, true, true, true]'"
+                " WHERE batch = (SELECT max(batch) FROM candidate_decisions)"
+            )
+        )
+    assert verify(site.settings, from_database=True).faults == (), "it is no evidence"
+    (difference,) = site.json("candidate", "show", GATE, status=3)["comparison"]["replay"]["differences"]
+    assert (difference["batch_id"], difference["what"]) == ("batch-49", "candidate")
+    with breaking_in(site.url) as connection:
+        connection.execute(sa.text("UPDATE candidate_policies SET by = 'eve'"))
+    assert [one.check for one in verify(site.settings, from_database=True).faults] == ["chain"]
