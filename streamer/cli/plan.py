@@ -359,7 +359,7 @@ def _print_until_sure(made: "UntilSure") -> None:
 
     *steps, most = made.sizes
     say(
-        f"Sampling until sure, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} past prompts.\n"
+        f"Sampling until sure, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} past prompts.\n"
         f"With {most} answers each, {percent(made.all_served.mean, 1)} are served ({_range(made.all_served)})."
     )
     say("")
@@ -430,7 +430,7 @@ def _print_rungs(made: "PlannedRungs") -> None:
 
     left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     say(
-        f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
+        f"A cheap gate and a dear one behind it, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} "
         f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
         f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
         f"({_range(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "

@@ -39,7 +39,7 @@ def print_plan(made: Plan) -> None:
 
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
     say(
-        f"Plan for a budget of {made.alpha:g}{each} on exposure risk: unit {made.unit}, method {made.method}, "
+        f"Plan for a budget of {percent(made.alpha)}{each} on exposure risk: unit {made.unit}, method {made.method}, "
         f"{made.responses} responses a prompt"
     )
     say(_basis(made))

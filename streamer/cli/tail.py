@@ -167,8 +167,11 @@ def _desk(event: dict[str, Any]) -> list[str]:
 
 
 def _threshold(event: dict[str, Any]) -> list[str]:
+    from streamer.clouds.sentence import budget
+
     return [
-        event["gate"], f"v{event['version']}", _bound(event), f"alpha {event['alpha']:g}", event["method"], event["unit"],
+        event["gate"], f"v{event['version']}", _bound(event), f"budget {budget(event['alpha'])}", event["method"],
+        event["unit"],
     ]  # fmt: skip
 
 

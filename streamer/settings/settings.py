@@ -399,6 +399,10 @@ class HttpSettings(_Group):
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `0.0.0.0` for all.")
     port: _Port = Field(9464, description="Port to listen on; 0 takes any free one and prints it.")
+    any_port: bool = Field(
+        False,
+        description="Take any free port where `port` is in use, as `streamer dev` does unless you name one.",
+    )
 
 
 class EndpointSettings(_Group):
