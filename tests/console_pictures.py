@@ -88,7 +88,7 @@ def fill(world: World) -> None:
     serve(gate, 400, rng, clouds, START, wrong=0.75)
     gate.now = START + _DAY
     gate.open()
-    serve(gate, 800, rng, clouds, START + _DAY, wrong=0.5)
+    serve(gate, 800, rng, clouds, START + _DAY, wrong=0.35)
     moments = itertools.count()
     watch = RiskWatch(
         world.store.monitoring,
@@ -105,7 +105,7 @@ def fill(world: World) -> None:
             GATE,
             "policy_refused",
             "version 2",
-            message="the worker on host-3 refuses policy 2: it has no key that signed it",
+            message="The worker on host-3 refuses policy 2: it has no key that signed it",
             details={"policy": 2, "worker": "host-3"},
             policy_version=2,
             raised_at=START + 2 * _DAY,
