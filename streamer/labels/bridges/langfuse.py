@@ -91,13 +91,16 @@ class Langfuse(Bridge):
 
     def records(self, document: Any) -> list[Any] | None:
         """Return the scores of a page, of a list of pages, or of a list of scores."""
-        pages = document if isinstance(document, list) else [document]
-        if any(isinstance(page, dict) and "data" in page for page in pages):
-            scores = [page.get("data") if isinstance(page, dict) else None for page in pages]
-            return (
-                [one for some in scores for one in some] if all(isinstance(s, list) for s in scores) else None
-            )
-        return document if isinstance(document, list) else None
+        pages: list[Any] = document if isinstance(document, list) else [document]
+        if not any(isinstance(page, dict) and "data" in page for page in pages):
+            return document if isinstance(document, list) else None
+        found: list[Any] = []
+        for page in pages:
+            scores = page.get("data") if isinstance(page, dict) else None
+            if not isinstance(scores, list):
+                return None
+            found += scores
+        return found
 
     def labels(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Yield a label for a score that a person gave to a trace, as v2 and v3 of the API have it."""
