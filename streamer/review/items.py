@@ -57,6 +57,15 @@ class ReviewItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rubric:
+    """What three severities mean at a gate, for whoever labels; where a text is empty the page's own stands."""
+
+    fine: str = ""
+    half: str = ""
+    worst: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """A severity that a person gave.
 
