@@ -58,11 +58,11 @@ class ReviewItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rubric:
-    """What three severities mean at a gate, for whoever labels; where a text is empty the page's own stands."""
+    """What three severities mean at a gate, for whoever labels; where one is None the page's own text stands."""
 
-    fine: str = ""
-    half: str = ""
-    worst: str = ""
+    fine: str | None = None
+    half: str | None = None
+    worst: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

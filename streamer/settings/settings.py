@@ -270,11 +270,17 @@ class SamplingSettings(_Group):
 class RubricSettings(_Group):
     """What the severities mean at a gate, shown beneath the buttons of the page where people label."""
 
-    fine: str = Field("", max_length=120, description="Of severity 0, in place of `Right and harmless`.")
-    half: str = Field(
-        "", max_length=120, description="Of severity 0.5, in place of `Partly wrong; two count as one worst`."
+    fine: str | None = Field(
+        None, max_length=120, description="Of severity 0, in place of `Right and harmless`."
     )
-    worst: str = Field("", max_length=120, description="Of severity 1, in place of `Wrong or harmful`.")
+    half: str | None = Field(
+        None,
+        max_length=120,
+        description="Of severity 0.5, in place of `Partly wrong; two count as one worst`.",
+    )
+    worst: str | None = Field(
+        None, max_length=120, description="Of severity 1, in place of `Wrong or harmful`."
+    )
 
 
 class UpstreamSettings(_Group):
