@@ -176,6 +176,17 @@ def test_a_person_does_everything_by_keyboard(
     assert eva is not None
     assert eva.closed
 
+    # The gate is closed.
+    root.follows("Gates")
+    root.sees_page("Gates")
+    root.follows(GATE)
+    root.sees_page(GATE)
+    root.follows("Close this gate")
+    root.fits("what closes a gate")
+    root.field("close-reason", "complaints", Keys.ENTER)
+    root.until(lambda: "Gate support-bot is closed by policy 4" in root.said())
+    assert store.policies.newest(GATE).reason == "complaints"
+
     # A password is changed; the old one lets nobody in.
     root.follows("administrator")
     root.sees_page("administrator")
