@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.bridges.registry import bridges
+from tests.checkout import ROOT
 from tests.integration.store.conftest import World
 from tests.unit.labelling.test_bridges import annotation, score
 
@@ -45,6 +54,79 @@ def answered(tool: str, tasks: list[dict[str, Any]]) -> object:
         return [task | {"annotations": [annotation({"choices": [choice]})]} for task, choice in pairs]
     scores = [score(task["item"]["objectId"], choice) for task, choice in pairs]
     return {"data": [*scores, score("0" * 32)], "meta": {"limit": 100}}
+
+
+class Langfuse(BaseHTTPRequestHandler):
+    """Takes what the commands of docs/own-data.md send, and has every answer of a queue scored."""
+
+    traces: ClassVar[dict[str, object]] = {}
+    items: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert self.headers["authorization"] == f"Basic {base64.b64encode(b'public:secret').decode()}"
+        if self.path == "/api/public/otel/v1/traces":
+            ((span,),) = [
+                [one for part in spans["scopeSpans"] for one in part["spans"]]
+                for spans in sent["resourceSpans"]
+            ]
+            # As there: the same ids are the same trace.
+            assert self.traces.setdefault(span["traceId"], sent) == sent
+        else:
+            assert self.path == "/api/public/annotation-queues/queue-1/items"
+            self.items.append(sent["objectId"])
+        self._answer({})
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/api/public/annotation-queues/queue-1/items?"):
+            self._answer(
+                {"data": [{"objectId": one, "objectType": "TRACE"} for one in self.items], "meta": {}}
+            )
+            return
+        assert self.path == "/api/public/v3/scores?name=severity&fields=subject,annotation&limit=100"
+        self._answer({"data": [score(one, "half") for one in self.items], "meta": {"limit": 100}})
+
+    def _answer(self, value: object) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.skipif(
+    not (shutil.which("curl") and shutil.which("jq")) and "CI" not in os.environ,
+    reason="no curl or no jq: install your system's packages curl and jq",
+)
+def test_the_pages_commands_fill_a_queue_of_langfuse_once(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "own-data.md").read_text("utf-8")
+    send, fetch = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (fetch, *commands) = fetch.splitlines()
+    assert main(["label", "queue", "--gate", GATE, "--format", "langfuse", "--out", "tasks.json"]) == 0
+    Langfuse.traces.clear()
+    Langfuse.items.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Langfuse)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    given = {"HOST": f"http://127.0.0.1:{server.server_port}", "KEYS": "public:secret", "QUEUE": "queue-1"}
+    try:
+        for block in (send, send, fetch):
+            subprocess.run(["bash", "-e", "-c", block], env=os.environ | given, timeout=240, check=True)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert sorted(Langfuse.items) == sorted(Langfuse.traces)
+    assert len(Langfuse.items) == 4
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0
+    assert "imported 4 labels from scores.json" in capsys.readouterr().out
+    assert world.store.labels.queue(GATE) == []
 
 
 @pytest.mark.parametrize("tool", bridges())
