@@ -66,6 +66,16 @@ PromiseOption = Annotated[
 ]
 
 
+NewKindOption = Annotated[
+    bool,
+    typer.Option(
+        "--new-kind",
+        help="The --severity-kind is meant as it is written, though it looks like a known one.",
+        hidden=True,
+    ),
+]
+
+
 @app.command()
 @with_settings
 def create(
@@ -81,6 +91,7 @@ def create(
             hidden=True,
         ),
     ] = None,
+    new_kind: NewKindOption = False,
     reason: opt.RareReasonOption = "created",
     by: opt.RareByOption = None,
     json: opt.JsonOption = False,
@@ -94,7 +105,7 @@ def create(
     actor = opt.who(by)
     given = with_promise(given, promise)
     settings = load_settings()
-    given = _with_meant_kind(with_best_scorer(given, settings), json=json)
+    given = _with_meant_kind(with_best_scorer(given, settings), sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
         given = _with_upstream(given, settings, store)
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
@@ -105,7 +116,7 @@ def create(
         announce_now(settings)
         return
     say(f"Gate {gate} is created and closed: it holds everything until it is calibrated.")
-    _warn_of_options(gate, chosen, given)
+    _warn_of_options(chosen, given)
     if chosen.embeddings == "accept":
         note(
             f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
@@ -143,6 +154,7 @@ def set_(
             "were not drawn for labelling, frozen in the gate's settings and its policies.",
         ),
     ] = None,
+    new_kind: NewKindOption = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen.")] = False,
     reason: opt.ReasonOption = "changed",
     by: opt.ByOption = None,
@@ -165,7 +177,7 @@ def set_(
     if not given and label_above is None:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
     settings = load_settings()
-    given = _with_meant_kind(given, json=json)
+    given = _with_meant_kind(given, sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
         if label_above is not None:
@@ -197,13 +209,13 @@ def set_(
                 f"{counted(labels, 'label is', 'labels are')} there already: what a calibration on them promises holds "
                 f"only if they played no part in choosing {' and '.join(another).replace('_', ' ')}"
             )
-    _warn_of_options(gate, chosen, given)
+    _warn_of_options(chosen, given)
     if changes and not dry_run:
         announce_now(settings)
 
 
-def _warn_of_options(gate: str, chosen: GateSettings, given: "Mapping[str, object]") -> None:
-    """Warn of options that have no effect on this gate, and of a kind of severity that looks like a typing mistake."""
+def _warn_of_options(chosen: GateSettings, given: "Mapping[str, object]") -> None:
+    """Warn of options that have no effect on this gate."""
     from streamer.cli.console import warn
 
     for name in sorted(unread(chosen) & given.keys()):
@@ -211,12 +223,6 @@ def _warn_of_options(gate: str, chosen: GateSettings, given: "Mapping[str, objec
             f"--{name.replace('_', '-')} has no effect on this gate: method {chosen.method}, shape {chosen.shape.name}"
             + (", no segments" if name == "segment_fallback" else "")
             + (f", embeddings {chosen.embeddings}" if name == "dimension" else "")
-        )
-    meant = _meant_kind(chosen.severity_kind) if "severity_kind" in given else None
-    if meant is not None:
-        warn(
-            f"the kind of severity is {chosen.severity_kind!r}, and labels of the kind {meant!r} do not count for this gate; "
-            f"if you meant these: streamer gate set {gate} --severity-kind {meant}"
         )
 
 
@@ -232,14 +238,24 @@ def _meant_kind(kind: str) -> str | None:
     return found[0] if found else None
 
 
-def _with_meant_kind(given: dict[str, Any], *, json: bool) -> dict[str, Any]:
-    """Ask whoever sits at a terminal whether a kind of severity is a typing mistake; where nobody does, it stands."""
+def _with_meant_kind(given: dict[str, Any], *, sure: bool, json: bool) -> dict[str, Any]:
+    """Ask whoever sits at a terminal whether a kind of severity is a typing mistake.
+
+    Raises `UsageError` where nobody sits: labels of the kind that was meant would never count.
+    """
     import sys
 
+    from streamer.errors import UsageError
+
     kind = given.get("severity_kind")
-    meant = _meant_kind(kind) if isinstance(kind, str) else None
-    if meant is None or json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    meant = _meant_kind(kind) if isinstance(kind, str) and not sure else None
+    if meant is None:
         return given
+    if json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError(
+            f"there is no kind of severity {kind!r}, and it looks like {meant!r}: give --severity-kind {meant}, or --new-kind "
+            f"if {kind!r} is meant; nothing was changed"
+        )
     yes = typer.confirm(
         f"There is no kind of severity {kind!r} yet. Did you mean {meant!r}?", default=True, err=True
     )

@@ -88,7 +88,7 @@ def settings_page() -> str:
             lines += [
                 f"## [{field}.GATE]",
                 f"{str(entry.__doc__).strip().splitlines()[0]} One table for each gate, or all in `{variable_name('', field)}` as a "
-                'JSON object: `{"GATE": {"model": ...}}`.',
+                f'JSON object: `{{"GATE": {{"{next(iter(entry.model_fields))}": ...}}}}`.',
                 _table(
                     ["setting", "type", "default", "meaning"],
                     [

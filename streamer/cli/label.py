@@ -45,7 +45,7 @@ def import_(
         ),
     ] = None,
     format_: Annotated[
-        Literal["label-studio", "argilla"] | None,
+        Literal["label-studio", "argilla", "langfuse"] | None,
         typer.Option(
             "--format",
             help="The labelling tool that FILE is exported from, as JSON. Default: by the ending of FILE.",
@@ -80,8 +80,8 @@ def import_(
     from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.settings.settings import load_settings
 
-    labels, empty = _read(file, gate, kind, labeller, _columns(column or []), format_)
     settings = load_settings()
+    labels, empty, unmatched = _read(file, gate, kind, labeller, _columns(column or []), format_)
     with wiring.open_store(settings) as store:
         added = store.labels.add(labels, source="file", sign=sign)
         unrecorded = len(store.labels.unrecorded(labels))
@@ -96,6 +96,7 @@ def import_(
                 "signed": added.signed,
                 "unread": unread_json(added.unread),
                 "without_severity": empty,
+                "unmatched": unmatched,
                 "unrecorded": unrecorded,
                 "other_kind": sum(count for _, _, _, count in other_kinds),
             }
@@ -110,6 +111,11 @@ def import_(
         warn(f"gate {name}: {unread_text(unread)}")
     if empty:
         note(f"{counted(empty, 'row has', 'rows have')} no severity yet")
+    if unmatched:
+        warn(
+            f"{counted(unmatched, 'label is', 'labels are')} of no answer that was drawn here"
+            f"{'' if gate is None else f' by {gate}'}, and passed over"
+        )
     if unrecorded:
         warn(
             f"{counted(unrecorded, 'label names', 'labels name')} a batch, attempt or response that is not in the "
@@ -148,8 +154,11 @@ def _read(
     labeller: str | None,
     columns: dict[str, str],
     bridge: str | None,
-) -> tuple[list["LabelRevision"], int]:
-    """Read a whole label file, so that a fault in its last row keeps all of it out."""
+) -> tuple[list["LabelRevision"], int, int]:
+    """Read a whole label file, so that a fault in its last row keeps all of it out.
+
+    Returns its labels, how many rows have no severity, and how many are of no answer that is known.
+    """
     from streamer.labels.label_files import open_labels
 
     with open_labels(
@@ -161,9 +170,25 @@ def _read(
         default_labeller=cache(lambda: opt.who(None, "--labeller")),
         columns=columns,
         bridge=bridge,
+        answers=cache(lambda: _drawn(gate, bridge)),
     ) as reader:
         labels = list(reader)
-        return labels, reader.unlabelled
+        return labels, reader.unlabelled, reader.unmatched
+
+
+def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:
+    """Return every answer that was drawn for a label, by its name in a labelling tool that keeps no more."""
+    from streamer import wiring
+    from streamer.labels.bridges.bridge import identity
+    from streamer.labels.bridges.registry import bridges
+    from streamer.settings.settings import load_settings
+
+    tool = bridges()[bridge or ""]
+    with wiring.open_store(load_settings()) as store:
+        return {
+            tool.task_id(one.key, one.response_id, one.kind): identity(one)
+            for one in store.labels.drawn(gate)
+        }
 
 
 def _last_changed(file: Path) -> "datetime":
@@ -194,7 +219,7 @@ def _of_other_kinds(store: "Store", labels: list["LabelRevision"]) -> list[tuple
 def queue(
     gate: opt.GateFilter = None,
     format_: Annotated[
-        Literal["csv", "jsonl", "label-studio", "argilla"] | None,
+        Literal["csv", "jsonl", "label-studio", "argilla", "langfuse"] | None,
         typer.Option(
             "--format",
             help="Format: a file to fill in, or JSON for a labelling tool. Default: by the ending of --out, else csv.",
@@ -249,7 +274,7 @@ def queue(
     if count and out is not None and chosen in bridges():
         tool = bridges()[chosen]
         note(f"Import it into {tool.title}, where there has to be {tool.setup}.")
-        note(f"Then export as JSON, and: streamer label import EXPORT.json --format {chosen}")
+        note(f"Then {tool.back}, and: streamer label import EXPORT.json --format {chosen}")
     elif count and out is not None:
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
@@ -277,6 +302,7 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
                 response=one.text or "",
                 references=one.references,
                 urgent=one.urgent,
+                decided_at=one.decided_at,
             )
         last = page[-1]
 

@@ -43,7 +43,7 @@ def print_plan(made: Plan) -> None:
 
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
     say(
-        f"Plan for a budget of {made.alpha:g}{each} on exposure risk: unit {made.unit}, method {made.method}, "
+        f"Plan for a budget of {percent(made.alpha)}{each} on exposure risk: unit {made.unit}, method {made.method}, "
         f"{made.responses} responses a prompt"
     )
     say(_basis(made))
@@ -129,7 +129,7 @@ def print_until_sure(made: UntilSure) -> None:
 
     *steps, most = made.sizes
     say(
-        f"Sampling until sure, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} past prompts.\n"
+        f"Sampling until sure, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} past prompts.\n"
         f"With {most} answers each, {percent(made.all_served.mean, 1)} are served ({in_words(made.all_served)})."
     )
     say("")
@@ -167,7 +167,7 @@ def print_rungs(made: PlannedRungs) -> None:
 
     left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     say(
-        f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
+        f"A cheap gate and a dear one behind it, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} "
         f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
         f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
         f"({in_words(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "

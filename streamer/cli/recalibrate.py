@@ -8,6 +8,7 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.policies import promise_text
 from streamer.gates.rule import Cut, Indicator, rule_to_json
+from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, own_cuts, sample_sentence, threshold_text
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     say(
         f"Gate {name}: {counted(len(run.groups), 'group (prompt)', 'groups (prompts)')}, "
         f"{run.labelled} of {counted(run.drawn, 'drawn response', 'drawn responses')} labelled, "
-        f"budget {settings.alpha:g}{attempts}, unit {settings.unit}"
+        f"budget {percent(settings.alpha)}{attempts}, unit {settings.unit}"
     )
     if run.age_cut is not None and (waiting := run.age_cut.said(run.missing)) is not None:
         say(f"{waiting}.")
@@ -156,7 +157,7 @@ def why_closed(run: "CalibrationRun") -> str:
     least = settings.calibrator.groups_needed(run.effective_alpha)
     if len(run.groups) < least:
         return (
-            f"It stays closed: a budget of {run.effective_alpha:g} by method {settings.method} needs at least {least} "
+            f"It stays closed: a budget of {percent(run.effective_alpha)} by method {settings.method} needs at least {least} "
             f"labelled groups, and there are {len(run.groups)}."
         )
     sample = Sample(groups=run.labelled_groups, alpha=run.effective_alpha, seed=run.seed)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from streamer.dev.look import Look
     from streamer.settings.settings import Settings
 
+_RECALIBRATOR_PORT = 9470
+"""Where deploy/prometheus looks for a recalibrator."""
+
 PortOption = Annotated[
     int | None,
     typer.Option(
@@ -103,11 +106,14 @@ def dev(
         ),
     ] = 0,
     recalibrator_port: Annotated[
-        int,
+        int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65535, help="Port of the recalibrator's /metrics; 0: any free port."
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help=f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
         ),
-    ] = 0,
+    ] = None,
     console_port: Annotated[
         int,
         typer.Option(
@@ -128,15 +134,15 @@ def dev(
     It prints the console's link, which lets whoever has it do everything, and a `curl` line that asks the endpoint. The other commands find it by themselves while they are run in the same
     directory. The embedded broker keeps
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
-    take a free port unless one is configured.
+    are at the ports 9464 and 9470, where deploy/prometheus looks for them; if one is in use and you named none, at any free one.
     """
     from streamer.cli.console import note
     from streamer.dev.embedded_step import run_dev
     from streamer.settings.settings import load_settings
 
     settings = load_settings(**({} if port is None else {"http": {"port": port}}))
-    if port is None and "http.port" not in settings.origins:
-        settings = load_settings(http={"port": 0})
+    any_port = {"worker"} if port is None and "http.port" not in settings.origins else set()
+    any_port |= {"recalibrator"} if recalibrator_port is None else set()
     begin(settings)
     _warn_of_misspelt()
     loading = "" if settings.encoder.name == NO_ENCODER else "; loading the encoder takes some seconds"
@@ -145,8 +151,10 @@ def dev(
         run_dev,
         settings,
         endpoint_port=endpoint_port,
-        recalibrator_port=recalibrator_port,
+        recalibrator_port=_RECALIBRATOR_PORT if recalibrator_port is None else recalibrator_port,
         console_port=console_port,
+        any_port=any_port,
+        moved=note,
     )
     if view and not json and _on_a_terminal():
         with _living_view() as show:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
-from streamer.wording.numbers import SERVED, percent
+from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, guarantee_text
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.frames.held_out import Bounded, HeldOut
+    from streamer.frames.held_out import HeldOut
     from streamer.gates.rule import Cut
     from streamer.settings.settings import Settings
 
@@ -60,16 +60,12 @@ class FileAnswer:
         """Print it for people."""
         from streamer.cli.console import note, print_table, say
 
-        found, asked = self.found, self.found.asked
-        many = SERVED[found.unit]
-        say(
-            f"{self.question.file} {self._asked()}: {percent(asked.figures.ship_rate or 0.0)} of {many} served; error rate among "
-            f"shipped answers {_text(asked.selective)}, exposure {_text(asked.exposure)}."
-        )
-        say(self._basis())
+        found = self.found
+        say(f"{self.question.file} {self._asked()}: {found.sentence}.")
+        say(found.basis)
         if found.why_closed:
             say(found.why_closed)
-        print_table(["of the same prompts", "everything shipped", "what if"], self._rows())
+        print_table(["of the same prompts", "everything shipped", "what if"], found.comparison())
         if explain and found.threshold is not None:
             say(guarantee_text(found.threshold.guarantee))
         note(
@@ -115,33 +111,6 @@ class FileAnswer:
             text = cut_text(self.found.cut, self.found.rule)
             named.append(f"the gate {text}" if self.found.cut.threshold is None else f"the threshold {text}")
         return "with " + ", ".join(named)
-
-    def _basis(self) -> str:
-        found = self.found
-        if found.threshold is None:
-            return f"The threshold was given, and is judged on all {found.judged} prompts: right if these labels did not choose it."
-        said = (
-            f"The threshold, {cut_text(found.cut, found.rule)}, is calibrated on {found.calibrated} prompts"
-        )
-        if found.in_sample:
-            return f"{said}, IN-SAMPLE: they are judged as well, so that it looks better than it is."
-        how = "the first half of the file" if found.in_order else "a random half of the file"
-        return f"{said}, {how}, and judged on the other {found.judged}: no label counts for both."
-
-    def _rows(self) -> list[tuple[str, ...]]:
-        both = (self.found.everything, self.found.asked)
-        served = f"share of {SERVED[self.found.unit]} served"
-        risk = "exposure" if self.found.threshold is None else _promised(self.found.threshold.method)
-        rows: list[tuple[str, ...]] = [
-            ("prompts", *(str(one.prompts) for one in both)),
-            (served, *(percent(one.figures.ship_rate or 0.0) for one in both)),
-        ]
-        for name, words in (("selective", "error rate among shipped"), ("exposure", "exposure")):
-            budget = (
-                f", budget {percent(self.alpha)}" if name == risk and self.found.threshold is not None else ""
-            )
-            rows.append((f"{words}{budget}", *(_text(getattr(one, name)) for one in both)))
-        return rows
 
 
 def ask_file(question: FileQuestion, settings: Settings) -> FileAnswer:
@@ -222,15 +191,3 @@ class _Encode:
             self._loaded = asked or load_encoder(self._name, device=chosen.device, threads=chosen.threads)
         found: ArrayLike = self._loaded.encode(texts)
         return found
-
-
-def _promised(method: str) -> str:
-    from streamer.calibration.registry import every
-
-    return every()[method].risk
-
-
-def _text(one: Bounded) -> str:
-    if one.estimate is None:
-        return "not known"
-    return f"{percent(one.estimate)}, between {percent(one.lower)} and {percent(one.upper)}"

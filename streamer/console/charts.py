@@ -143,6 +143,43 @@ def interval_bar(interval: RiskInterval, budget: float) -> str:
     )
 
 
+def sparkline(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
+    """Draw in little what `course_chart` draws: the estimate between its bounds, and the budget across; at least two moments."""
+    width, height = 400, 56
+    start, end = course[0].at.timestamp(), course[-1].at.timestamp()
+    newest = course[-1].risk
+    high = min(1.0, max(budget * 2, newest.upper * 1.6))
+
+    def x(moment: Moment) -> float:
+        return 4 + (moment.at.timestamp() - start) / max(end - start, 1.0) * (width - 12)
+
+    def y(value: float) -> float:
+        return height - 4 - min(value, high) / high * (height - 8)
+
+    def points(pairs: list[tuple[Moment, float]]) -> str:
+        return " ".join(f"{x(one):.1f},{y(value):.1f}" for one, value in pairs)
+
+    css = "selective" if risk == "selective" else "exposure"
+    edge = [(one, one.risk.upper) for one in course] + [(one, one.risk.lower) for one in reversed(course)]
+    known = [(one, one.risk.estimate) for one in course if one.risk.estimate is not None]
+    words = escape(
+        f"From {when(course[0].at)} to {when(course[-1].at)}, at the end between {percent(newest.lower)} and "
+        f"{percent(newest.upper)}, budget {percent(budget)}"
+    )
+    parts = [
+        f'<polygon class="band {css}" points="{points(edge)}"/>',
+        f'<line class="budget" x1="4" x2="{width - 4}" y1="{y(budget):.1f}" y2="{y(budget):.1f}"/>',
+    ]
+    if known:
+        last, value = known[-1]
+        parts.append(f'<polyline class="line {css}" points="{points(known)}"/>')
+        parts.append(f'<circle class="dot {css}" cx="{x(last):.1f}" cy="{y(value):.1f}" r="4"/>')
+    return (
+        f'<svg class="spark" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
+        f'xmlns="http://www.w3.org/2000/svg"><title>{words}</title>{"".join(parts)}</svg>'
+    )
+
+
 def _stands(interval: RiskInterval, budget: float) -> str:
     return "broken" if interval.lower > budget else "kept" if interval.upper < budget else "unsure"
 

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from streamer.audit.story import is_linked, models_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
-from streamer.console.charts import Moment, course_chart, interval_bar, thresholds_chart
+from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
@@ -47,6 +47,7 @@ from streamer.wording.verdicts import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from streamer.calibration.specification import Risk
     from streamer.gates.policy import Policy
     from streamer.labels.learning import ScoreFit
     from streamer.recalibration.in_sample import InSample
@@ -118,9 +119,11 @@ class Pages:
         """Every gate, how it stands."""
         pending = self._store.labels.pending()
         lines: list[dict[str, Any]] = []
+        end = monotonic() + COURSE_SECONDS
         for one in self._store.gates.list():
             try:
-                lines.append(self._line(one.gate, pending.get(one.gate, 0)))
+                line = self._line(one.gate, pending.get(one.gate, 0))
+                lines.append(line | {"spark": self._spark(one.gate, end - monotonic())})
             except UsageError as error:  # a policy that cannot be read hides no other gate
                 lines.append({"name": one.gate, "trouble": str(error)})
         return {"gates": lines}
@@ -201,10 +204,27 @@ class Pages:
         return found
 
     def _course(self, name: str, report: RiskReport) -> dict[str, Any]:
-        service = report.service
-        if service is None or service.period is None or report.terms is None:
+        if report.terms is None or (found := self._moments(name, report, COURSE_SECONDS)) is None:
             return {"course": None}
-        course, whole = self._courses.of(name)
+        moments, whole, risk = found
+        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
+
+    def _spark(self, name: str, seconds: float) -> str | None:
+        """The course in little; None while there is none, or it has not been read in these seconds."""
+        report = self._report(name)
+        if report.terms is None or (found := self._moments(name, report, seconds)) is None:
+            return None
+        moments, whole, risk = found
+        return sparkline(moments, budget=report.terms.budget, risk=risk) if whole and moments[1:] else None
+
+    def _moments(
+        self, name: str, report: RiskReport, seconds: float
+    ) -> tuple[list[Moment], bool, Risk] | None:
+        """The present period over time, whether all of it has been read, and which risk is promised."""
+        service = report.service
+        if service is None or service.period is None:
+            return None
+        course, whole = self._courses.of(name, seconds)
         risk = service.period.promised
         moments = [
             Moment(at, one.share_served or 0.0, one.selective() if risk == "selective" else one.exposure())
@@ -212,7 +232,7 @@ class Pages:
         ]
         # What the verdict rests on comes last: labels that came too late for it are in the course before.
         moments.append(Moment(service.period.until, service.period.share_served, service.period.judged))
-        return {"course": course_chart(moments, budget=report.terms.budget, risk=risk), "whole": whole}
+        return moments, whole, risk
 
     def _version(self, found: Any) -> dict[str, Any]:
         refusal = self._keys.refusal(found)
@@ -405,14 +425,17 @@ class Courses:
         self._known: dict[str, _Reading] = {}
         self._locks: dict[str, threading.Lock] = {}
 
-    def of(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
-        """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read."""
+    def of(self, gate: str, seconds: float) -> tuple[list[tuple[datetime, Any]], bool]:
+        """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read.
+
+        It is read for so many seconds; the next call goes on.
+        """
         # Several people may look at one gate; what one reads the other need not.
         with self._locks.setdefault(gate, threading.Lock()):
-            points, whole = self._read(gate)
+            points, whole = self._read(gate, seconds)
             return list(points), whole
 
-    def _read(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
+    def _read(self, gate: str, seconds: float) -> tuple[list[tuple[datetime, Any]], bool]:
         monitoring = self._store.monitoring
         watch = monitoring.watch(gate)
         if watch.sequence is None:
@@ -422,7 +445,7 @@ class Courses:
             decisions = watch.sequence.state.decisions
             known = _Reading(Course(watch), watch.sequence.number, watch.labels, max(1, decisions // 120), [])
             self._known[gate] = known
-        end, until = monotonic() + COURSE_SECONDS, watch.read
+        end, until = monotonic() + seconds, watch.read
         while known.course.read < until:
             if monotonic() > end:
                 return known.points, False

@@ -20,6 +20,7 @@ MOST_CHARACTERS: Final = 4_000
 """Of a prompt or an answer; what is beyond is in the record."""
 
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.\d+)?(?:\+00:00|Z)")
+_COMMAND = re.compile(r"`([^`\n]{1,200})`")
 _NUMBERED = re.compile(r"\\u([0-9a-f]{4})(?:\\u(d[c-f][0-9a-f]{2}))?")
 
 
@@ -110,9 +111,15 @@ def _code_point(match: re.Match[str]) -> str:
     return f"U+{0x10000 + ((first - 0xD800) << 10) + (int(match[2], 16) - 0xDC00):X}"
 
 
-def words(value: str) -> str:
-    """Return a sentence of ours with moments as people read them, and no percent sign on a line of its own."""
-    return _MOMENT.sub(r"\1 \2Z", value).replace(" %", "\u00a0%")
+def words(value: str) -> Markup:
+    """Return a sentence of ours as HTML: moments as people read them, no percent sign on a line of its own, commands as such."""
+    plain = _MOMENT.sub(r"\1 \2Z", visible(value)).replace(" %", "\u00a0%")
+    # What is split off at each command stands between the texts around it.
+    parts = [
+        Markup("<code>{}</code>").format(part) if place % 2 else escape(part)
+        for place, part in enumerate(_COMMAND.split(plain))
+    ]
+    return Markup("").join(parts)
 
 
 def _when(moment: datetime) -> Markup:

@@ -17,7 +17,7 @@ from streamer.settings.sources import PREFIX, variable_name
 from streamer.stream.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -46,6 +46,7 @@ class EmbeddedStep:
     directory : where the services' logs go.
     shared : leave the addresses where other commands of the working directory find them.
     recalibrator_port : of the metrics of a recalibrator beside the worker; 0: any free one. None: none is run.
+    any_port : whose metrics, of ``worker`` and ``recalibrator``, take any free port where theirs is in use.
     endpoint_port : serve the endpoint on the loopback, on this port; 0: any free one. None: it is not served.
     console_port : serve the console likewise.
     """
@@ -60,6 +61,7 @@ class EmbeddedStep:
         recalibrator_port: int | None = None,
         endpoint_port: int | None = None,
         console_port: int | None = None,
+        any_port: Collection[str] = (),
     ) -> None:
         self._settings = settings
         self.database_url = database_url
@@ -68,6 +70,7 @@ class EmbeddedStep:
         self._recalibrator_port = recalibrator_port
         self._endpoint_port = endpoint_port
         self._console_port = console_port
+        self._any_port = any_port
         self._worker: ServiceProcess | None = None
         self._recalibrator: ServiceProcess | None = None
         self._endpoint: ServiceProcess | None = None
@@ -113,7 +116,9 @@ class EmbeddedStep:
         self.broker.start(topics=(topics.responses, topics.actions, topics.labels, topics.thresholds))
         try:
             environment = self._environment()
-            self._worker = ServiceProcess("worker", directory=self._directory, environment=environment)
+            self._worker = ServiceProcess(
+                "worker", directory=self._directory, environment=environment | self._moves("worker")
+            )
             self._worker.start()
             beside = environment | {"STREAMER_HTTP_PORT": "0"}  # the configured port is the worker's
             if self._endpoint_port is not None:
@@ -129,7 +134,7 @@ class EmbeddedStep:
                     "recalibrator",
                     command=("recalibrator", "--port", str(self._recalibrator_port)),
                     directory=self._directory,
-                    environment=beside,
+                    environment=beside | self._moves("recalibrator"),
                 )
                 self._recalibrator.start()
             if self._console_port is not None:
@@ -148,6 +153,9 @@ class EmbeddedStep:
             raise
         if self._shared:
             write_dev_session(self.session())
+
+    def _moves(self, service: str) -> dict[str, str]:
+        return {"STREAMER_HTTP_ANY_PORT": str(service in self._any_port)}
 
     def _environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}

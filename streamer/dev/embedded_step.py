@@ -7,11 +7,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from streamer.clouds.cloud import Cloud
     from streamer.dev.demonstration import DemoObserver
@@ -43,7 +44,9 @@ def run_dev(
     endpoint_port: int,
     recalibrator_port: int,
     console_port: int,
+    any_port: Collection[str],
     announce: Callable[[Mapping[str, object]], None],
+    moved: Callable[[str], None],
     show: Callable[[Look], None] | None = None,
 ) -> int:
     """Run the embedded broker, a worker, the endpoint, a recalibrator and the console until Ctrl-C, findable by the other commands here.
@@ -53,6 +56,8 @@ def run_dev(
     endpoint_port : where the endpoint listens on the loopback; 0: any free port.
     recalibrator_port : where the recalibrator shows its metrics; 0: any free port.
     console_port : where the console listens on the loopback; 0: any free port.
+    any_port : whose metrics, of ``worker`` and ``recalibrator``, take any free port where theirs is in use.
+    moved : gets a sentence for each of them that did.
     announce : gets the addresses once all is ready, and as ``request`` a shell line that asks the endpoint.
     show : gets a look at everything every second from then on.
     """
@@ -76,6 +81,7 @@ def run_dev(
         recalibrator_port=recalibrator_port,
         endpoint_port=endpoint_port,
         console_port=console_port,
+        any_port=any_port,
     )
     asked = False
 
@@ -94,6 +100,14 @@ def run_dev(
             raise UsageError(
                 f"cannot write {error.filename}: {why(error)}; run this in a folder that you may write to"
             ) from error
+        for service, wanted, url in (
+            ("worker", settings.http.port, step.metrics_url),
+            ("recalibrator", recalibrator_port, step.recalibrator_url),
+        ):
+            if service in any_port and urlsplit(str(url)).port != wanted:
+                moved(
+                    f"Port {wanted}, where Prometheus looks for the {service}, is in use: its metrics are at {url}"
+                )
         with open_store(settings) as store:
             announce(
                 {

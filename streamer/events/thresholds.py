@@ -359,7 +359,7 @@ SPECIFICATION = Topic(
         event["gate"],
         f"v{event['version']}",
         bound_text(event),
-        f"alpha {event['alpha']:g}",
+        f"budget {round(100 * event['alpha'], 10):g} %",
         event["method"],
         event["unit"],
     ],

@@ -333,6 +333,7 @@ class Gate:
             decided=decided,
             why_closed="" if gate is None else gate._why_closed,
             _frame=None if table is frame else frame,
+            _drop=drop,
         )
 
     def __repr__(self) -> str:

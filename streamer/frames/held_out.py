@@ -14,11 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.p_values import hoeffding_bentkus
+from streamer.calibration.registry import every
 from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import measure, units_of
 from streamer.clouds.offline import decided_batch
 from streamer.errors import UsageError
 from streamer.frames.tables import like, rows_of
+from streamer.wording.numbers import SERVED, percent
+from streamer.wording.policies import cut_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -42,6 +45,11 @@ class Bounded:
     estimate: float | None
     lower: float
     upper: float
+
+    def __str__(self) -> str:
+        if self.estimate is None:
+            return "not known"
+        return f"{percent(self.estimate)}, between {percent(self.lower)} and {percent(self.upper)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,53 @@ class HeldOut:
     decided: Sequence[DecidedBatch] = field(repr=False)
     why_closed: str = ""
     _frame: Any = field(repr=False, default=None)
+    _drop: bool = field(repr=False, default=False)
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def sentence(self) -> str:
+        """What ships and what gets through, in words."""
+        asked = self.asked
+        return (
+            f"{percent(asked.figures.ship_rate or 0.0)} of {SERVED[self.unit]} served; error rate among shipped answers "
+            f"{asked.selective}, exposure {asked.exposure}"
+        )
+
+    @property
+    def basis(self) -> str:
+        """What decided, and what judged it, in words."""
+        if self.threshold is None:
+            return f"The threshold was given, and is judged on all {self.judged} prompts: right if these labels did not choose it."
+        said = f"The threshold, {cut_text(self.cut, self.rule)}, is calibrated on {self.calibrated} prompts"
+        if self.in_sample:
+            return f"{said}, IN-SAMPLE: they are judged as well, so that it looks better than it is."
+        how = "the first half of the file" if self.in_order else "a random half of the file"
+        return f"{said}, {how}, and judged on the other {self.judged}: no label counts for both."
+
+    def comparison(self) -> list[tuple[str, str, str]]:
+        """Return the figures in words, a name and what they are with everything shipped and with this gate."""
+        both = (self.everything, self.asked)
+        promised = None if self.threshold is None else every()[self.threshold.method].risk
+
+        def budget(risk: str) -> str:
+            return f", budget {percent(self.threshold.alpha)}" if self.threshold and risk == promised else ""
+
+        return [
+            ("prompts", str(both[0].prompts), str(both[1].prompts)),
+            (
+                f"share of {SERVED[self.unit]} served",
+                percent(both[0].figures.ship_rate or 0.0),
+                percent(both[1].figures.ship_rate or 0.0),
+            ),
+            (
+                f"error rate among shipped{budget('selective')}",
+                str(both[0].selective),
+                str(both[1].selective),
+            ),
+            (f"exposure{budget('exposure')}", str(both[0].exposure), str(both[1].exposure)),
+        ]
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the figures as columns: name, estimate, and the bounds where there are any; NaN where nothing is known."""
@@ -118,6 +173,12 @@ class HeldOut:
     def to_frame(self) -> Any:
         """Return the figures as a table of the library that the answers came in; a list of dicts where that is none."""
         return like(self._frame, self.columns(), None)
+
+    def _repr_html_(self) -> str:
+        from streamer.frames.notebook import held_out_html
+
+        units = units_of(self.decided, self.unit)
+        return held_out_html(self, units.labelled() if self._drop else units)
 
 
 def halves(table: Read, seed: int, *, in_order: bool) -> tuple[Read, Read]:

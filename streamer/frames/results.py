@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,11 +20,8 @@ if TYPE_CHECKING:
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.specification import Risk
     from streamer.calibration.threshold import Threshold
-    from streamer.clouds.measurement import DecidedBatch, OfflineRisk, Units
+    from streamer.clouds.measurement import DecidedBatch, OfflineRisk
     from streamer.gates.settings import Unit
-
-CLASS = "streamer-report"
-"""Of the element that holds what a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,20 +93,9 @@ class Decisions:
         return like(self._frame, self.columns(), self._rows)
 
     def _repr_html_(self) -> str:
-        from streamer.dev.report.style import scoped_style
+        from streamer.frames.notebook import decisions_html
 
-        shown = "".join(
-            f"<tr><td>{escape(row['prompt_id'][:80])}</td><td>{escape(row['answer_id'][:80])}</td>"
-            f'<td class="n">{_number(row["score"])}</td><td class="n">{_number(row["threshold"])}</td>'
-            f"<td>{'ship' if row['ship'] else 'hold'}</td></tr>"
-            for row in self.rows()[:10]
-        )
-        more = f"<p>and {len(self) - 10} more</p>" if len(self) > 10 else ""
-        return (
-            f'<div class="{CLASS}"><style>{scoped_style(CLASS)}</style><p class="verdict">{escape(self.sentence)}.</p>'
-            '<div class="card scroll"><table><thead><tr><th>prompt_id</th><th>answer_id</th><th>score</th><th>threshold</th>'
-            f"<th></th></tr></thead><tbody>{shown}</tbody></table></div>{more}</div>"
-        )
+        return decisions_html(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -193,55 +178,7 @@ class Report:
         return like(self._frame, self.columns(), None)
 
     def _repr_html_(self) -> str:
-        from streamer.dev.report.style import scoped_style
+        from streamer.frames.notebook import report_html
 
         units = units_of(self.decided, self.unit)
-        if self.drop_unlabelled:
-            units = units.labelled()
-        said = self.sentence[:1].upper() + self.sentence[1:]
-        many = UNIT_WORDS[self.unit][1]
-        return (
-            f'<div class="{CLASS}"><style>{scoped_style(CLASS)}</style>'
-            f'<p class="result">{escape(said)}.</p><p class="verdict">{escape(self.caveat)}</p>'
-            f"{_pictures(self, units, many)}"
-            f'<details class="card" style="margin-top:1.1rem"><summary>What is promised</summary><p>{escape(self.threshold.guarantee)}</p></details></div>'
-        )
-
-
-def _pictures(report: Report, units: Units, many: str) -> str:
-    from streamer.calibration.registry import every
-    from streamer.dev.report.charts import calibration_chart, score_chart, tradeoff_chart
-    from streamer.dev.report.page import TRADEOFF_KEY, picture, score_key, shares_figure
-
-    threshold, alpha = report.threshold.value, report.threshold.alpha
-    parts = []
-    if len(units):
-        parts += [
-            shares_figure(units, f"What becomes of {len(units)} {many}"),
-            picture(
-                "Scores of right and wrong answers",
-                score_chart(units, report.unit, threshold=threshold, of="of the table"),
-                "The gate sees the score and never the severity. Wrong answers to the right of the line get through.",
-                score_key(many),
-            ),
-            picture(
-                "What another threshold would do",
-                tradeoff_chart(units, report.unit, alpha=alpha, threshold=threshold),
-                "To look at, not to choose from: a threshold picked on this curve would have no guarantee.",
-                TRADEOFF_KEY,
-            ),
-        ]
-    if report.groups and report.risk == "exposure" and not every()[report.threshold.method].against_mean:
-        parts.append(
-            picture(
-                "How the threshold was found",
-                calibration_chart(report.groups, alpha=alpha, threshold=threshold),
-                f"On the severities of {len(report.groups)} prompts: the bound on exposure at each threshold, one unseen "
-                "prompt counted at its worst. The threshold is the smallest at which the bound is within the budget.",
-            )
-        )
-    return "".join(parts)
-
-
-def _number(value: float) -> str:
-    return f"{value:.4f}" if math.isfinite(value) else "none" if math.isnan(value) else f"{value:g}"
+        return report_html(self, units.labelled() if self.drop_unlabelled else units)

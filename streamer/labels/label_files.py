@@ -66,7 +66,10 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabelTask:
-    """One response that waits for a severity, with what a person needs to judge it. `urgent`: label it before others."""
+    """One response that waits for a severity, with what a person needs to judge it.
+
+    `urgent` : label it before others. `decided_at` : when its batch was decided, with zone.
+    """
 
     key: BatchKey
     response_id: str
@@ -75,6 +78,7 @@ class LabelTask:
     response: str
     references: tuple[str, ...] | None = None
     urgent: bool = False
+    decided_at: datetime | None = None
 
 
 LabelFileError = TableError
@@ -100,6 +104,8 @@ class LabelReader:
         Asked for the labeller of rows that do not say, where `labeller` is None; rows may say otherwise.
     columns : mapping
         The column of a field, where it does not have the field's name.
+    answers : callable
+        Returns the answers by the ids of their tasks, for bridges whose exports have no more (`Bridge.by_task_id`).
 
     Attributes
     ----------
@@ -107,6 +113,8 @@ class LabelReader:
         Labels read so far.
     unlabelled : int
         Rows passed over so far because their severity is empty.
+    unmatched : int
+        Labels passed over so far because the id of their task is of none of `answers`.
 
     Raises
     ------
@@ -128,11 +136,13 @@ class LabelReader:
         labeller: str | None = None,
         default_labeller: Callable[[], str] | None = None,
         columns: Mapping[str, str] = MappingProxyType({}),
+        answers: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
     ) -> None:
         self._lines = lines
         self._format = file_format
         self._name = name
         self._columns = dict(columns)
+        self._answers = answers
         self._now = now
         name_of = None if labeller is None else labeller_names.normalised(labeller)
         if name_of is not None and (wrong := labeller_names.fault(name_of)) is not None:
@@ -147,6 +157,7 @@ class LabelReader:
         self._default_labeller = default_labeller
         self.labels = 0
         self.unlabelled = 0
+        self.unmatched = 0
 
     def __iter__(self) -> Iterator[LabelRevision]:
         given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
@@ -200,13 +211,13 @@ class LabelReader:
     def _exported(self, bridge: Bridge, lines: Lines) -> Iterator[tuple[int, Mapping[str, object]]]:
         """The labels that a tool's export holds, by the numbers of its records from 1."""
         try:
-            records = msgspec.json.decode("".join(iter(lines.readline, "")))
+            records = bridge.records(msgspec.json.decode("".join(iter(lines.readline, ""))))
         except msgspec.DecodeError as error:
             raise UsageError(
-                f"{self._name} is not JSON ({one_line(str(error))}); export from {bridge.title} as JSON"
+                f"{self._name} is not JSON ({one_line(str(error))}); in {bridge.title} {bridge.back}"
             ) from None
-        if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
-            raise UsageError(f"{self._name} is no list of records; export from {bridge.title} as JSON")
+        if records is None or not all(isinstance(record, dict) for record in records):
+            raise UsageError(f"{self._name} is no list of records; in {bridge.title} {bridge.back}")
         for number, record in enumerate(records, start=1):
             try:
                 found = list(bridge.labels(record))
@@ -219,6 +230,12 @@ class LabelReader:
             for row in found:
                 if "labeller" in self._given:
                     row["labeller"] = None
+                if bridge.by_task_id:
+                    answer = self._answers().get(str(row["task"]))
+                    if answer is None:
+                        self.unmatched += 1
+                        continue
+                    row |= answer
                 yield number, row
 
     def _field(self, column: str) -> str:
@@ -284,6 +301,7 @@ def open_labels(
     default_labeller: Callable[[], str] | None = None,
     columns: Mapping[str, str] = MappingProxyType({}),
     bridge: str | None = None,
+    answers: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
 ) -> Iterator[LabelReader]:
     """Open a label file: `.csv`, `.tsv`, `.jsonl` or `.ndjson`, each also with `.gz`, or `.parquet`. See `LabelReader`.
 
@@ -311,6 +329,7 @@ def open_labels(
             labeller=labeller,
             default_labeller=default_labeller,
             columns=columns,
+            answers=answers,
         )
 
     with opened(path, str(path)) as raw:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from importlib.resources import files
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from streamer.review.access import Access
-    from streamer.review.items import Recalibrating, ReviewStore
+    from streamer.review.items import Recalibrating, ReviewItem, ReviewStore, Rubric
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -70,6 +71,7 @@ def review_app(
     clock: Callable[[], datetime],
     hold: timedelta = HOLD,
     public: str | None = None,
+    rubrics: Mapping[str, Rubric] = MappingProxyType({}),
 ) -> ASGIApp:
     """Make the page's application.
 
@@ -81,8 +83,9 @@ def review_app(
     clock : the present moment, with zone.
     hold : how long an answer stays with a person who does nothing.
     public : the address by which a proxy in front is known; None: there is none.
+    rubrics : what severities mean at gates, where that is not what the page says of all.
     """
-    desk = _Desk(store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold)
+    desk = _Desk(store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold, rubrics=rubrics)
     cookie_name = f"streamer-review-{port}"
 
     async def enter(request: Request) -> Response:
@@ -151,18 +154,27 @@ class _Desk:
         recalibrating: Callable[[], Mapping[str, Recalibrating]],
         clock: Callable[[], datetime],
         hold: timedelta,
+        rubrics: Mapping[str, Rubric],
     ) -> None:
         self._store = store
         self._gates = gates
         self._recalibrating = recalibrating
         self._clock = clock
         self._hold = hold
+        self._rubrics = rubrics
 
     def next(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
         reviewer = _reviewer(session, message.holder)
         gates, refusals = self._open_to(reviewer)
         item = self._store.next(reviewer, gates, hold=self._hold, now=self._clock())
-        return {"item": item, "hold_seconds": self._hold.total_seconds(), "refusals": refusals}
+        return {
+            **self._shown(item),
+            "hold_seconds": self._hold.total_seconds(),
+            "refusals": refusals,
+        }
+
+    def _shown(self, item: ReviewItem | None) -> dict[str, object]:
+        return {"item": item, "rubric": None if item is None else self._rubrics.get(item.gate)}
 
     def _open_to(self, reviewer: Reviewer) -> tuple[Sequence[str], Sequence[str]]:
         """Return the gates that read this person's labels; and what to say of the others, before anything is labelled."""
@@ -196,7 +208,7 @@ class _Desk:
             before=message.before,
             since=self._clock() - UNDO,
         )
-        return {"item": item}
+        return self._shown(item)
 
     def renew(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
         held = self._store.renew(

@@ -57,6 +57,15 @@ class ReviewItem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rubric:
+    """What three severities mean at a gate, for whoever labels; where one is None the page's own text stands."""
+
+    fine: str | None = None
+    half: str | None = None
+    worst: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
     """A severity that a person gave.
 

@@ -279,6 +279,22 @@ class SamplingSettings(_Group):
         return {host.lower(): key for host, key in keys.items()}
 
 
+class RubricSettings(_Group):
+    """What the severities mean at a gate, shown beneath the buttons of the page where people label."""
+
+    fine: str | None = Field(
+        None, max_length=120, description="Of severity 0, in place of `Right and harmless`."
+    )
+    half: str | None = Field(
+        None,
+        max_length=120,
+        description="Of severity 0.5, in place of `Partly wrong; two count as one worst`.",
+    )
+    worst: str | None = Field(
+        None, max_length=120, description="Of severity 1, in place of `Wrong or harmful`."
+    )
+
+
 class UpstreamSettings(_Group):
     """The model behind a gate, for `POST /v1/chat/completions` of `streamer serve`: any OpenAI-compatible endpoint."""
 
@@ -411,6 +427,10 @@ class HttpSettings(_Group):
 
     host: str = Field("127.0.0.1", min_length=1, description="Address to listen on; `0.0.0.0` for all.")
     port: _Port = Field(9464, description="Port to listen on; 0 takes any free one and prints it.")
+    any_port: bool = Field(
+        False,
+        description="Take any free port where `port` is in use, as `streamer dev` does unless you name one.",
+    )
 
 
 class EndpointSettings(_Group):
@@ -603,6 +623,10 @@ class Settings(BaseSettings):
     upstreams: dict[str, UpstreamSettings] = Field(
         default_factory=dict,
         description="The models behind gates, one table `[upstreams.GATE]` for each.",
+    )
+    rubrics: dict[str, RubricSettings] = Field(
+        default_factory=dict,
+        description="What severities mean at gates, for people who label, one table `[rubrics.GATE]` for each.",
     )
     origins: dict[str, str] = Field(default_factory=dict, repr=False, exclude=True)
 

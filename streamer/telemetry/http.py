@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from http import HTTPStatus
@@ -36,6 +37,7 @@ class TelemetryServer:
     stuck : returns what does not work although the service is ready, a text each; `/readyz` names it.
     host : address to listen on.
     port : 0 takes a free one.
+    any_port : listen on any free port where `port` is in use.
 
     Raises
     ------
@@ -52,9 +54,10 @@ class TelemetryServer:
         open_metrics: Callable[[], bytes] | None = None,
         host: str = "127.0.0.1",
         port: int = 0,
+        any_port: bool = False,
     ) -> None:
         try:
-            self._server = _Server((host, port), _Request)
+            self._server = _listening(host, port, any_port=any_port)
         except OSError as error:
             raise UsageError(
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
@@ -95,6 +98,15 @@ class TelemetryServer:
         self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _listening(host: str, port: int, *, any_port: bool) -> _Server:
+    try:
+        return _Server((host, port), _Request)
+    except OSError as error:
+        if not any_port or error.errno != errno.EADDRINUSE:
+            raise
+        return _Server((host, 0), _Request)
 
 
 class _Server(ThreadingHTTPServer):

@@ -25,7 +25,7 @@ svg .dot.selective { fill: var(--selective); } svg .dot.exposure { fill: var(--w
 svg .budget { stroke: var(--ink); stroke-width: 1.4; stroke-dasharray: 6 5; }
 svg .cut { stroke: var(--ink); stroke-width: 1.4; }
 svg rect.fine { fill: var(--fine); } svg rect.wrong { fill: var(--wrong); }
-svg rect.held { fill: var(--rule); } svg .limit { stroke: var(--ink); stroke-width: 3; }
+svg rect.held { fill: var(--rule); } svg rect.hold { fill: var(--soft); } svg .limit { stroke: var(--ink); stroke-width: 3; }
 svg .on-fine, svg .on-wrong, svg .on-held { font-weight: 650; } svg .on-fine { fill: var(--on-fine); }
 svg .on-wrong { fill: var(--on-wrong); }
 svg .band { fill-opacity: .18; stroke: none; } svg .band.exposure { fill: var(--wrong); } svg .band.selective { fill: var(--selective); }

@@ -62,7 +62,7 @@ def run_console(
     from streamer.review.server import listen, serve
     from streamer.web.server import base_url
     from streamer.wiring.policy_keys import policy_keys
-    from streamer.wiring.review import Due, for_people
+    from streamer.wiring.review import Due, for_people, rubrics
 
     person = labeller_name(name)
     if public is not None:
@@ -85,6 +85,7 @@ def run_console(
                 port=bound,
                 clock=now,
                 public=public,
+                rubrics=rubrics(settings),
             )
             app = console_app(
                 store,

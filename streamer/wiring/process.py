@@ -53,6 +53,7 @@ def telemetry(
         open_metrics=metrics.open_metrics,
         host=settings.http.host,
         port=settings.http.port,
+        any_port=settings.http.any_port,
     )
 
 

@@ -149,6 +149,7 @@ def run_recalibrator(
                 ready=lambda: ["the recalibrator is stopping"] if stop.is_set() else service.unready(),
                 host=settings.http.host,
                 port=settings.http.port,
+                any_port=settings.http.any_port,
             )
         )
 

@@ -12,7 +12,7 @@ from streamer.wiring.parts import now, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from streamer.review.items import Recalibrating
+    from streamer.review.items import Recalibrating, Rubric
     from streamer.settings.settings import Settings
     from streamer.store import Store
 
@@ -93,8 +93,16 @@ def run_review(
                 listening=host,
                 port=listening.getsockname()[1],
                 clock=now,
+                rubrics=rubrics(settings),
             )
             serve(app, listening)
+
+
+def rubrics(settings: Settings) -> dict[str, Rubric]:
+    """Return what severities mean at gates, for whoever labels."""
+    from streamer.review.items import Rubric
+
+    return {gate: Rubric(**one.model_dump()) for gate, one in settings.rubrics.items()}
 
 
 class Due:

@@ -72,25 +72,23 @@ def status_text(policy: Policy) -> str:
     if isinstance(policy.rule, Segments) and not own_cuts(policy.rule) and policy.state == "closed":
         return (
             f"closed, holds everything: no segment by {policy.rule.key!r} has enough labels to keep the budget "
-            f"{policy.settings.alpha:g}; more labels or a larger budget open it{shadow}"
+            f"{percent(policy.settings.alpha)}; more labels or a larger budget open it{shadow}"
         )
     if isinstance(policy.rule, Segments):
         return (
             f"{len(policy.rule.own)} segments by {policy.rule.key!r} ship by thresholds of their own, budget "
-            f"{policy.settings.alpha:g} each; every other: {cut_text(Cut(policy.state, policy.threshold), INDICATOR)}{shadow}"
+            f"{percent(policy.settings.alpha)} each; every other: {cut_text(Cut(policy.state, policy.threshold), INDICATOR)}{shadow}"
         )
     if policy.state == "closed":
         if policy.calibration_run is None:
             return f"closed, holds everything: {policy.reason}{shadow}"
         return (
             "closed, holds everything: no threshold keeps the budget "
-            f"{policy.settings.alpha:g} on the present labels; more labels or a larger budget open it{shadow}"
+            f"{percent(policy.settings.alpha)} on the present labels; more labels or a larger budget open it{shadow}"
         )
     if policy.state == "open":
-        return (
-            f"open, ships everything: the labels allow it within the budget {policy.settings.alpha:g}{shadow}"
-        )
-    return f"{_what_ships(policy)}, budget {policy.settings.alpha:g}{shadow}"
+        return f"open, ships everything: the labels allow it within the budget {percent(policy.settings.alpha)}{shadow}"
+    return f"{_what_ships(policy)}, budget {percent(policy.settings.alpha)}{shadow}"
 
 
 def _what_ships(policy: Policy) -> str:

@@ -150,6 +150,6 @@ def test_the_command_shows_rules_that_an_upstream_takes(
         Steps(sizes=tuple(one["rule"]["sizes"]), above=one["rule"]["above"], below=one["rule"]["below"])
     assert main(words) == DONE
     text = capsys.readouterr().out
-    assert "Sampling until sure, for a budget of 0.1" in text
+    assert "Sampling until sure, for a budget of 10 %" in text
     assert "steps = [2, 3]" in " ".join(text.split())
     assert main(["plan", "--alpha", "0.1", "--steps", "2,7", "--data", str(file)]) == WRONG_USAGE

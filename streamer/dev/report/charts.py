@@ -104,17 +104,47 @@ def score_counts_chart(counts: ScoreCounts, unit: Unit, *, threshold: float, of:
         -float(max(1, *counts.wrong)) * 1.12,
         float(max(1, *counts.fine)) * 1.25,
     )
+    _two_ways(plot, counts.fine, counts.wrong, ("fine", "wrong"))
+    plot.cut(threshold, threshold_words(threshold))
+    return plot.svg()
+
+
+def decision_chart(units: Units, unit: Unit, *, threshold: float | None) -> str:
+    """Draw how the scores of what ships (upwards) and of what is held (downwards) are spread.
+
+    `threshold` : of all of them; None: there are several.
+    """
+    known = ~np.isnan(units.scores)
+    ship, hold = (
+        tuple(int(one) for one in np.histogram(units.scores[known & kind], np.linspace(0, 1, BINS + 1))[0])
+        for kind in (units.shipped, ~units.shipped)
+    )
+    unknown = int(len(units) - known.sum())
+    plot = Plot(
+        "What ships and what is held",
+        f"Of {len(units)} {UNIT_WORDS[unit][1]} {sum(ship)} ship and {sum(hold) + unknown} are held"
+        + (f", {unknown} of them without a score." if unknown else "."),
+        "score: higher is safer",
+        -float(max(1, *hold)) * 1.12,
+        float(max(1, *ship)) * 1.25,
+    )
+    _two_ways(plot, ship, hold, ("fine", "hold"))
+    if threshold is not None:
+        plot.cut(threshold, threshold_words(threshold))
+    return plot.svg()
+
+
+def _two_ways(plot: Plot, ups: Sequence[int], downs: Sequence[int], css: tuple[str, str]) -> None:
+    """Draw counts of scores in `BINS` equal parts of [0, 1], upwards and downwards."""
     step = _round_step((plot.high - plot.low) / 6)
     ticks = range(-int(-plot.low // step) * step, int(plot.high) + 1, step)
     plot.frame([(float(count), str(abs(count))) for count in ticks])
-    for place, (up, down) in enumerate(zip(counts.fine, counts.wrong, strict=True)):
+    for place, (up, down) in enumerate(zip(ups, downs, strict=True)):
         left, right = place / BINS, (place + 1) / BINS
         if up:
-            plot.bar(left, right, float(up), "fine")
+            plot.bar(left, right, float(up), css[0])
         if down:
-            plot.bar(left, right, -float(down), "wrong")
-    plot.cut(threshold, threshold_words(threshold))
-    return plot.svg()
+            plot.bar(left, right, -float(down), css[1])
 
 
 def tradeoff_chart(units: Units, unit: Unit, *, alpha: float, threshold: float) -> str:

@@ -134,6 +134,9 @@ def score_key(many: str) -> tuple[tuple[str, str], ...]:
     return (("k-fine", f"right {many}, upwards"), ("k-wrong", f"wrong {many}, downwards"))
 
 
+DECISION_KEY = (("k-fine", "ship, upwards"), ("k-held", "hold, downwards"))
+"""The legend of `decision_chart`."""
+
 TRADEOFF_KEY = (
     ("k-ship", "ship rate"),
     ("k-selective", "error rate among shipped (selective risk)"),

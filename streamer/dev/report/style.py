@@ -37,7 +37,7 @@ figcaption { color: var(--soft); margin-top: .5rem; max-width: 46rem; }
 .key i { display: inline-block; width: .85rem; height: .85rem; border-radius: 3px; margin-right: .4rem;
   vertical-align: -.08rem; }
 .key i.l { height: .28rem; width: 1.3rem; vertical-align: .2rem; border-radius: 2px; }
-.k-wrong { background: var(--wrong); } .k-ship, .k-fine { background: var(--fine); } .k-selective { background: var(--selective); } .k-exposure { background: var(--wrong); }
+.k-wrong { background: var(--wrong); } .k-held { background: var(--soft); } .k-ship, .k-fine { background: var(--fine); } .k-selective { background: var(--selective); } .k-exposure { background: var(--wrong); }
 .scroll { overflow-x: auto; } .scroll table { min-width: 38rem; }
 table { border-collapse: collapse; width: 100%; font-size: .97rem; }
 caption { text-align: left; color: var(--soft); padding: 0 0 .5rem; }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from streamer.calibration.specification import Specification
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from streamer.gates.batch_key import BatchKey
     from streamer.labels.label_files import LabelTask
 
 QUESTION = "severity"
@@ -26,6 +27,22 @@ IDENTITY = ("gate", "batch_id", "attempt", "response_id", "kind")
 _NUMBER = re.compile(r"(0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+)", re.ASCII)
 
 
+class Named(Protocol):
+    """An answer and the kind of the severity that is asked for."""
+
+    @property
+    def key(self) -> BatchKey:
+        """Its batch."""
+
+    @property
+    def response_id(self) -> str:
+        """Its id there."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the severity."""
+
+
 class Bridge(Specification):
     """A labelling tool: its tasks out, its annotations in."""
 
@@ -35,10 +52,22 @@ class Bridge(Specification):
     """How the tool is called."""
     setup: ClassVar[str]
     """What has to be there in the tool before tasks are imported, for people."""
+    back: ClassVar[str] = "export as JSON"
+    """How what people answered comes out of the tool, for people."""
+    by_task_id: ClassVar[bool] = False
+    """Whether what comes out names an answer by `task_id` alone: its labels have `task` in place of `IDENTITY`."""
 
     @abstractmethod
     def task(self, task: LabelTask) -> dict[str, Any]:
         """Return one answer that waits for a severity, as the tool imports it."""
+
+    def task_id(self, key: BatchKey, response_id: str, kind: str) -> str:
+        """Return the name of an answer in the tool, where `by_task_id`."""
+        raise NotImplementedError
+
+    def records(self, document: Any) -> list[Any] | None:
+        """Return the records of an export; None where it is none."""
+        return document if isinstance(document, list) else None
 
     @abstractmethod
     def labels(self, record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -48,8 +77,8 @@ class Bridge(Specification):
         """
 
 
-def identity(task: LabelTask) -> dict[str, Any]:
-    """Return what names the answer of a task; see `IDENTITY`."""
+def identity(task: Named) -> dict[str, Any]:
+    """Return what names an answer; see `IDENTITY`."""
     return {
         "gate": task.key.gate,
         "batch_id": task.key.batch_id,

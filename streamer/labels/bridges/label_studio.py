@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streamer.labels.label_files import LabelTask
 
-_CONFIG = (
+INTERFACE = (
     '<View><Header value="$prompt"/><Text name="answer" value="$answer"/><Text name="references" value="$references"/>'
     f'<Choices name="{QUESTION}" toName="answer" choice="single" required="true">'
     + "".join(f'<Choice value="{choice}"/>' for choice in CHOICES)
@@ -34,7 +34,7 @@ class LabelStudio(Bridge):
 
     name: ClassVar[str] = "label-studio"
     title: ClassVar[str] = "Label Studio"
-    setup: ClassVar[str] = f"a project with this labelling interface: {_CONFIG}"
+    setup: ClassVar[str] = f"a project with this labelling interface: {INTERFACE}"
 
     def task(self, task: LabelTask) -> dict[str, Any]:
         """Return a task of the import format."""

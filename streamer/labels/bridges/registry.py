@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamer.labels.bridges.argilla import Argilla
 from streamer.labels.bridges.label_studio import LabelStudio
+from streamer.labels.bridges.langfuse import Langfuse
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,4 +19,4 @@ if TYPE_CHECKING:
 @cache
 def bridges() -> Mapping[str, Bridge]:
     """Return the bridges by the names that the command line gives them."""
-    return MappingProxyType({one.name: one() for one in (LabelStudio, Argilla)})
+    return MappingProxyType({one.name: one() for one in (LabelStudio, Argilla, Langfuse)})

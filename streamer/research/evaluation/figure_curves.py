@@ -79,8 +79,8 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
                 )
         left.set_title(f"{short_name(result.name)}: realised risk")
         left.set_ylabel("severity shipped per response")
-        right.set_title(f"{short_name(result.name)}: stability of λ")
-        right.set_ylabel(f"SE of λ, {evaluation.options.splits} splits")
+        right.set_title(f"{short_name(result.name)}: stability of the threshold")
+        right.set_ylabel(f"SE of the threshold, {evaluation.options.splits} splits")
         for axis in (left, right):
             axis.set_ylim(bottom=0)
             axis.set_xlim(-0.6, len(alphas) - 0.4)
@@ -93,7 +93,7 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
     finish(
         figure,
         axes[0, 0],
-        "Do the weighting schemes track the budget, and how stable is λ? (unit response, Gram energy)",
+        "Do the weighting schemes track the budget, and how stable is the threshold? (unit response, Gram energy)",
     )
     return figure
 

@@ -87,9 +87,9 @@ def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
                 _cell(axis, x, y, rows[x] if x < len(rows) else None)
         axis.set_title(mode_title(mode))
         axis.set_xticks(range(len(alphas)), [budget_label(alpha) for alpha in alphas])
-        axis.set_xlabel("budget α on exposure" if mode != MODES[0] else "fixed λ beside α")
+        axis.set_xlabel("budget α on exposure" if mode != MODES[0] else "fixed threshold beside α")
         if mode == MODES[0]:
-            axis.set_xticks(range(len(alphas)), [f"{budget_label(a)}\nλ={1 - a:.2g}" for a in alphas])
+            axis.set_xticks(range(len(alphas)), [f"{budget_label(a)}\nQ ≥ {1 - a:.2g}" for a in alphas])
         axis.set_yticks(range(len(results)), [short_name(result.name) for result in results])
         axis.tick_params(length=0)
         for side in axis.spines.values():

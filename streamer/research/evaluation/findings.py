@@ -165,9 +165,9 @@ def _budgets(evaluation: Evaluation) -> str:
         return f"All {len(cells)} gates that promise it kept their mean exposure within the budget."
     if max(over) <= bound:
         return (
-            f"Budgets held: of {len(cells)} gates that promise a mean exposure of at most α, {len(over)} came out above it, "
-            f"the furthest by {max(over):.1f} standard errors, where chance among so many reaches {bound:.1f} once in a "
-            "hundred evaluations."
+            f"No budget is broken by more than chance: {len(over)} of {len(cells)} gates that promise a mean exposure of at most "
+            f"α came out above it, by {max(over):.1f} standard errors at most. Among so many, chance alone reaches {bound:.1f} "
+            "once in a hundred evaluations, and moves them together: they share their questions."
         )
     return (
         f"Look at this: a gate's mean exposure lies {max(over):.1f} standard errors above its budget, where chance among "

@@ -192,7 +192,7 @@ def _file_words(name: str) -> str:
         return f"{what}, unit {unit}"
     return {
         "shares": "what 100 prompts get at each budget, all data sets",
-        "calibration": "measured risk against the budget, and how steady λ is",
+        "calibration": "measured risk against the budget, and how steady the threshold is",
         "coverage-risk": "severity among what ships, as more ships, for every score",
         "scorers": "what each score ships at one budget",
     }[stem]

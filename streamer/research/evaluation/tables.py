@@ -111,9 +111,9 @@ def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str =
             "severity shipped",
             "severity held",
             "reduction, %",
-            "λ",
-            "sd of λ",
-            "SE of λ",
+            "threshold",
+            "its sd",
+            "its SE",
             "ships nothing",
         ),
         rows=tuple(
@@ -147,7 +147,7 @@ def method_table(result: DataSetResult, unit: Unit, alpha: float) -> ResultTable
             f"{UNIT_WORDS[unit][1]} served, %",
             "error rate among shipped",
             "exposure",
-            "λ",
+            "threshold",
         ),
         rows=tuple(
             (
@@ -182,7 +182,7 @@ def mode_table(result: DataSetResult, unit: str) -> ResultTable:
     return gate_table(
         result.modes(unit),
         title=f"{result.name}: the modes in full, unit {unit}",
-        caption="Means over splits ± error. “+x SE” marks a mean exposure above α. λ where it is a number.",
+        caption="Means over splits ± error. “+x SE” marks a mean exposure above α. Thresholds where they are numbers.",
         name="mode",
     )
 
@@ -204,7 +204,7 @@ def stability_table(result: DataSetResult) -> ResultTable:
     return ResultTable(
         title=f"{result.name}: calibration, unit response",
         caption=(
-            "Empirical risk: severity shipped per response on the measured halves, mean ± error. SE of λ is sd / √splits, as "
+            "Empirical risk: severity shipped per response on the measured halves, mean ± error. SE of the threshold is sd / √splits, as "
             "the paper's stability. The last column redraws only the random weights and keeps the calibration answers."
         ),
         columns=(
@@ -212,10 +212,10 @@ def stability_table(result: DataSetResult) -> ResultTable:
             "α",
             "empirical risk",
             "risk SE",
-            "λ",
-            "sd of λ",
-            "SE of λ",
-            "sd of λ, weights alone",
+            "threshold",
+            "its sd",
+            "its SE",
+            "its sd, weights alone",
         ),
         rows=tuple(_stability_row(row) for row in result.stability),
     )

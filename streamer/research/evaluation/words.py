@@ -26,7 +26,7 @@ _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
     "judge": "judge (Q_J)",
 }
 _MODE_TITLES = {
-    "G-Eval-Naive": "G-Eval-Naive: judge, fixed λ",
+    "G-Eval-Naive": "G-Eval-Naive: judge, fixed threshold",
     "G-Eval-CRC": "G-Eval-CRC: judge, BB",
     "Gram-CRC": "Gram-CRC: Gram energy, RBWA",
 }

@@ -100,7 +100,7 @@ def markdown_table(rows: Sequence[MethodFigures], alpha: float) -> str:
     for row in rows:
         names.setdefault(_cells(row, alpha), []).append(f"`{row.name}`")
     lines = [
-        "| method | exposure risk | its sd | ship rate | selective risk | sd of λ | ships nothing |",
+        "| method | exposure risk | its sd | ship rate | selective risk | sd of threshold | ships nothing |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [f"| {' | '.join((', '.join(same), *cells))} |" for cells, same in names.items()]

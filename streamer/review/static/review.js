@@ -4,6 +4,7 @@ const $ = (id) => document.getElementById(id);
 const STORE = "streamer-review:";
 const SHORTEST_LOOK = 250; // ms: a key that was meant for the last answer must not mark the next one unseen
 const WORDS = new Map([[0, "fine"], [0.5, "half"], [1, "worst"]]);
+const MEANS = new Map([...WORDS.values()].map((word) => [word, document.getElementById(`${word}-means`).textContent]));
 
 let item = null; // what is shown: an item of the server, with `since` (when it appeared)
 let last = null; // what was marked last: { item, severity }
@@ -182,6 +183,7 @@ function showItem(next, { focus = true } = {}) {
   show("item");
   write($("prompt"), item.prompt);
   write($("answer"), item.text);
+  for (const [word, means] of MEANS) $(`${word}-means`).textContent = item.rubric?.[word] || means;
   list($("references-list"), item.references);
   $("references").hidden = item.references.length === 0;
   hideOthers();
@@ -387,7 +389,7 @@ async function forward(told) {
     refusals = answer.refusals;
     calm();
     if (answer.item === null) return await nothingWaits(told);
-    showItem(answer.item);
+    showItem({ ...answer.item, rubric: answer.rubric });
     say(`${told} Next answer.`.trim());
     progress();
   } catch (trouble) {
@@ -470,8 +472,8 @@ function undo() {
       return;
     }
     clearTimeout(poll);
-    showItem(answer.item);
-    last = { item: answer.item, severity: answer.item.severity };
+    showItem({ ...answer.item, rubric: answer.rubric });
+    last = { item, severity: item.severity };
     $("last").textContent = "";
     say(`Undo. You gave ${inWords(item.severity)}; it stands until you give another.`);
   });

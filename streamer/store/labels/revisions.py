@@ -68,6 +68,14 @@ class QueuedResponse:
     urgent: bool = False
 
 
+class DrawnResponse(NamedTuple):
+    """A response that was drawn for a label, and the present severity kind of its gate."""
+
+    key: BatchKey
+    response_id: str
+    kind: str
+
+
 class Severities:
     """The present severity of each labelled response of a gate, for one kind of label.
 
@@ -274,6 +282,38 @@ class Labels:
             )
             for row in found
         ]
+
+    def drawn(self, gate: str | None = None) -> list[DrawnResponse]:
+        """Every response that was drawn for a label, with a severity or without, of one gate or all; in no order."""
+        newest = sa.select(gate_revisions.c.gate, sa.func.max(gate_revisions.c.revision).label("revision"))
+        present = newest.group_by(gate_revisions.c.gate).subquery()
+        query = (
+            sa.select(
+                batches.c.gate,
+                batches.c.batch_id,
+                batches.c.attempt,
+                responses.c.response_id,
+                gate_revisions.c.severity_kind,
+            )
+            .select_from(decisions)
+            .join(batches, batches.c.id == decisions.c.batch)
+            .join(responses, responses.c.batch == decisions.c.batch)
+            .join(present, present.c.gate == decisions.c.gate)
+            .join(
+                gate_revisions,
+                (gate_revisions.c.gate == present.c.gate) & (gate_revisions.c.revision == present.c.revision),
+            )
+            .where(SAMPLED, responses.c.drawn)
+        )
+        if gate is not None:
+            query = query.where(decisions.c.gate == gate)
+        with self._database.reading() as connection:
+            return [
+                DrawnResponse(
+                    BatchKey(row.gate, row.batch_id, row.attempt), row.response_id, row.severity_kind
+                )
+                for row in connection.execute(query)
+            ]
 
     def pending(self) -> dict[str, int]:
         """How many drawn responses wait for a severity, by gate; every gate is there."""

@@ -27,6 +27,7 @@ from streamer.console.doors import IssuerAway, NotIdentified
 from streamer.console.oidc import BEGUN_SECONDS, Issuer, Registration
 from streamer.errors import UsageError
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
+from tests.integration.console.test_access import PAGES, routes_of
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
 from tests.services.node import oidc_issuer, what_node_needs
@@ -506,6 +507,42 @@ def test_an_issuer_that_is_away_or_another_says_so_and_passwords_go_on(
         assert "answered with status 500. Whoever has a password here can sign in meanwhile." in answer.body
         for role in ROLES:
             assert site.client().sign_in(role, PASSWORD).status == 303
+    finally:
+        site.stop()
+
+
+@pytest.mark.parametrize("role", [None, *ROLES])
+def test_the_issuers_routes_give_no_role_more_than_it_has(
+    cheat: Cheat, peopled_world: World, role: str | None
+) -> None:
+    """With an issuer there are two routes more, which everybody may ask for: what comes of it, role by role."""
+    site = Site(peopled_world, issuer=lambda redirect: issuer(cheat, redirect))
+    try:
+        assert routes_of(site) >= {"/oidc/start", "/oidc/callback"}
+        client = site.client(role)
+        accounts, doors = site.store.accounts.list(), [client.get(path).status for path in PAGES]
+        began = client.get("/oidc/start?next=//evil.example")
+        assert (began.status, began.headers["location"].partition("?")[0]) == (
+            303,
+            f"{cheat.address}/authorize",
+        )
+        for path in (
+            "/oidc/callback",
+            "/oidc/callback?code=c&state=s",
+            "/oidc/callback?error=denied&state=s",
+        ):
+            assert client.get(path).status == 403, path
+            assert (
+                client.get(
+                    path, cookie=f"{client.cookie}; {began.headers['set-cookie'].partition(';')[0]}"
+                ).status
+                == 403
+            )
+        for path in ("/oidc/start", "/oidc/callback"):
+            assert client.post(path, {}).status == 405
+        # Nobody is in who was not, under another name, or with more.
+        assert [client.get(path).status for path in PAGES] == doors
+        assert site.store.accounts.list() == accounts
     finally:
         site.stop()
 

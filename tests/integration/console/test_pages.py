@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from tests.integration.console.conftest import PASSWORD, WAITING, Site
+from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.review.items import Mark, Reviewer
+from tests.integration.console.conftest import HARM, PASSWORD, WAITING, Site
 from tests.integration.review.person import Person
 from tests.integration.store.labelled_gate import GATE
 from tests.services.node import axe, what_node_needs
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from tests.integration.store.conftest import World
     from tests.services.browser import Browser
 
 EVERY = (
@@ -205,15 +210,20 @@ def findings(root: Visitor, axe_script: str) -> Sequence[Any]:
     return found
 
 
-def test_no_text_changes_a_page(root: Visitor, browser: Browser) -> None:
-    browser.requested()
-    for path in EVERY:
+def unharmed(root: Visitor, paths: Sequence[str]) -> None:
+    """Look whether anything on these pages came to be more than text."""
+    for path in paths:
         root.goes(path)
         assert root.driver.title != "taken", path
         assert root.run("return document.querySelectorAll('main').length") == 1, path
         assert root.run("return document.querySelectorAll('main img, main script').length") == 0, path
         assert "\u202e" not in root.document(), path
         assert len(root.document()) < 200_000, path
+
+
+def test_no_text_changes_a_page(root: Visitor, browser: Browser) -> None:
+    browser.requested()
+    unharmed(root, EVERY)
     root.goes("/decision?batch=order-200&attempt=1")
     assert root.driver.find_elements(By.CSS_SELECTOR, ".said .odd")[0].text == "U+202E"
     assert "{{ 7*7 }}" in root.main()
@@ -228,6 +238,80 @@ def test_no_text_changes_a_page(root: Visitor, browser: Browser) -> None:
     assert {one.partition(":")[0] for one in asked} <= {"http", "data", "about"}
     complaints = [one for one in browser.complaints() if "404" not in one]
     assert complaints == []
+
+
+MEANT = "<img src=x onerror=\"document.title='taken'\"></p></main>{{ 7*7 }}"
+"""A name that means harm, with nothing in it that names may not have."""
+
+
+def test_no_name_reason_segment_or_remark_changes_a_page(
+    people: Site, peopled_world: World, browser: Browser
+) -> None:
+    """What commands, labellers and traffic may name: gates' segments, who did what, and why."""
+    store, clock = people.store, people.clock
+    cut = peopled_world.gate("cut", segment_by="language", recalibrate="manual")
+    lease = peopled_world.lease(5)
+    made = [
+        peopled_world.decision(
+            n, f"cut-{n}", number=5, policy=cut, at=clock(), segment=HARM, scores=(0.9, 0.8), drawn=(0, 1)
+        )
+        for n in range(3)
+    ]
+    peopled_world.commit(peopled_world.slice(lease, *made, expected=0))
+    store.labels.add([
+        peopled_world.label(1.0, "cut-0", key=one.key, response_id="a", labeller=MEANT, at=clock()) for one in made[:1]
+    ])  # fmt: skip
+    reviewer = Reviewer(labeller=MEANT, holder="page")
+    item = store.reviews.next(reviewer, ["cut"], hold=timedelta(minutes=5), now=clock())
+    assert item is not None
+    store.reviews.mark(
+        reviewer, Mark(token=item.token, severity=0.5, name="m", count=1, remark=HARM), now=clock()
+    )
+    store.gates.revise(
+        "cut", {"hold_action": "escalate", "desk_deadline_seconds": 900.0}, by=MEANT, reason=HARM
+    )
+    store.policies.close("cut", by=MEANT, reason=HARM)
+    store.policies.close(GATE, by=f"account:{MEANT}", reason=HARM)
+    store.calibration.reject(GATE, 2, by=MEANT, reason=HARM, now=clock())
+    recalibrate_by_hand(
+        store.calibration,
+        store.policies,
+        store.gates.get(GATE),
+        clock=clock,
+        by=MEANT,
+        reason=HARM,
+        propose=True,
+    )
+    (raised,) = store.alerts.list()
+    store.alerts.acknowledge(raised.alert.alert_id, by=MEANT, reason=HARM)
+    store.accounts.add(MEANT, roles=["administrator"], password=PASSWORD, by=MEANT, reason=HARM)
+    root = Visitor(browser, people)
+    root.signs_in(MEANT)
+    pages = (
+        "/", "/gate/cut", f"/gate/{GATE}", "/proposals", "/alerts?all=1", "/people", "/you", "/desk",
+        f"/gate/{GATE}/what-if?about=threshold&threshold=0.2",
+        f"/decisions?segment={quote(HARM)}", *(f"/decision?batch=cut-{n}" for n in range(3)),
+    )  # fmt: skip
+    unharmed(root, pages)
+    for path, times in (
+        ("/gate/cut", 2),
+        (f"/gate/{GATE}", 1),
+        ("/people", 1),
+        ("/you", 1),
+        ("/alerts?all=1", 1),
+    ):
+        root.goes(path)
+        assert root.main().count("</p></main>") >= times, path
+    root.goes(f"/decisions?segment={quote(HARM)}")
+    assert len(root.driver.find_elements(By.CSS_SELECTOR, ".decisions li")) == 3
+    assert "segment <script>document.title='taken'</script>" in root.main()
+    root.goes(f"/decision?batch={made[0].key.batch_id}")
+    assert MEANT in root.main(), "the labeller"
+    root.goes("/label")
+    root.until(lambda: root.sees("item") or root.sees("empty"))
+    assert root.driver.title != "taken"
+    assert MEANT in root.text("name")
+    assert browser.complaints() == []
 
 
 def test_a_slider_says_what_another_threshold_would_have_done(root: Visitor, browser: Browser) -> None:
@@ -260,3 +344,7 @@ def test_pictures_say_in_words_what_they_show(root: Visitor, tmp_path: Path) -> 
     ]
     assert labels[0].startswith("Exposure over time. At the end it is 5.71 %, between 1.99 % and 9.56 %")
     assert labels[1].startswith("The threshold over time. 2 policies since")
+    root.goes("/")
+    root.until(lambda: root.driver.find_elements(By.CSS_SELECTOR, "svg.spark"))
+    spark = root.driver.find_element(By.CSS_SELECTOR, "svg.spark").get_attribute("aria-label")
+    assert re.fullmatch(r"From .* to .*, at the end between 1\.99 % and 9\.56 %, budget 10 %", spark or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +17,10 @@ from streamer.web.server import base_url, server
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.journal import BatchDecision
-    from streamer.review.items import Recalibrating
+    from streamer.review.items import Recalibrating, Rubric
 
 SCORE = 0.421379
 """Of every answer: whoever finds these digits in what the page was sent knows the score."""
@@ -36,6 +37,7 @@ class Site:
         hold: timedelta = HOLD,
         port: int = 0,
         host: str = "127.0.0.1",
+        rubrics: Mapping[str, Rubric] = MappingProxyType({}),
     ) -> None:
         self.world = world
         self.access = Access()
@@ -53,6 +55,7 @@ class Site:
                 port=self.port,
                 clock=lambda: datetime.now(UTC),
                 hold=hold,
+                rubrics=rubrics,
             )
         )
         self._thread = threading.Thread(

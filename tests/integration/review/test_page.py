@@ -6,9 +6,10 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from streamer.review.items import Recalibrating
+from streamer.review.items import Recalibrating, Rubric
 from tests.integration.review.conftest import SCORE, Site, answers, fill, severities, unsealed
 from tests.integration.review.person import Person
 from tests.integration.store.conftest import START
@@ -26,6 +27,38 @@ DIGITS = str(SCORE).removeprefix("0.")
 
 def questions(world: World, count: int, *texts: str) -> None:
     fill(world, [answers(world, n, texts or (f"Answer {n}.", f"Other {n}.")) for n in range(count)])
+
+
+def test_a_gates_own_rubric_stands_beside_the_keys(
+    world: World, serve: Callable[..., Site], browser: Browser
+) -> None:
+    questions(world, 1)
+    world.gate("other")
+    fill(world, [answers(world, 1, ("Answer 1.", "Other 1."))])
+    general = ("Right and harmless", "Partly wrong; two count as one worst", "Wrong or harmful")
+    site = serve(
+        world,
+        gates=("support-bot", "other"),
+        rubrics={
+            "support-bot": Rubric(half="The right article, <b>wrong</b> paragraph", worst="Another law")
+        },
+    )
+    ana = Person(browser, site.address(), "Ana")
+
+    def means() -> tuple[str, ...]:
+        return tuple(ana.text(f"{word}-means") for word in ("fine", "half", "worst"))
+
+    own = (general[0], "The right article, <b>wrong</b> paragraph", "Another law")
+    ana.reads("Question 0?")
+    assert means() == own
+    described = ana.driver.find_element(By.ID, "half").get_attribute("aria-describedby")
+    assert described == "half-means", "it is read out with the button"
+    ana.press("h")
+    ana.reads("Question 1?")
+    assert means() == general, "the other gate has none"
+    ana.press("u")
+    ana.reads("Question 0?")
+    assert means() == own
 
 
 def test_ten_answers_by_keyboard_alone(world: World, serve: Callable[..., Site], browser: Browser) -> None:

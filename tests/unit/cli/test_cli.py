@@ -651,15 +651,26 @@ def test_what_is_no_share_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     ("kind", "meant"),
     [("humn", "human"), ("bert-score", "bertscore"), ("human", None), ("toxicity", None)],
 )
-def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_said(
+def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_refused_where_nobody_can_be_asked(
     capsys: pytest.CaptureFixture[str], kind: str, meant: str | None
 ) -> None:
-    status, _, err = run(capsys, "gate", "create", "x", "--scorer", "external", "--severity-kind", kind)
-    assert status == 0
-    assert ("if you meant these" in err) == (meant is not None)
-    assert meant is None or f"streamer gate set x --severity-kind {meant}" in err
-    _, _, err = run(capsys, "gate", "set", "x", "--alpha", "0.2")
-    assert "if you meant" not in err, "it is said when it is typed"
+    create = ("gate", "create", "x", "--scorer", "external", "--severity-kind", kind)
+    status, _, err = run(capsys, *create)
+    assert (status == 0) == (meant is None), err
+    if meant is not None:
+        assert status == cli.WRONG_USAGE
+        assert f"it looks like {meant!r}: give --severity-kind {meant}, or --new-kind" in " ".join(
+            err.split()
+        )
+        assert run(capsys, "gate", "show", "x")[0] == cli.WRONG_USAGE, "it was not created"
+        assert run(capsys, *create, "--json")[0] == cli.WRONG_USAGE
+        assert run(capsys, *create, "--new-kind")[0] == 0
+    _, out, _ = run(capsys, "gate", "show", "x", "--json")
+    assert json.loads(out)["severity_kind"] == kind
+    assert run(capsys, "gate", "set", "x", "--alpha", "0.2")[0] == 0, "it is asked when it is typed"
+    assert run(capsys, "gate", "set", "x", "--severity-kind", "jugde")[0] == cli.WRONG_USAGE
+    _, out, _ = run(capsys, "gate", "show", "x", "--json")
+    assert json.loads(out)["severity_kind"] == kind
 
 
 @pytest.mark.usefixtures("database")
@@ -717,6 +728,7 @@ def test_labels_are_imported_all_or_none(capsys: pytest.CaptureFixture[str]) -> 
             "signed": 0,
             "unread": {},
             "without_severity": 1,
+            "unmatched": 0,
             "unrecorded": 1,
             "other_kind": 0,
         }

@@ -94,7 +94,7 @@ def test_what_makes_a_gate_ship_little_is_said(
             150,
             "add up to 10, which supports no budget below 0.0909",
         ),
-        ({"alpha": 0.3, "max_attempts": 3}, 8, "a budget of 0.1 by method mean"),
+        ({"alpha": 0.3, "max_attempts": 3}, 8, "a budget of 10 % by method mean"),
     ],
 )
 def test_it_says_what_would_open_a_closed_gate(settings: dict[str, Any], groups: int, expected: str) -> None:

@@ -429,6 +429,7 @@ def test_a_notebook_shows_the_demos_charts_and_keeps_its_own_style(method: str) 
         gate._repr_html_(),
         gate.report(answers(50, seed=3))._repr_html_(),
         gate.decide(table)._repr_html_(),
+        gate.held_out(table)._repr_html_(),
     ):
         reader = _Balanced()
         reader.feed(re.sub(r"<path[^>]*/>|<line[^>]*/>|<rect[^>]*/>|<circle[^>]*/>", "", page))
@@ -440,8 +441,26 @@ def test_a_notebook_shows_the_demos_charts_and_keeps_its_own_style(method: str) 
             assert all(one.startswith(".streamer-report") for one in named)
     charts = re.findall(r"<svg.*?</svg>", gate._repr_html_())
     assert len(charts) == (3 if method == "mean" else 2)
+    decided = gate.decide(table)
+    charts += (of_decisions := re.findall(r"<svg.*?</svg>", decided._repr_html_()))
+    assert len(of_decisions) == 1
+    held = int((~decided.ship).sum())
+    assert f"Of {len(decided)} responses {len(decided) - held} ship and {held} are held." in of_decisions[0]
+    assert ('class="cut"' in of_decisions[0]) == (len({*decided.thresholds}) == 1)
+    found = gate.held_out(table)
+    charts += (of_file := re.findall(r"<svg.*?</svg>", found._repr_html_()))
+    assert len(of_file) == 2
+    assert found.sentence[1:] in found._repr_html_()
     for chart in charts:
         ElementTree.fromstring(chart)
+
+
+def test_what_is_shown_of_a_given_cut() -> None:
+    found = streamer.Gate(unit="response", unlabelled="drop").held_out(answers(40), cut=Cut("open", None))
+    page = found._repr_html_()
+    assert "The threshold was given" in page
+    assert "What becomes of" in page
+    assert "What is promised" not in page
 
 
 def test_a_gate_that_ships_nothing_says_why() -> None:

@@ -111,3 +111,7 @@ def test_a_taken_port_is_named() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"127.0.0.1:{port}.*STREAMER_HTTP_PORT"):
             TelemetryServer(lambda: b"", alive=list, ready=list, port=port)
+        with TelemetryServer(lambda: b"", alive=list, ready=list, port=port, any_port=True) as moved:
+            assert moved.port != port
+    with TelemetryServer(lambda: b"", alive=list, ready=list, port=port, any_port=True) as server:
+        assert server.port == port, "it stays where nobody else is"

@@ -1,0 +1,163 @@
+"""The label queue goes to a labelling tool and comes back by commands, twice: the second time nothing changes."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+
+from streamer.cli import main
+from streamer.gates.batch_key import BatchKey
+from streamer.labels.bridges.registry import bridges
+from tests.checkout import ROOT
+from tests.integration.store.conftest import World
+from tests.unit.labelling.test_bridges import annotation, score
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GATE = "support-bot"
+CHOSEN = ("fine", "half", "worst")
+SEVERITIES = (0.0, 0.5, 1.0)
+
+
+@pytest.fixture
+def world(migrated_sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", migrated_sqlite_url)
+    made = World(migrated_sqlite_url)
+    made.gate(GATE)
+    lease = made.lease()
+    made.commit(made.slice(lease, *(made.decision(n, f"b-{n}", drawn=(1,)) for n in range(4)), expected=0))
+    yield made
+    made.close()
+
+
+def answered(tool: str, tasks: list[dict[str, Any]]) -> object:
+    """What the tool gives back once people have answered the first three tasks."""
+    pairs = list(zip(tasks, CHOSEN, strict=False))
+    if tool == "argilla":
+        return [
+            task | {"responses": {"severity": [{"value": choice, "user_id": "u"}]}} for task, choice in pairs
+        ]
+    if tool == "label-studio":
+        return [task | {"annotations": [annotation({"choices": [choice]})]} for task, choice in pairs]
+    scores = [score(task["item"]["objectId"], choice) for task, choice in pairs]
+    return {"data": [*scores, score("0" * 32)], "meta": {"limit": 100}}
+
+
+class Langfuse(BaseHTTPRequestHandler):
+    """Takes what the commands of docs/own-data.md send, and has every answer of a queue scored."""
+
+    traces: ClassVar[dict[str, object]] = {}
+    items: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert self.headers["authorization"] == f"Basic {base64.b64encode(b'public:secret').decode()}"
+        if self.path == "/api/public/otel/v1/traces":
+            ((span,),) = [
+                [one for part in spans["scopeSpans"] for one in part["spans"]]
+                for spans in sent["resourceSpans"]
+            ]
+            # As there: the same ids are the same trace.
+            assert self.traces.setdefault(span["traceId"], sent) == sent
+        else:
+            assert self.path == "/api/public/annotation-queues/queue-1/items"
+            self.items.append(sent["objectId"])
+        self._answer({})
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/api/public/annotation-queues/queue-1/items?"):
+            self._answer(
+                {"data": [{"objectId": one, "objectType": "TRACE"} for one in self.items], "meta": {}}
+            )
+            return
+        assert self.path == "/api/public/v3/scores?name=severity&fields=subject,annotation&limit=100"
+        self._answer({"data": [score(one, "half") for one in self.items], "meta": {"limit": 100}})
+
+    def _answer(self, value: object) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.skipif(
+    not (shutil.which("curl") and shutil.which("jq")) and "CI" not in os.environ,
+    reason="no curl or no jq: install your system's packages curl and jq",
+)
+def test_the_pages_commands_fill_a_queue_of_langfuse_once(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (ROOT / "docs" / "own-data.md").read_text("utf-8")
+    send, fetch = re.findall(r"^```bash\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (fetch, *commands) = fetch.splitlines()
+    assert main(["label", "queue", "--gate", GATE, "--format", "langfuse", "--out", "tasks.json"]) == 0
+    Langfuse.traces.clear()
+    Langfuse.items.clear()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Langfuse)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    given = {"HOST": f"http://127.0.0.1:{server.server_port}", "KEYS": "public:secret", "QUEUE": "queue-1"}
+    try:
+        for block in (send, send, fetch):
+            subprocess.run(["bash", "-e", "-c", block], env=os.environ | given, timeout=240, check=True)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert sorted(Langfuse.items) == sorted(Langfuse.traces)
+    assert len(Langfuse.items) == 4
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0
+    assert "imported 4 labels from scores.json" in capsys.readouterr().out
+    assert world.store.labels.queue(GATE) == []
+
+
+@pytest.mark.parametrize("tool", bridges())
+def test_labels_come_back_once(tool: str, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> str:
+        assert main(list(words)) == 0, capsys.readouterr().err
+        return capsys.readouterr().out
+
+    queue = ("label", "queue", "--gate", GATE, "--format", tool, "--out")
+    run(*queue, "tasks.json")
+    assert run(*queue, "again.json") == ""
+    tasks = json.loads(Path("tasks.json").read_text())
+    assert tasks == json.loads(Path("again.json").read_text())
+    Path("answered.json").write_text(json.dumps(answered(tool, tasks)))
+    strangers = int(tool == "langfuse")
+    for given in ((), ("--gate", GATE)):  # the second time, and of one gate
+        said = json.loads(run("label", "import", "answered.json", "--format", tool, "--json", *given))
+        assert (said["read"], said["unmatched"], said["unrecorded"], said["other_kind"]) == (
+            3,
+            strangers,
+            0,
+            0,
+        )
+        assert (said["stored"], said["repeated"]) == ((3, 0) if not given else (0, 3))
+    found = world.store.labels.severities(GATE, "human")
+    assert [found.get(BatchKey(GATE, f"b-{n}", 1), "b") for n in range(3)] == list(SEVERITIES)
+    assert len(world.store.labels.queue(GATE)) == 1
+    assert len(world.store.labels.drawn()) == 4
+    assert world.store.labels.drawn("another") == []
+    left = json.loads(run("label", "queue", "--gate", GATE, "--format", tool) or "[]")
+    assert left == tasks[3:]
+    if tool == "langfuse":
+        assert main(["label", "import", "answered.json", "--format", tool]) == 0
+        assert "1 label is of no answer that was drawn here" in " ".join(capsys.readouterr().err.split())
