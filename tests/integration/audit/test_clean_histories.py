@@ -45,7 +45,7 @@ RULES: dict[str, dict[str, Any]] = {
     "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
     "hb": {"unit": "best", "method": "hb", "alpha": 0.5},
     "betting": {"unit": "best", "method": "betting", "alpha": 0.5},
-    "bernstein": {"unit": "response", "method": "bernstein", "alpha": 0.9, "delta": 0.4},
+    "bernstein": {"unit": "response", "method": "bernstein", "alpha": 0.8, "delta": 0.4},
     "transductive-best": {"unit": "best", "method": "transductive", "label_floor": 0.1},
     "transductive-batch": {"unit": "batch", "method": "transductive"},
     "age": {"unit": "response", "method": "age"},
