@@ -57,9 +57,7 @@ def what_if(
     ] = False,
     candidate: Annotated[
         bool,
-        typer.Option(
-            "--candidate", help="The gate's candidate policy in place of all; see `streamer candidate`."
-        ),
+        typer.Option("--candidate", help="The gate's candidate policy instead; see `streamer candidate`."),
     ] = False,
     since: Annotated[
         str,
