@@ -24,6 +24,7 @@ from streamer.events.alerts import alert
 from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.rule import Cut
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store import prune
 from streamer.store.calibration.calibration_runs import Calibrations
@@ -85,6 +86,9 @@ class SiteScribe(KeepingScribe):
         batch = number_of(self.settings.database.url, f"batch-{0 if name == 'old' else 20}")
         store.score_fits.record(store.gates.get("best"), None, labelled=250, why=name, by="ana")
         store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
+        store.candidates.start(
+            "best", store.gates.get("best").settings, cut=Cut.at(0.5), by="ana", reason=name
+        )
         store.policies.close("each", by="ana", reason=name)
         store.gates.revise(
             "each", {"audit_probability": 0.5 if name == "old" else 0.75}, by="ana", reason=name
