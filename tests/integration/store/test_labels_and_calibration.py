@@ -349,3 +349,20 @@ def test_prompts_that_were_not_drawn_fix_the_cuts_of_a_run(world: World) -> None
     assert History.from_json(json.loads(kept)) == run.history
     newest = world.store.calibration.undrawn_history("walk", settings=gate.settings, before=LATER, most=30)
     assert newest == History.of([(n + 1) / 40 for n in range(10, 40)])
+
+
+def test_every_drawn_response_is_listed_labelled_or_not_under_its_gates_present_kind(world: World) -> None:
+    lease = world.lease()
+    decided = [world.decision(n, f"b-{n}", drawn=(0, 1), sampled=n != 1) for n in range(3)]
+    world.commit(world.slice(lease, *decided, expected=0))
+    world.store.labels.add([world.label(1.0, "b-0", response_id="a")])
+    world.gate("other")
+    wanted = {(BatchKey("support-bot", f"b-{n}", 1), name) for n in (0, 2) for name in "ab"}
+    for kind in ("human", "doctor"):
+        if kind != "human":
+            world.store.gates.revise("support-bot", {"severity_kind": kind}, by="ana", reason="others label")
+        found = world.store.labels.drawn("support-bot")
+        assert {(one.key, one.response_id) for one in found} == wanted
+        assert {one.kind for one in found} == {kind}
+        assert world.store.labels.drawn("other") == []
+        assert sorted(world.store.labels.drawn()) == sorted(found)
