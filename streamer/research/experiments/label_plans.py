@@ -71,6 +71,7 @@ class LabelPlan:
 PLANS = (
     LabelPlan("all alike"),
     LabelPlan("above 0.7", above=0.7),
+    LabelPlan("above 0.6", above=0.6),
     LabelPlan("above 0.5", above=0.5),
     LabelPlan("above 0.7, half of the top 0.3", above=0.7, top=0.3, thinned=0.5),
     LabelPlan("above 0.5, half of the top 0.2", above=0.5, top=0.2, thinned=0.5),
