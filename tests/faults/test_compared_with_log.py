@@ -10,6 +10,10 @@ import numpy as np
 
 from streamer import wiring
 from streamer.events.oversize import TRUNCATED
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.settings import GateSettings
+from streamer.store.desk import Reject, Release
+from streamer.stream.topics import log_bounds
 from tests.faults.site import GATE, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in
 
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.faults.site import Site
+    from tests.services.kafka import KafkaBroker
 
 EVENTS = 1200
 
@@ -194,6 +199,65 @@ def test_an_honest_record_of_every_kind_has_no_fault(site: Site) -> None:
     until_recorded(site, total + 9)
     honest()
     assert worker.terminate() == 0
+
+
+def test_outcomes_at_the_desk_and_actions_of_a_topic_that_was_recreated(
+    site: Site, kafka_broker: KafkaBroker
+) -> None:
+    named = wiring.topics(site.settings)
+    held = GateSettings(
+        encoder="external:made-up", embeddings="accept", dimension=16, mode="enforce", hold_action="escalate",
+        desk_deadline_seconds=86_400.0,
+    )  # fmt: skip
+    site.store.gates.create("held", held, by="ana", reason="test")
+    worker = site.start_worker()
+    with wiring.publisher(site.settings) as publisher:
+        for number in range(4):
+            publisher.send(named.responses, event(number, gate="held"), key=b"k")
+    until_recorded(site, 4)
+    for number, act in enumerate(
+        (Release(response_id="r1", text="Better."), Release(response_id="r0"), Reject())
+    ):
+        site.store.desk.decide(BatchKey("held", f"batch-{number}", 1), act, by="account:ana")
+    until_recorded(site, 4)
+    found = wiring.compared_with_log(site.settings, site.store)
+    assert (found.faults, found.notes) == ([], [])
+    assert found.counts["outcomes at the desk compared with the log"] == 3
+    assert found.counts["receipts compared with the log"] == 4 + 3
+    lines, place = wiring.receipts(site.settings, "topic")
+    assert len(lines) == 4 + 3
+    assert named.desk in place
+    said = json.loads(site.command("audit", "verify", "--receipts", "topic", "--json", status=3).stdout)
+    assert said["counts"]["receipts"] == 7
+
+    # Another topic of this name has nothing that came before it, and what comes afterwards.
+    kafka_broker.delete_topics([named.actions])
+    wait_until(lambda: not log_bounds(wiring.connection(site.settings), [named.actions]), "it is gone")
+    kafka_broker.create_topic(named.actions, site.settings.kafka.partitions)
+    for first in (4, 0):
+        found = wiring.compared_with_log(site.settings, site.store)
+        assert found.faults == []
+        assert found.notes == [
+            f"whether 4 actions were published: they are older than all that {named.actions} has, which was deleted and"
+            " recreated or never had them"
+        ]
+        if first:
+            with wiring.publisher(site.settings) as publisher:
+                publisher.send(named.responses, event(first, gate="held"), key=b"k")
+            until_recorded(site, 5)
+    assert worker.terminate() == 0
+    with breaking_in(site.settings.database.url) as broken:
+        broken.exec_driver_sql("UPDATE desk_outcomes SET remark = 'other' WHERE batch_id = 'batch-0'")
+        broken.exec_driver_sql(
+            "DELETE FROM desk_texts WHERE outcome IN (SELECT id FROM desk_outcomes WHERE batch_id = 'batch-1')"
+        )
+        broken.exec_driver_sql("DELETE FROM desk_outcomes WHERE batch_id = 'batch-1'")
+    told = [
+        (fault.place, fault.detail) for fault in wiring.compared_with_log(site.settings, site.store).faults
+    ]
+    assert len(told) == 2
+    one(told, named.desk, "'batch-0', attempt=1) that was published is another one than on record")
+    one(told, named.desk, "'batch-1', attempt=1) was published, and no outcome at the desk is recorded")
 
 
 def until_recorded(site: Site, count: int) -> None:

@@ -350,7 +350,7 @@ export function checkReceipts(bytes, control, chains, actions, report) {
     }
     report.count("receipts");
     const chain = chains.get(receipt.key);
-    const where = `${receipt.name}, link ${receipt.height}`;
+    const where = `${chain?.name ?? receipt.name}, link ${receipt.height}`;
     if (chain === undefined) report.fault("receipt", where, "the record does not know this partition");
     else if (receipt.height > chain.height && receipt.height <= chain.claimed) {
       const detail = `it is of link ${receipt.height}, there are ${chain.height}: the tail was cut off`;

@@ -668,7 +668,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "a text that was released at the desk": released_text,
     "what the desk rejected is said to be released": rejected_to_released,
     "an outcome at the desk removed": remove_from_the_desk,
-    "what an account may do": _change_control("accounts", "roles = '[\"admin\"]'"),
+    "what an account may do": _change_control("accounts", "roles = '[\"administrator\"]'"),
     "why an audit rate was raised": _change_control("audit_rates", "evidence = 0.9, reason = 'other'"),
     "when a raised audit rate began": _change_control("audit_rates", "since = '2020-01-01 00:00:00.000000'"),
     "who rejected a proposal": _change_control("proposal_rejections", "rejected_by = 'ann'"),
@@ -708,7 +708,7 @@ def release_past_the_topic(site: Site) -> None:
 
 def make_an_administrator(site: Site) -> None:
     with wiring.open_store(site.settings) as store:
-        store.accounts.add_issued("eve", roles=["admin"], issuer="https://issuer.example", by="ana")
+        store.accounts.add_issued("eve", roles=["administrator"], issuer="https://issuer.example", by="ana")
 
 
 def erase_by_a_rule_of_ones_own(site: Site) -> None:
