@@ -386,7 +386,7 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     if encoder in (None, NO_ENCODER) or str(encoder).startswith(EXTERNAL_PREFIX):
         raise UsageError("answers are compared by their embeddings, which needs an encoder that runs here")
     with needed_by("--scorer best-of:FILE", "research"):
-        from streamer.research.evaluation import evaluate
+        from streamer.research.evaluation import Encoding, evaluate
     method = str(given.get("method", DEFAULT_METHOD))
     packages = entry_points()
     found = evaluate(
@@ -395,7 +395,7 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
         units=(unit,),
         scorers=(*SCORER_NAMES, *packages),
         method=method,
-        encoder=str(encoder).partition("@")[0],
+        encoding=Encoding(str(encoder).partition("@")[0]),
     )
     (result,) = found.data_sets
     rows = {row.scorer: row for row in result.compared if row.scorer in EVERY or row.scorer in packages}

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.settings import NO_ENCODER
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.report import RiskReport
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.security.api_keys import KeyRing
+    from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.chat.sampler import Sampler
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.releases import Releases
     from streamer.serving.request_log import RequestLog
@@ -86,13 +88,10 @@ def run_serving(
     """
     from streamer.failpoints import from_environment
     from streamer.security.rate_limit import RateLimits
-    from streamer.serving.app import serving_app
     from streamer.serving.authorize import ByKey
-    from streamer.serving.chat.counter import ChatCounter
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.measured import measured
-    from streamer.serving.releases import Releases
     from streamer.serving.service import STOP_SECONDS, Service
     from streamer.stream.ending import Ending
     from streamer.stream.exits import WorkerHalted
@@ -157,24 +156,8 @@ def run_serving(
         relay = None if broker is None else _relay(broker, shared, lambda: request_log)
         judge = stack.enter_context(judge_scores(settings, metrics, traces))
         request_log = _request_log(shared, judge, relay, instance, sentence)
-        chat = ChatCounter(
-            request_log,
-            samplers,
-            best_score=partial(_best_score, shared.threads["score"], cached),
-            limits=bounds,
-            most=settings.endpoint.max_waiting,
-            most_bytes=settings.endpoint.max_waiting_bytes,
-        )
-        releases = Releases(store.desk, executor=shared.threads["read"], most=settings.endpoint.max_waiting)
-        app = serving_app(
-            request_log,
-            limits=bounds,
-            longest=wait,
-            clock=now,
-            authorize=ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic),
-            chat=chat,
-            releases=releases,
-        )
+        authorize = ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
+        app, chat, releases = _application(shared, request_log, samplers, authorize, wait)
         service = Service(
             request_log=request_log,
             journal=store,
@@ -290,6 +273,29 @@ def _request_log(
         reachable=partial(shared.health.reachable, "database", "decider"),
         executor=threads["read"],
     )
+
+
+def _application(
+    shared: _Shared, log: RequestLog, samplers: Mapping[str, Sampler], authorize: Authorize, wait: float
+) -> tuple[Any, ChatCounter, Releases]:
+    from streamer.serving.app import serving_app
+    from streamer.serving.chat.counter import ChatCounter
+    from streamer.serving.releases import Releases
+
+    asked, bounds = shared.settings.endpoint, limits(shared.settings)
+    chat = ChatCounter(
+        log,
+        samplers,
+        best_score=partial(_best_score, shared.threads["score"], shared.encoder),
+        limits=bounds,
+        most=asked.max_waiting,
+        most_bytes=asked.max_waiting_bytes,
+    )
+    releases = Releases(shared.store.desk, executor=shared.threads["read"], most=asked.max_waiting)
+    app = serving_app(
+        log, limits=bounds, longest=wait, clock=now, authorize=authorize, chat=chat, releases=releases
+    )
+    return app, chat, releases
 
 
 def _cut_off(chat: ChatCounter, releases: Releases) -> None:
