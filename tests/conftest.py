@@ -18,7 +18,7 @@ import pytest
 import structlog
 
 from tests.processes import RECORDER
-from tests.run_folder import made_once
+from tests.run_folder import made_once, memory_folder
 from tests.services.error_log import ErrorLog
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
@@ -171,7 +171,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 def _new_kafka_broker(config: pytest.Config, name: str) -> Iterator[KafkaBroker]:
     if need := what_kafka_needs():
         missing(*need)
-    broker = KafkaBroker()
+    broker = KafkaBroker(parent=memory_folder())
     config.stash[_running][name] = broker
     try:
         broker.start()
@@ -185,7 +185,7 @@ def _new_postgres_server(config: pytest.Config, name: str, *, durable: bool) -> 
         missing(*need)
     if POOLED and (need := what_pgbouncer_needs()):
         missing(*need)
-    server = PostgresServer(durable=durable)
+    server = PostgresServer(durable=durable, parent=memory_folder())
     config.stash[_running][name] = server
     try:
         server.start()

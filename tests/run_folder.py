@@ -18,6 +18,20 @@ RUN_FOLDER = "TESTS_RUN_FOLDER"
 """Names the folder for the processes of a run, where there are several."""
 
 
+_ENOUGH_BYTES = 4 << 30
+
+
+def memory_folder() -> Path | None:
+    """A folder whose files are kept in memory, where there is one with room; None: the system's temporary folder.
+
+    PostgreSQL makes 350 files for a database: on a disk's file system that costs the kernel a tenth of a second and more.
+    """
+    shared_memory = Path("/dev/shm")
+    if shared_memory.is_dir() and shutil.disk_usage(shared_memory).free > _ENOUGH_BYTES:
+        return shared_memory
+    return None
+
+
 def several() -> bool:
     """Whether this run has several processes."""
     return RUN_FOLDER in os.environ

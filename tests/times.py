@@ -4,7 +4,7 @@ With ``STREAMER_TEST_TIMES=FILE`` pytest adds a line to the file for each phase 
 process of the run. Run as a program this module reads the file:
 
     STREAMER_TEST_TIMES=times.tsv make test
-    .venv/bin/python -m tests.times times.tsv                # by folder, by file, the longest tests
+    .venv/bin/python -m tests.times times.tsv                # by process, folder, file and test
     .venv/bin/python -m tests.times times.tsv --slow         # write tests/slow_tests.txt
 
 Processor time is what a busy machine leaves alone, but for a third more where two processes share a core's cache.
@@ -30,7 +30,7 @@ from tests.services import service_forks
 from tests.services.postgres import PostgresServer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Tests that were measured to take long, one a line; `make slow-tests` writes it."""
@@ -206,13 +206,14 @@ class Recorder:
         self._began = time.monotonic()
 
 
-def read(files: Iterable[Path]) -> Iterator[tuple[str, str, Counter[str]]]:
-    """Yield test, phase, and seconds by kind, their ``sum``, and by the ``clock``, of each line."""
+def read(files: Iterable[Path]) -> Iterator[tuple[str, str, str, Counter[str]]]:
+    """Yield process, test, phase, and seconds by kind, their ``sum``, and by the ``clock``, of each line."""
     for path in files:
         with path.open(newline="") as file:
-            for _, test, phase, *numbers in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
+            for process, test, phase, *numbers in csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
                 clock, *seconds = map(float, numbers)
                 yield (
+                    process,
                     test,
                     phase,
                     Counter(dict(zip(KINDS, seconds, strict=True)), sum=sum(seconds), clock=clock),
@@ -255,23 +256,20 @@ def main(arguments: list[str]) -> None:
     if chosen.slow:
         _write_slow_tests(chosen.files)
         return
-    groupings: list[tuple[str, Callable[[str], str]]] = [
-        ("all", lambda _: "all"),
-        ("by folder", folder_of),
-        ("by file", file_of),
-        ("by test", function_of),
-    ]
-    groups: list[defaultdict[str, Counter[str]]] = [defaultdict(Counter) for _ in groupings]
-    for test, _, seconds in read(chosen.files):
-        for (_, name), group in zip(groupings, groups, strict=True):
-            group[name(test)].update(seconds)
-    for (title, _), group in zip(groupings, groups, strict=True):
-        _table(title, group, chosen.most)
+    tables: dict[str, defaultdict[str, Counter[str]]] = {
+        title: defaultdict(Counter) for title in ("all", "by process", "by folder", "by file", "by test")
+    }
+    for process, test, _, seconds in read(chosen.files):
+        names = ("all", process, folder_of(test), file_of(test), function_of(test))
+        for table, name in zip(tables.values(), names, strict=True):
+            table[name].update(seconds)
+    for title, table in tables.items():
+        _table(title, table, chosen.most)
 
 
 def _write_slow_tests(files: Iterable[Path]) -> None:
     taken: Counter[str] = Counter()
-    for test, phase, seconds in read(files):
+    for _, test, phase, seconds in read(files):
         if phase == "call":
             taken[function_of(test)] += seconds["own"] + seconds["processes"]
     slow = sorted(name for name, seconds in taken.items() if seconds > SLOW_SECONDS)

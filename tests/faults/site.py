@@ -92,7 +92,8 @@ class Site:
 
     def check(self, **expected: Any) -> oracle.Findings:
         """What the oracle finds once nothing waits any more."""
-        wait_until(lambda: self.store.reports.outbox_pending() == 0, "the outbox is empty")
+        pending = self.store.reports.outbox_pending
+        wait_until(lambda: pending() == 0, "the outbox is empty", progress=pending)
         return oracle.check(
             self.store, wiring.connection(self.settings), wiring.topics(self.settings), **expected
         )

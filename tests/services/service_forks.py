@@ -7,6 +7,7 @@ listens as its standard input. The processes of one run share it; it ends with t
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import gc
 import importlib
@@ -21,12 +22,14 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import weakref
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 PRELOADED = (
     "alembic.config",
@@ -322,6 +325,37 @@ def _become(request: Mapping[str, Any]) -> None:
         runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
+def _end(program: Callable[[Any], None], request: Any) -> NoReturn:
+    """Run a program and end as an interpreter does, but for freeing each object, which copies all that was preloaded."""
+    status = 1
+    try:
+        program(request)
+        status = 0
+    except SystemExit as error:
+        status = _status(error.code)
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are no daemons
+        atexit._run_exitfuncs()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(status)
+
+
+def _status(code: object) -> int:
+    """The exit status that `sys.exit` means by this."""
+    if code is None or isinstance(code, int):
+        return (code or 0) & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
 if __name__ == "__main__":
     asked = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -332,4 +366,4 @@ if __name__ == "__main__":
     if threads != 1:
         raise RuntimeError(f"importing the services has started {threads - 1} threads: they cannot be forked")
     gc.freeze()
-    _become(_serve(asked))
+    _end(_become, _serve(asked))

@@ -63,13 +63,14 @@ def test_phases_are_written_and_summed(tmp_path: Path, capsys: pytest.CaptureFix
         for _ in hook:
             pass
     recorder.pytest_sessionfinish()
-    rows = {(test, phase): seconds for test, phase, seconds in read([file])}
+    rows = {(test, phase): seconds for _, test, phase, seconds in read([file])}
     assert rows[item.nodeid, "call"]["own"] >= 0.2
     assert rows[item.nodeid, "call"]["clock"] >= 0.2
     assert rows[item.nodeid, "setup"]["sum"] < 0.2
     main([str(file)])
     tables = capsys.readouterr().out
     assert all(kind in tables for kind in KINDS)
+    assert "  main\n" in tables
     assert "  tests/integration/store\n" in tables
     assert "  tests/integration/store/test_x.py::test_one\n" in tables
 
