@@ -35,7 +35,7 @@ _GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The si
 def plan(
     alpha: Annotated[
         float,
-        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
+        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1, on what --promise names."),
     ],
     labels: Annotated[
         int | None,
@@ -86,7 +86,7 @@ def plan(
         int | None,
         typer.Option(
             metavar="n",
-            help="Responses sampled for each prompt, at which the score is as good as you say. "
+            help="Responses sampled for each prompt, at which the score has the given --auc. "
             "Default: 10; with --data: what most clouds have.",
         ),
     ] = None,
@@ -129,7 +129,7 @@ def plan(
         typer.Option(
             metavar="N,N,...",
             rich_help_panel=_GATE,
-            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
+            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find the scores to stop at. With --data.",
         ),
     ] = None,
     rungs: Annotated[
@@ -137,8 +137,8 @@ def plan(
         typer.Option(
             metavar="FILE|N",
             rich_help_panel=_GATE,
-            help="Past answers of a dearer gate to the same prompts, or how many of the answers in --data a cheap one would "
-            "decide about: find what to hand on, and how to split the budget. With --data.",
+            help="Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap "
+            "gate would get: find what to hand on, and how to split the budget. With --data.",
         ),
     ] = None,
     audit_probability: Annotated[

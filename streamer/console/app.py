@@ -391,14 +391,14 @@ class _Site:
         """Reject a proposal."""
         gate, run = form.get("gate", ""), _run(form)
         self._store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self._clock())
-        session.notice = f"Run {run} is proposed no more; the threshold of {gate} stays as it is."
+        session.notice = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
         return "/proposals"
 
     def reject_score(self, session: Session, form: Mapping[str, str]) -> str:
         """Reject a learned score."""
         gate = form.get("gate", "")
         self._store.score_fits.reject(gate, by=session.actor, reason=_reason(form))
-        session.notice = f"The score is proposed no more; gate {gate} keeps the one that it has."
+        session.notice = f"The score is not proposed again; gate {gate} keeps the one that it has."
         return "/proposals"
 
     def close(self, session: Session, form: Mapping[str, str]) -> str:

@@ -142,7 +142,7 @@ class EncoderSettings(_Group):
     )
     base_url: str | None = Field(
         None,
-        description="Of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
+        description="Base URL of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
         "the answers' texts.",
     )
     api_key: str | None = Field(
@@ -406,7 +406,7 @@ class EndpointSettings(_Group):
 
     max_waiting: _PositiveInt = Field(
         1000,
-        description="Requests that wait for their decisions before more are refused (429); chat requests count apart.",
+        description="Requests that wait for their decisions before more are refused (429); chat requests are counted separately.",
     )
     max_waiting_bytes: int = Field(
         67_108_864, ge=1_048_576, description="Bytes of the requests that wait, likewise."
@@ -418,7 +418,7 @@ class OidcSettings(_Group):
 
     issuer: str | None = Field(
         None,
-        description="The issuer's own address, like `https://login.example/realms/team`; `streamer console --oidc` says it for once.",
+        description="The issuer's own address, like `https://login.example/realms/team`; or `streamer console --oidc`.",
     )
     client_id: str | None = Field(None, description="What the issuer calls the console.")
     client_secret: str | None = Field(
@@ -570,7 +570,7 @@ class Settings(BaseSettings):
         False,
         description=(
             "Permit connections to other machines without TLS, or without verifying the peer. "
-            "For networks that nobody else can reach; `streamer --insecure` says it for one command."
+            "For networks that nobody else can reach; `streamer --insecure` permits them for one command."
         ),
     )
     database: DatabaseSettings = DatabaseSettings()
