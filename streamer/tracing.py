@@ -1,4 +1,4 @@
-"""What tracing is told of a decision on its way, and the tracing that tells nobody.
+"""What is traced of a decision on its way, and the tracing that records nothing.
 
 The one that does is `streamer.telemetry.traces`. A record is known by its partition and offset, from `begin` until it is
 `committed` or `dropped`; what was published is known by the trace context in its headers, so that a trace goes on where another

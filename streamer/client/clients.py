@@ -54,7 +54,7 @@ _PASSING = (429, 502, 503, 504)  # 500 is on record, and would be again
 
 
 class _Answer(NamedTuple):
-    """A body, and the receipt of the decision that it tells of."""
+    """A body, and the receipt of the decision in it."""
 
     body: bytes
     receipt: str | None

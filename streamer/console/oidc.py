@@ -215,7 +215,7 @@ class Issuer:
         return self._person(self._completed(metadata, claims, token), written)
 
     def sign_out(self, id_token: str, back: str) -> str | None:
-        """The address at the issuer where somebody signs out there too; None where it has none, or is away."""
+        """The address at the issuer where somebody signs out there too; None where it has none, or is unavailable."""
         try:
             address = self.metadata().get("end_session_endpoint")
         except IssuerAway:

@@ -395,7 +395,7 @@ class BatchDecider:
             and not is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
         )
         responses = _responses(p, judged, drawn)
-        # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
+        # A hold also says that embeddings came with the event: they may be its reason.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         encoder = NO_ENCODER if p.scores is None and source == "none" else _encoder_of(settings, source)
         event = action_event(

@@ -297,8 +297,8 @@ class Store:
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy in while it is written; `linked` is told of each outcome's link, and `queued`, once all is
-        written, of the messages that wait now. Safe to repeat after a lost answer. Raises `Fenced` when a lease
+        `firm` lets no newer policy in while it is written; `linked` is called with each outcome's link, and `queued`, once all is
+        written, with the messages that wait now. Safe to repeat after a lost answer. Raises `Fenced` when a lease
         is no longer held, `Outdated` when the records must be decided again, `Unavailable` when the database is unavailable,
         `BadData` when it refuses a value, and `ValueError` for slices that contradict themselves.
         """

@@ -79,7 +79,7 @@ class _Journey:
 
 
 def _harmless(tell: Callable[Concatenate[Traces, P], None]) -> Callable[Concatenate[Traces, P], None]:
-    """Let a record go on that nothing can be told of, as with a sampler of somebody's own that fails."""
+    """Let a record continue untraced where tracing fails, as with a faulty sampler of the user's."""
 
     @wraps(tell)
     def told(self: Traces, /, *args: P.args, **kwargs: P.kwargs) -> None:

@@ -66,7 +66,7 @@ class LLMClient(ABC):
     clock : seconds, from any start.
     pace : gives each request its turn; None where there is no bound.
     essential : parameters that no request goes without: a model that does not take one of them rejects the request.
-    tracing : told of each request.
+    tracing : records each request.
 
     Raises
     ------
