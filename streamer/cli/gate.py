@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streamer.settings.settings import Settings
 
     class UndrawnScores(Protocol):
-        """Where scores of prompts are read that nobody was to label."""
+        """Where scores of prompts outside the audit sample are read."""
 
         def undrawn_scores(
             self, gate: str, *, settings: GateSettings, before: datetime, most: int
@@ -232,7 +232,7 @@ def _meant_kind(kind: str) -> str | None:
 
 
 def _with_meant_kind(given: dict[str, Any], *, json: bool) -> dict[str, Any]:
-    """Ask whoever sits at a terminal whether a kind of severity is a typing mistake; where nobody does, it stands."""
+    """Ask, on a terminal, whether a kind of severity is a typing mistake; elsewhere it stands."""
     import sys
 
     kind = given.get("severity_kind")
@@ -459,7 +459,7 @@ def chosen_settings(
     from streamer.errors import UsageError
 
     chosen = dict(present)
-    if "method" in given:  # who names a method gets it as it is today
+    if "method" in given:  # a method that is named gets its present edition
         chosen = {
             name: value
             for name, value in chosen.items()
@@ -504,7 +504,7 @@ def _with_upstream(given: "Mapping[str, Any]", settings: "Settings", store: "Any
 
 
 def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:
-    """Replace the scorer ``learned`` by what it means: Gram energy, or the learned score that there is, and the wish for one.
+    """Replace the scorer ``learned`` by what it means: Gram energy, or the present learned score, and a request for one.
 
     Raises `UsageError` where another option says the contrary.
     """

@@ -1,4 +1,4 @@
-"""The options of `streamer gate create` and `gate set`: one for each setting of a gate, made from what it says of itself."""
+"""The options of `streamer gate create` and `gate set`: one for each setting of a gate, made from its specification."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHOWN = (
 
 
 ASKED_FIRST = ("alpha", "method", "scorer", "shape")
-"""The same of a command that asks about settings."""
+"""The same for a command that only asks about settings."""
 
 _SILENT: Any = object()
 """The help says nothing of what new gates have."""

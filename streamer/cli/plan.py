@@ -311,7 +311,7 @@ def _plan_among_shipped(
 
 
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
-    """Return the past answers, which a plan of this option needs, for the unit `best` and without these other options."""
+    """Return the past answers that a plan with this option needs, for the unit `best` and without these other options."""
     from streamer.errors import UsageError
 
     if data is None:
@@ -478,12 +478,12 @@ def _print_rungs(made: "PlannedRungs") -> None:
 
 
 def _levels(one: "Rungs") -> tuple[str, str]:
-    """Between which scores a split hands on."""
+    """The scores between which a split hands on."""
     return ("-", "-") if one.split is None else (f"{one.split.start:g}", f"{one.split.floor:g}")
 
 
 def _floored(budget: float) -> str:
-    """A budget with three digits, and no more than it is."""
+    """A budget with three digits, rounded down."""
     from math import floor, log10
 
     digits = 2 - floor(log10(budget))

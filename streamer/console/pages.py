@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 Query = "Mapping[str, str]"
 
 SHORTEST_SECONDS: Final = 2.0
-"""What several open pages ask is looked up once within so long."""
+"""Several open pages share a look-up for this long."""
 
 COURSE_SECONDS: Final = 1.5
-"""How long one request reads a period again; the next goes on."""
+"""How long one request reads a period again; the next one continues."""
 
 _PAGE: Final = 2_000
 _POINTS: Final = 240
@@ -91,7 +91,7 @@ class Pages:
     # -- gates ----------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """What waits for people, for the head of every page."""
+        """How much waits for people, for the head of every page."""
         known = self._counts
         if known is not None and monotonic() - known[0] < SHORTEST_SECONDS:
             return known[1]
@@ -114,7 +114,7 @@ class Pages:
         self._counts = None
 
     def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
-        """Every gate, how it stands."""
+        """Every gate and its present state."""
         pending = self._store.labels.pending()
         lines: list[dict[str, Any]] = []
         for one in self._store.gates.list():
@@ -125,7 +125,7 @@ class Pages:
         return {"gates": lines}
 
     def gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One gate: what is promised, how it stands, and how it came to that."""
+        """One gate: its promise, its present state, and its history."""
         policy = self._store.policies.newest(name)
         versions = self._store.policies.every_version(name)
         report = self._report(name)
@@ -240,13 +240,13 @@ class Pages:
         return self._samples[key]
 
     def what_if(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """What another budget or threshold would have made of the past of a gate."""
+        """What another budget or threshold would have done in a gate's past."""
         return {"name": name} | self._questions.answer(name, query)
 
     # -- decisions ------------------------------------------------------------------------------------------
 
     def decisions(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Decisions that are looked for, the newest first."""
+        """The decisions of a search, the newest first."""
         wrong = None
         wanted, before = Wanted(), None
         try:
@@ -269,7 +269,7 @@ class Pages:
         }
 
     def decision(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """One decision and its story."""
+        """One decision and its history."""
         found = self.record_of(query)
         return {"batch": query.get("batch", ""), "told": [_story(one, query) for one in found]}
 
@@ -405,7 +405,7 @@ class Courses:
         self._locks: dict[str, threading.Lock] = {}
 
     def of(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
-        """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read."""
+        """Return moments, each with the period's figures so far (`OpenTime`), and whether all of it has been read."""
         # Several people may look at one gate; what one reads the other need not.
         with self._locks.setdefault(gate, threading.Lock()):
             points, whole = self._read(gate)

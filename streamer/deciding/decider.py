@@ -133,8 +133,8 @@ class BatchDecider:
         (`encoder_mismatch`).
     topics, limits : names of the topics and bounds for what is read.
     clock : returns the present time, with zone.
-    judge : marks answers for gates of the scorer `judge`; None: those hold (`encoder_mismatch`).
-    tracing : told what is decided; actions carry the traces that it gives.
+    judge : marks answers for gates of the scorer `judge`; None: these gates hold (`encoder_mismatch`).
+    tracing : records what is decided; actions carry the traces that it gives.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ class BatchDecider:
 
         With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
         are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when
-        either is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
+        either is unavailable. No content raises an error on purpose; if one does, the stream isolates
         the record (`streamer.stream.isolation`).
         """
         self._tracing.begin([traced(record) for record in records])
@@ -282,7 +282,7 @@ class BatchDecider:
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
         """Replace batches that are decided already by redeliveries, in place; return those that are not.
 
-        Only texts are worth the question: they would be encoded, or judged. The others' repeats are found by the commit.
+        Only texts are worth the look-up: they would be encoded, or judged. The commit finds the others' repeats.
         """
         keys = {
             item.key
@@ -330,7 +330,7 @@ class BatchDecider:
                 p.scores, p.raw = made
 
     def _embed(self, batches: Sequence[_Pending]) -> list[NDArray[np.float32] | None]:
-        """Embed each batch; if that fails for all together, halve until only the culprits are None."""
+        """Embed each batch; if that fails, halve until only the failing ones are None."""
         if not batches or self._encoder is None:
             return [None] * len(batches)
         try:
@@ -382,7 +382,7 @@ class BatchDecider:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
-        decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
+        decided_at = p.late_at or self._clock()  # a verifier asks whether it was late then
         probability, rate = 0.0, None
         if p.scores is not None:
             probability, rate = probability_under(
@@ -489,7 +489,7 @@ class BatchDecider:
         return held[1]
 
     def _draw(self, p: _Pending, ruling: Ruling | None, probability: float) -> tuple[bool, frozenset[str]]:
-        """Tell whether the audit sample takes a batch, and which of its responses."""
+        """Say whether the audit sample takes a batch, and which of its responses."""
         settings = p.active.policy.settings
         if ruling is None or not is_sampled(p.active.audit_salt, p.key, probability):
             return False, frozenset()

@@ -559,7 +559,7 @@ class Settings(BaseSettings):
 
     Attributes
     ----------
-    insecure : permit connections that nobody encrypts or whose other end nobody verifies.
+    insecure : permit connections without encryption or whose other end is not verified.
     origins : for each ``group.field`` (or ``kafka.properties.name``) that did not keep its default, where its
         value came from, in words for people.
     """
@@ -636,7 +636,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        # The failed instance took with it which source gave what: ask the sources again.
+        # The failed instance knew which source gave what, and is lost: ask the sources again.
         origins: dict[str, str] = {}
         for source in reversed(setting_sources(Settings)):
             origins |= source().get("origins", {})

@@ -140,7 +140,7 @@ class Store:
         self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
 
-    # What no worker asks for is imported where it is asked for.
+    # What workers do not need is imported on first use.
 
     @cached_property
     def accounts(self) -> Accounts:
@@ -257,7 +257,7 @@ class Store:
 
     @cached_property
     def past(self) -> PastDecisions:
-        """What was decided, for asking what another policy would have made of it."""
+        """What was decided, to ask what another policy would have done."""
         from streamer.store.risk.past_decisions import PastDecisions
 
         return PastDecisions(self._database, read=self._read)
@@ -401,7 +401,7 @@ class Store:
         self._database.writing(lambda connection: outbox.mark_published(connection, messages, now))
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        """Give up on one that can never be published: keep it, with its error, out of the others' way."""
+        """Park one that can never be published, with its error, so that the others continue."""
         now = self._clock()
         self._database.writing(lambda connection: outbox.park(connection, message, error, now))
 
