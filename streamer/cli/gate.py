@@ -108,7 +108,7 @@ def create(
     if chosen.embeddings == "accept":
         note(
             f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
-            f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: what they are made of is the publisher's word."
+            f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: only the publisher vouches for them."
         )
     if chosen.learn_score == "propose":
         note(

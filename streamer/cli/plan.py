@@ -379,7 +379,7 @@ def _print_until_sure(made: "UntilSure") -> None:
     )
     say("")
     say(
-        f"keep: how much of what {most} answers serve the rule is to keep.\n"
+        f"keep: how much of what {most} answers serve the rule should keep.\n"
         "stop_above, stop_below: the rule, chosen on all prompts; with - twice it never stops early.\n"
         f"answers a prompt, served: what choosing a rule in this way gives on other prompts. In each of {made.halvings} random "
         "halvings one half chose a rule of its own, and the other calibrated and was measured; the mean, and the range of "

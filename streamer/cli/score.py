@@ -72,7 +72,7 @@ def fit(
         else:
             say(
                 f"Refused: it does not serve at least {MARGIN:.0%} more than Gram energy, or this may be chance (the gain must "
-                f"be more than {CONFIDENCE:.2f} standard errors). The gate goes on with Gram energy; try again with more labels."
+                f"be more than {CONFIDENCE:.2f} standard errors). The gate keeps Gram energy; try again with more labels."
             )
     if not worth.shown:
         raise typer.Exit(FAILED)
@@ -261,7 +261,7 @@ def _read(gate: str, file: Path) -> "LearnedModel":
             raise ValueError("it says itself that the score is not worth having")
         model = LearnedModel.of_text(str(found.get("model")))
         if model.name != found.get("scorer"):
-            raise ValueError(f"its model is {model.name}, and it speaks of {found.get('scorer')}")
+            raise ValueError(f"its model is {model.name}, and it names {found.get('scorer')}")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error}") from None
     except ValueError as error:

@@ -204,7 +204,7 @@ def _show(answer: "WhatIfAnswer", change: Change, *, most: int, explain: bool) -
         say(f"batch {one.batch_id}, policy {one.policy_version}: {one.detail}")
     if answer.differences:
         warn(
-            f"{counted(len(answer.differences), 'decision differs', 'decisions differ')} from what its own policy comes to: "
+            f"{counted(len(answer.differences), 'decision differs', 'decisions differ')} from what its own policy gives: "
             "`streamer audit verify` says more."
         )
 
