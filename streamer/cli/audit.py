@@ -115,7 +115,7 @@ def verify(
         bool,
         typer.Option(
             "--log",
-            help="Also compare the record with what the topics responses, labels and actions still hold.",
+            help="Compare the record with what the topics responses, labels and actions still hold, too.",
         ),
     ] = False,
     incremental: Annotated[

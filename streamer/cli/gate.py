@@ -232,7 +232,7 @@ def _meant_kind(kind: str) -> str | None:
 
 
 def _with_meant_kind(given: dict[str, Any], *, json: bool) -> dict[str, Any]:
-    """Ask, on a terminal, whether a kind of severity is a typing mistake; elsewhere it stands."""
+    """Ask whoever sits at a terminal whether a kind of severity is a typing mistake; where nobody does, it stands."""
     import sys
 
     kind = given.get("severity_kind")

@@ -35,7 +35,7 @@ _GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The si
 def plan(
     alpha: Annotated[
         float,
-        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1, on what --promise names."),
+        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
     ],
     labels: Annotated[
         int | None,
@@ -86,7 +86,7 @@ def plan(
         int | None,
         typer.Option(
             metavar="n",
-            help="Responses sampled for each prompt, at which the score has the given --auc. "
+            help="Responses sampled for each prompt, at which the score is as good as you say. "
             "Default: 10; with --data: what most clouds have.",
         ),
     ] = None,
@@ -129,7 +129,7 @@ def plan(
         typer.Option(
             metavar="N,N,...",
             rich_help_panel=_GATE,
-            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find the scores to stop at. With --data.",
+            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
         ),
     ] = None,
     rungs: Annotated[
@@ -137,8 +137,8 @@ def plan(
         typer.Option(
             metavar="FILE|N",
             rich_help_panel=_GATE,
-            help="Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap "
-            "gate would get: find what to hand on, and how to split the budget. With --data.",
+            help="Past answers of a dearer gate to the same prompts, or how many of the answers in --data a cheap one would "
+            "decide about: find what to hand on, and how to split the budget. With --data.",
         ),
     ] = None,
     audit_probability: Annotated[
@@ -311,7 +311,7 @@ def _plan_among_shipped(
 
 
 def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]", unit: "Unit") -> "_Past":
-    """Return the past answers that a plan with this option needs, for the unit `best` and without these other options."""
+    """Return the past answers, which a plan of this option needs, for the unit `best` and without these other options."""
     from streamer.errors import UsageError
 
     if data is None:
@@ -379,7 +379,7 @@ def _print_until_sure(made: "UntilSure") -> None:
     )
     say("")
     say(
-        f"keep: how much of what {most} answers serve the rule should keep.\n"
+        f"keep: how much of what {most} answers serve the rule is to keep.\n"
         "stop_above, stop_below: the rule, chosen on all prompts; with - twice it never stops early.\n"
         f"answers a prompt, served: what choosing a rule in this way gives on other prompts. In each of {made.halvings} random "
         "halvings one half chose a rule of its own, and the other calibrated and was measured; the mean, and the range of "
@@ -432,7 +432,7 @@ def _print_rungs(made: "PlannedRungs") -> None:
 
     left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     say(
-        f"A cheap gate and an expensive one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
+        f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
         f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
         f"The expensive gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
         f"({_range(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "

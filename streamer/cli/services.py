@@ -125,9 +125,10 @@ def dev(
 ) -> None:
     """Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, to try things on.
 
-    It prints the console's link, which lets anyone who has it do everything, and a `curl` line for the endpoint. Other commands
-    that run in the same directory find it. The embedded broker keeps its log in memory, about 5 MiB a partition, and loses it at
-    the end; the record stays in the database. Metrics take a free port unless one is configured.
+    It prints the console's link, which lets whoever has it do everything, and a `curl` line that asks the endpoint. The other commands find it by themselves while they are run in the same
+    directory. The embedded broker keeps
+    its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
+    take a free port unless one is configured.
     """
     from streamer.cli.console import note
     from streamer.dev.embedded_step import run_dev

@@ -405,7 +405,7 @@ class Courses:
         self._locks: dict[str, threading.Lock] = {}
 
     def of(self, gate: str) -> tuple[list[tuple[datetime, Any]], bool]:
-        """Return moments, each with the period's figures so far (`OpenTime`), and whether all of it has been read."""
+        """Return moments, each with what the period had come to (`OpenTime`), and whether all of it has been read."""
         # Several people may look at one gate; what one reads the other need not.
         with self._locks.setdefault(gate, threading.Lock()):
             points, whole = self._read(gate)

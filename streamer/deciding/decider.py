@@ -133,8 +133,8 @@ class BatchDecider:
         (`encoder_mismatch`).
     topics, limits : names of the topics and bounds for what is read.
     clock : returns the present time, with zone.
-    judge : marks answers for gates of the scorer `judge`; None: these gates hold (`encoder_mismatch`).
-    tracing : records what is decided; actions carry the traces that it gives.
+    judge : marks answers for gates of the scorer `judge`; None: those hold (`encoder_mismatch`).
+    tracing : told what is decided; actions carry the traces that it gives.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Spans and events of decisions, by OpenTelemetry: a span for each record and, inside it, one for each stage.
 
-A record's way follows the conventions for messaging: a span for each message, whose parent is the context that
+How a record goes its way is told by the conventions for messaging: a span for each message, whose parent is the context that
 came with it (and which links to it), because whoever follows a trace asks for one decision. Records share the work of a
-group; `streamer.group.records` says how many. A decision is an event of the conventions for generative AI,
+group; `streamer.group.records` tells how many. What becomes of a decision is an event of the conventions for generative AI,
 ``gen_ai.evaluation.result``, and stands on the span ``gate`` too. No text of a prompt or an answer is in either.
 """
 
@@ -79,7 +79,7 @@ class _Journey:
 
 
 def _harmless(tell: Callable[Concatenate[Traces, P], None]) -> Callable[Concatenate[Traces, P], None]:
-    """Let a record continue untraced where tracing fails, as with a faulty sampler of the user's."""
+    """Let a record go on that nothing can be told of, as with a sampler of somebody's own that fails."""
 
     @wraps(tell)
     def told(self: Traces, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -94,17 +94,17 @@ def _harmless(tell: Callable[Concatenate[Traces, P], None]) -> Callable[Concaten
 
 
 class Traces:
-    """Reports to OpenTelemetry. Implements `streamer.tracing.Tracing`.
+    """Tells OpenTelemetry. Implements `streamer.tracing.Tracing`.
 
     Parameters
     ----------
-    tracer : makes the spans; a sampler decides which are kept; the others are not reported.
+    tracer : makes the spans; a sampler decides which are kept, and of the others nothing is told.
     emit : takes an event, its attributes and its context; None: there are no events.
     capacity : records under way, of which the oldest are forgotten: those of a group that nobody finished.
 
     Attributes
     ----------
-    failed : whether something about a record could not be reported.
+    failed : whether something of a record could not be told.
     """
 
     def __init__(self, tracer: Tracer, emit: Emit | None = None, *, capacity: int = 20_000) -> None:
@@ -162,7 +162,7 @@ class Traces:
         where, model = urlsplit(base_url), _text(str(parameters.get("model", "")))
         attributes: dict[str, Any] = {
             "gen_ai.operation.name": "chat",
-            # The protocol's name; the model and the address say whose service it is.
+            # Of whoever's protocol it is; the model and the address tell whose service.
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": model,
             "server.address": where.hostname or "",
@@ -285,7 +285,7 @@ class Traces:
 
     @_harmless
     def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind], *, seconds: float) -> None:
-        """Keep a span ``commit`` for each, report what was decided, and end the records' spans."""
+        """Keep a span ``commit`` for each, tell what was decided, and end the records' spans."""
         now = time.time_ns()
         for outcome, kind in zip(outcomes, kinds, strict=True):
             journey = None if outcome.record is None else self._end(outcome.record)
