@@ -411,9 +411,7 @@ def _plan_rungs(
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)
         if encoder is None and all(one.own_scores is not None for one in clouds):
-            raise UsageError(
-                "scores of your own say nothing about fewer answers: name the expensive gate's file"
-            )
+            raise UsageError("scores of your own say nothing of fewer answers: name the dear gate's file")
     else:
         dear, dear_encoder = _labelled(data._replace(file=Path(rungs)))
         cheap, encoders = clouds, (encoder, dear_encoder or encoder)
@@ -434,7 +432,7 @@ def _print_rungs(made: "PlannedRungs") -> None:
     say(
         f"A cheap gate and a dear one behind it, for a budget of {made.alpha:g} on exposure risk: unit best, {made.prompts} "
         f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
-        f"The expensive gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
+        f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
         f"({_range(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "
         f"({_range(made.cheap_served)})."
     )
@@ -452,15 +450,15 @@ def _print_rungs(made: "PlannedRungs") -> None:
             ]
             for one in made.rungs
         ],
-        title="What to hand on to the expensive gate, and how to split the budget",
+        title="What to hand on to the dear gate, and how to split the budget",
     )
     say("")
     say(
-        "keep: how much of what the expensive gate alone serves the split should keep; with - none does, and every prompt is an "
-        "expensive call.\n"
-        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the expensive one's, for "
+        "keep: how much of what the dear gate alone serves the split is to keep; with - none does, and every prompt is a dear "
+        "call.\n"
+        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the dear one's, for "
         "a prompt that reaches it.\n"
-        "handed on: prompts that cost an expensive call. The cheap gate pays where its call costs less than what the others save.\n"
+        "handed on: prompts that cost a dear call. The cheap gate pays where its call costs less than what the others save.\n"
         f"handed on, served, exposure: on prompts that chose nothing. In each of {made.rounds} rounds a random third chose a "
         "split of its own, a\nthird calibrated, and a third was measured; the mean, and the range of "
         f"{percent(made.level, 0)} of them. The split and its budgets:\nchosen on half of the prompts, the share handed on "
@@ -478,12 +476,12 @@ def _print_rungs(made: "PlannedRungs") -> None:
 
 
 def _levels(one: "Rungs") -> tuple[str, str]:
-    """The scores between which a split hands on."""
+    """Between which scores a split hands on."""
     return ("-", "-") if one.split is None else (f"{one.split.start:g}", f"{one.split.floor:g}")
 
 
 def _floored(budget: float) -> str:
-    """A budget with three digits, rounded down."""
+    """A budget with three digits, and no more than it is."""
     from math import floor, log10
 
     digits = 2 - floor(log10(budget))
