@@ -170,7 +170,7 @@ class BatchDecision:
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
-    segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` tells that only this drew
+    segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` says that only this drew
     it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any. `asked` is what a judge was
     asked for its scores and said, by response. `candidate` is what the gate's candidate policy made of it, where there is one.
     """
@@ -323,7 +323,7 @@ Queued: TypeAlias = "Callable[[Sequence[OutboxMessage]], object]"
 
 
 class Linked(Protocol):
-    """Gets to know which link an outcome becomes, if the transaction that writes it is committed."""
+    """Learns which link an outcome becomes, if the transaction that writes it is committed."""
 
     def __call__(self, record: Record, height: int, link: bytes, /) -> None:
         """`height` is the link's number in the chain of its partition, from 1; `link` its SHA-256."""
@@ -367,7 +367,7 @@ class Journal(Committing, Protocol):
         firm: bool = False,
         queued: Queued | None = None,
     ) -> list[list[OutcomeKind]]:
-        """Do as any `Committing`, and tell `queued`, once all is written, what waits to be published."""
+        """Do as any `Committing`, and call `queued`, once all is written, with what waits to be published."""
         ...
 
     def lease(

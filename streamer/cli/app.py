@@ -25,7 +25,7 @@ _COMMANDS = {
             "dev",
             "services:dev",
             "demo",
-            "Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, for trying.",
+            "Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, to try things on.",
         ),
         (
             "init",

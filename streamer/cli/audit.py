@@ -125,7 +125,7 @@ def verify(
         typer.Option(
             "--incremental",
             metavar="FILE",
-            help="Begin where the last run with this file found everything consistent, and remember in it how far this one came.",
+            help="Continue after what the last run with this file found consistent, and note in it how far this run came.",
         ),
     ] = None,
     full: Annotated[
@@ -343,7 +343,9 @@ def report(
     framework: Annotated[
         str,
         typer.Option(
-            "--framework", metavar="NAME", help="eu-ai-act, iso-42001, nist-ai-rmf or soc2: whose clauses."
+            "--framework",
+            metavar="NAME",
+            help="Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="A new folder for the report.")],
@@ -352,7 +354,7 @@ def report(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Begin of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
+            help="Start of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
         ),
     ] = None,
     until: Annotated[

@@ -184,7 +184,7 @@ def roles(
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Give other roles to a person, who then signs in again."""
+    """Change a person's roles. Their sessions end."""
     from streamer import wiring
     from streamer.settings.settings import load_settings
 

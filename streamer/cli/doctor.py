@@ -80,7 +80,7 @@ def _print(finding: Diagnosis) -> None:
 
 
 def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Diagnosis]:
-    """Check every part in turn. A part that breaks is a finding, and the others are looked at all the same."""
+    """Check every part in turn. A part that breaks is a finding; the others are checked all the same."""
     for subject, look in (("python", _python), ("settings", _settings), ("encoder", _encoder)):
         yield from _guarded(subject, look, settings)
     database = list(_guarded("database", partial(_database, full=full), settings))
@@ -337,7 +337,7 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _learning(policy: "Policy") -> Iterator[Diagnosis]:
-    """Say what stands against the learned score that a gate is to have."""
+    """Say what prevents a gate's learned score."""
     from importlib.util import find_spec
 
     settings, name = policy.settings, f"gate {policy.gate}"

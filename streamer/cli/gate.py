@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from streamer.settings.settings import Settings
 
     class UndrawnScores(Protocol):
-        """Where scores of prompts are read that nobody was to label."""
+        """Where scores of prompts outside the audit sample are read."""
 
         def undrawn_scores(
             self, gate: str, *, settings: GateSettings, before: datetime, most: int
@@ -120,7 +120,7 @@ def create(
     if chosen.embeddings == "accept":
         note(
             f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
-            f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: what they are made of is the publisher's word."
+            f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: only the publisher vouches for them."
         )
     if chosen.learn_score == "propose":
         note(
@@ -478,7 +478,7 @@ def chosen_settings(
     from streamer.errors import UsageError
 
     chosen = dict(present)
-    if "method" in given:  # who names a method gets it as it is today
+    if "method" in given:  # a method that is named gets its present edition
         chosen = {
             name: value
             for name, value in chosen.items()
@@ -523,7 +523,7 @@ def _with_upstream(given: "Mapping[str, Any]", settings: "Settings", store: "Any
 
 
 def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:
-    """Replace the scorer ``learned`` by what it means: Gram energy, or the learned score that there is, and the wish for one.
+    """Replace the scorer ``learned`` by what it means: Gram energy, or the present learned score, and a request for one.
 
     Raises `UsageError` where another option says the contrary.
     """

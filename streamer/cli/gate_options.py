@@ -1,4 +1,4 @@
-"""The options of `streamer gate create` and `gate set`: one for each setting of a gate, made from what it says of itself."""
+"""The options of `streamer gate create` and `gate set`: one for each setting of a gate, made from its specification."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SHOWN = (
 
 
 ASKED_FIRST = ("alpha", "method", "scorer", "shape")
-"""The same of a command that asks about settings."""
+"""The same for a command that only asks about settings."""
 
 _SILENT: Any = object()
 """The help says nothing of what new gates have."""
@@ -173,14 +173,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
-        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares; learned begins with gram and has a learned score proposed. With gate create, best-of:FILE takes the one that ships most on a file of "
-        "labelled answers at the gate's budget, unit and method, if that is clear: of those that are computed here, installed packages' too, and of logprob and judge where the file has their numbers.",
+        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares; learned begins with gram and proposes a learned score. With gate create, best-of:FILE takes the one that ships most on a file of "
+        "labelled answers at the gate's budget, unit and method, if it is clearly better than gram; logprob and judge take part where the file has their numbers.",
         _POLICY,
     ),
     SettingOption(
         field="encoder",
         metavar="NAME",
-        help="Encoder of the scorer gram; openai:MODEL for one at an endpoint; external:NAME for one that no worker runs: events bring the embeddings. "
+        help="Encoder of the scorer gram; openai:MODEL for one at an endpoint; external:NAME where events bring the embeddings. "
         "New gates: the configured one.",
         panel=_POLICY,
     ),
@@ -195,7 +195,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "dimension",
         "D",
-        "Dimension of the embeddings that are accepted; needed where the encoder is not known.",
+        "Dimension of accepted embeddings; needed if the encoder is unknown here.",
         _POLICY,
         kind=int,
         default=_SILENT,
@@ -301,7 +301,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "audit_boost",
         "FACTOR",
-        "Times the audit probability while the risk alarm gathers evidence, at most 1; none: never.",
+        "Factor on the audit probability while the risk alarm gathers evidence; none: never raise it.",
         _AUDIT,
         none=True,
         read=opt.number,
@@ -309,7 +309,7 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "audit_boost_most",
         "N",
-        "Labels a day (UTC) that this may ask for beyond the audit probability.",
+        "Labels a day (UTC) that --audit-boost may add.",
         _AUDIT,
         kind=int,
     ),
@@ -347,8 +347,8 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "two_people",
         "",
-        "What a person's run proposes comes into force only by another person, who has signed in at `streamer console`. New "
-        "gates: by one.",
+        "A threshold that a person's run proposes needs the approval of another person, signed in at `streamer console`. New "
+        "gates: one person.",
         _BY_ITSELF,
         kind=bool,
         flag="--two-people/--one-person",
@@ -427,16 +427,16 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "alarm_delta",
         "D",
-        "Chance that the risk alarm is ever false, beside what --alarm-false-every adds; the same again for the "
-        "selective-risk alarm and for the draw alarm.",
+        "Chance that the risk alarm is ever false, plus what --alarm-false-every adds; likewise for the "
+        "selective-risk alarm and the draw alarm.",
         _WATCH,
         kind=float,
     ),
     _of(
         "alarm_false_every",
         "N",
-        "Labelled draws for which one false alarm more is accepted, so that a late change is seen as soon as an early one; "
-        "never: none ever.",
+        "Accept one more false alarm per this many labelled draws, so that a late change is seen as soon as an early one; "
+        "never: accept none.",
         _WATCH,
         read=opt.whole_number_or_never,
     ),

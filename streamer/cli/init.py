@@ -24,9 +24,9 @@ PROMPTS, EACH, SEED = 80, 5, 4
 
 
 def init(
-    folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="The folder; made if it is not there.")
-    ] = Path("my-gate"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder; created if missing.")] = Path(
+        "my-gate"
+    ),
     gate: Annotated[str, typer.Option(metavar="GATE", help="Name of the gate.")] = "first",
     alpha: Annotated[
         float, typer.Option(metavar="A", parser=share, help="Its budget on exposure risk.")
@@ -35,7 +35,7 @@ def init(
 ) -> None:
     """Make a folder to start in: settings, a table of example answers, a gate, and three commands to go on.
 
-    The answers are simulated, and so are their severities: put your own in their place. Nothing that is there is overwritten.
+    The answers are simulated, and so are their severities: put your own in their place. Existing files are not overwritten.
     """
     from streamer import wiring
     from streamer.cli import options as opt

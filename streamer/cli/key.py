@@ -52,9 +52,9 @@ def create(
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Create a key and print it, this once: only its SHA-256 is kept.
+    """Create a key and print it once; only its SHA-256 is kept.
 
-    Standard output has the key alone, so that it can go to a file.
+    Standard output has only the key, so that it can go to a file.
     """
     from streamer import wiring
     from streamer.cli.console import note as say_beside
@@ -134,7 +134,7 @@ def revoke(
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Revoke a key for good: within ten seconds nothing takes it."""
+    """Revoke a key for good, within ten seconds everywhere."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
     from streamer.settings.settings import load_settings

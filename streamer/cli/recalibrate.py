@@ -139,7 +139,7 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     if (skill := separation(Reading.of_run(run), settings.unit, run.sample)) is not None and not skill.shown:
         warn(f"{skill.said[:1].upper()}{skill.said[1:]}.")
     if done.after is not None and settings.mode == "shadow":
-        note(f"It is in shadow, where consumers do not enforce: streamer gate set {name} --mode enforce")
+        note(f"It is in shadow mode, where consumers do not enforce: streamer gate set {name} --mode enforce")
 
 
 def _role(name: str) -> str:

@@ -107,7 +107,7 @@ def _print(opened: "Opened") -> None:
     else:
         warn(
             "No gate uses labels by people yet (streamer gate create NAME --severity-kind "
-            "human); the page keeps looking. press Ctrl-C to stop."
+            "human); the page keeps looking; press Ctrl-C to stop."
         )
 
 

@@ -35,7 +35,7 @@ def fit(
     """Fit a learned score on half of a gate's labels, and say whether it would serve more than Gram energy.
 
     A keyed hash of each batch says which half it is in, permanently: the labels that fit a score never calibrate it. Nothing is
-    recorded, and the gate goes on as it is. No proposal is written, and the exit status is 1, unless the score serves at least
+    recorded, and the gate does not change. No proposal is written, and the exit status is 1, unless the score serves at least
     one point more of all prompts on prompts that did not fit it, and this is more than chance.
     """
     from streamer import wiring
@@ -72,7 +72,7 @@ def fit(
         else:
             say(
                 f"Refused: it does not serve at least {MARGIN:.0%} more than Gram energy, or this may be chance (the gain must "
-                f"be more than {CONFIDENCE:.2f} standard errors). The gate goes on with Gram energy; try again with more labels."
+                f"be more than {CONFIDENCE:.2f} standard errors). The gate keeps Gram energy; try again with more labels."
             )
     if not worth.shown:
         raise typer.Exit(FAILED)
@@ -195,7 +195,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
         and newest.outcome == "proposed"
         and (newest.model is None or newest.model.name != settings.scorer)
     ):
-        note("The gate has other settings now than this score was fitted for: it is proposed no more.")
+        note("The gate has other settings now than this score was fitted for: it is not proposed again.")
 
 
 @app.command()
@@ -205,7 +205,7 @@ def reject(
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Reject the score that the recalibrator proposes: it is proposed no more, and the gate keeps the one that it has.
+    """Reject the score that the recalibrator proposes: it is not proposed again, and the gate keeps the one that it has.
 
     The next one is fitted when there are half as many labelled prompts again.
     """
@@ -220,7 +220,7 @@ def reject(
     if json:
         print_json({"gate": gate, "rejected": name})
     else:
-        say(f"The score {name} is proposed no more; gate {gate} keeps the one that it has.")
+        say(f"The score {name} is not proposed again; gate {gate} keeps the one that it has.")
 
 
 def _json(gate: str, lesson: "Lesson") -> dict[str, Any]:
@@ -261,7 +261,7 @@ def _read(gate: str, file: Path) -> "LearnedModel":
             raise ValueError("it says itself that the score is not worth having")
         model = LearnedModel.of_text(str(found.get("model")))
         if model.name != found.get("scorer"):
-            raise ValueError(f"its model is {model.name}, and it speaks of {found.get('scorer')}")
+            raise ValueError(f"its model is {model.name}, and it names {found.get('scorer')}")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error}") from None
     except ValueError as error:

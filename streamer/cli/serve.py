@@ -25,7 +25,7 @@ def serve(
             metavar="N",
             min=0,
             max=2**31 - 1,
-            help="Number of this process; each over one database has its own.",
+            help="Number of this process, different for each process over one database.",
         ),
     ] = 0,
     wait: Annotated[
@@ -34,7 +34,7 @@ def serve(
             metavar="SECONDS",
             min=0.001,
             max=3600,
-            help="Longest that a request may take; it may ask for less.",
+            help="Most time that a request may take; it may ask for less.",
         ),
     ] = 30.0,
     until_stdin_closes: UntilStdinClosesOption = False,
@@ -42,11 +42,11 @@ def serve(
 ) -> None:
     """Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record.
 
-    docs/endpoint.md has the requests and what they answer. With --json the first line on standard output is an object with
-    the addresses.
+    docs/endpoint.md has the requests and responses. With --json the first line on standard output is an object with the
+    addresses.
 
-    Exit status: 0 stopped, and answered what it had taken; 1 crashed; 70 another process took its number; 124 it did
-    not stop in time.
+    Exit status: 0 stopped after answering what it had taken, 1 crashed, 70 another process took its number, 124 it did not
+    stop in time.
     """
     from streamer.wiring import run_serving
     from streamer.wording.verdicts import sentence

@@ -129,7 +129,7 @@ def dev(
     ] = True,
     json: JsonOption = False,
 ) -> None:
-    """Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, for trying.
+    """Run an embedded broker, a worker, the HTTP endpoint, a recalibrator and the console until Ctrl-C, to try things on.
 
     It prints the console's link, which lets whoever has it do everything, and a `curl` line that asks the endpoint. The other commands find it by themselves while they are run in the same
     directory. The embedded broker keeps

@@ -204,9 +204,9 @@ def reject(
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Reject what the gate's newest run proposes: it is proposed no more, and the threshold stays as it is.
+    """Reject what the gate's newest run proposes: it is not proposed again, and the threshold stays as it is.
 
-    The next run proposes anew, by what it finds. `streamer gate set GATE --recalibrate manual` ends runs by themselves.
+    The next run may propose what it finds. `streamer gate set GATE --recalibrate manual` stops scheduled runs.
     """
     from streamer import wiring
     from streamer.cli.console import print_json, say
@@ -218,7 +218,7 @@ def reject(
     if json:
         print_json({"gate": gate, "run": rejected.run, "by": actor, "reason": reason})
     else:
-        say(f"Run {rejected.run} is proposed no more; the threshold of {gate} stays as it is.")
+        say(f"Run {rejected.run} is not proposed again; the threshold of {gate} stays as it is.")
 
 
 @app.command()

@@ -45,15 +45,15 @@ def what_if(
         str | None,
         typer.Option(
             metavar="Q|open|closed",
-            help="A threshold on the score in place of a calibrated one.",
+            help="A threshold on the score instead of a calibrated one.",
         ),
     ] = None,
     against: Annotated[
         int | None,
-        typer.Option(metavar="VERSION", min=1, help="An earlier policy of the gate in place of both."),
+        typer.Option(metavar="VERSION", min=1, help="An earlier policy of the gate instead."),
     ] = None,
     proposal: Annotated[
-        bool, typer.Option("--proposal", help="The threshold that waits for a person in place of all.")
+        bool, typer.Option("--proposal", help="The threshold that waits for a person instead.")
     ] = False,
     candidate: Annotated[
         bool,
@@ -67,7 +67,7 @@ def what_if(
         bool,
         typer.Option(
             "--in-sample",
-            help="Judge a threshold by the labels that chose it, too: it then looks better than it is.",
+            help="Also judge a threshold by the labels that chose it, which makes it look better than it is.",
         ),
     ] = False,
     monitor_delta: Annotated[
@@ -75,13 +75,13 @@ def what_if(
         typer.Option(
             metavar="D",
             parser=opt.share,
-            help="Chance that an interval is wrong; who compares k settings gives a k-th of it. Default: the gate's monitor delta.",
+            help="Chance that an interval is wrong; to compare k settings, give each a k-th of it. Default: the gate's monitor delta.",
         ),
     ] = None,
     answers: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Answers to list of those that would have been decided otherwise."
+            metavar="N", min=0, help="How many of the answers that would have been decided otherwise to list."
         ),
     ] = _SHOWN_ANSWERS,
     column: opt.ColumnOption = None,
@@ -89,7 +89,7 @@ def what_if(
     seed: Annotated[
         int,
         typer.Option(
-            metavar="S", min=0, max=2**62, help="Of the halves of a file, as in `streamer evaluate`."
+            metavar="S", min=0, max=2**62, help="Seed of the halves of a file, as in `streamer evaluate`."
         ),
     ] = 0,
     explain: opt.ExplainOption = False,
@@ -98,9 +98,8 @@ def what_if(
     """Say what another budget, method, scorer or threshold would have shipped of the recorded past, and what that would have cost.
 
     Without options: what the gate's own settings would have done, calibrated anew. The intervals rest on the audit draw,
-    which takes held answers too, each with a chance that is on record. A threshold that is calibrated is judged on later
-    prompts than those it was calibrated on. Nothing is changed. Exit status 3 if a decision of the record does not come out
-    again by its own policy.
+    which includes held answers, each with a recorded chance. A calibrated threshold is judged on later prompts than those it was
+    calibrated on. Nothing is changed. Exit status 3 if a recorded decision cannot be derived again from its own policy.
 
     With a file, no gate and no database are needed: half of its prompts calibrate, the other half is judged.
     """
@@ -212,7 +211,7 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
         say(f"batch {one.batch_id}, policy {one.policy_version}: {one.detail}")
     if answer.differences:
         warn(
-            f"{counted(len(answer.differences), 'decision differs', 'decisions differ')} from what its own policy comes to: "
+            f"{counted(len(answer.differences), 'decision differs', 'decisions differ')} from what its own policy gives: "
             "`streamer audit verify` says more."
         )
 

@@ -45,16 +45,16 @@ T = TypeVar("T")
 DEADLINE_SECONDS = 2.0
 MAX_ANSWER_BYTES = 4 * 2**20
 _SHARE_FOR_THE_SERVICE = 0.9
-"""Of the time that is left: a hold that the service answers in time is on record."""
+"""Share of the time left that the service gets: a hold that it answers in time is on record."""
 _LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
 _DESK_PAUSE = 0.5
 _KEEP_ALIVE_SECONDS = 4.0  # less than the five after which uvicorn closes an idle connection
 _JSON = {"Content-Type": "application/json"}
-_PASSING = (429, 502, 503, 504)  # 500 is on record, and would be again
+_PASSING = (429, 502, 503, 504)  # 500 is on record, and a repeat would get it again
 
 
 class _Answer(NamedTuple):
-    """A body, and the receipt of the decision that it tells of."""
+    """A body, and the receipt of the decision in it."""
 
     body: bytes
     receipt: str | None
@@ -240,7 +240,7 @@ class AsyncClient:
         most_wait: float | None = None,
         desk: float | None = None,
     ) -> _Answer:
-        """Ask until there is an answer, a trouble that stays, or no time left. Raises `Trouble`.
+        """Ask until there is an answer, a lasting trouble, or no time left. Raises `Trouble`.
 
         `most_wait` : seconds that the service is asked to wait at most; None: what the deadline leaves it.
         `desk` : seconds beyond the deadline that the service is asked to wait for a person; None: not at all.
@@ -498,7 +498,7 @@ def _hold_at_desk(
 
 
 def _hold(error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_trouble: bool) -> Decision:
-    """Turn whatever went wrong into a hold, or into a `Trouble` where that is wanted."""
+    """Turn whatever went wrong into a hold, or into a `Trouble` on request."""
     trouble = (
         error if isinstance(error, Trouble) else Trouble("failed", f"{type(error).__name__}: {error}"[:200])
     )

@@ -24,7 +24,7 @@ _CHECK_BYTES = 16
 
 
 def read_whole(path: Path) -> bytes:
-    """Read a file that is about to be written to. A device has no end and a pipe waits for ever: neither is read.
+    """Read a file that is about to be written to. A device has no end and a pipe waits forever: neither is read.
 
     Raises
     ------

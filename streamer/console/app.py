@@ -1,4 +1,4 @@
-"""The console's server: pages for whoever is in, and what they may do."""
+"""The console's server: its pages, and what signed-in people may do."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ class _Site:
         """Where a request comes from: behind a proxy on this machine, as the proxy says."""
         peer = "" if request.client is None else request.client.host
         if self._proxied and is_loopback(peer):
-            # The last one: the proxy wrote it, and what stands before it anybody can have sent.
+            # The last one: the proxy wrote it; anybody can have sent what stands before it.
             return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or peer
         return peer
 
@@ -348,7 +348,7 @@ class _Site:
         if session.id_token and self._issuer is not None:
             issuer, back = self._issuer, self._issuer.redirect.removesuffix("/oidc/callback") + "/login"
             there = await run_in_threadpool(issuer.sign_out, session.id_token, back)
-            # A link, for a form that leads to another origin is what the pages' own policy forbids.
+            # A link, because the pages' own policy forbids forms that lead to another origin.
             answer = self._html(request, None, "left.html", {"there": there})
         answer.delete_cookie(self._cookie, path="/")
         return answer
@@ -391,14 +391,14 @@ class _Site:
         """Reject a proposal."""
         gate, run = form.get("gate", ""), _run(form)
         self._store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self._clock())
-        session.notice = f"Run {run} is proposed no more; the threshold of {gate} stays as it is."
+        session.notice = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
         return "/proposals"
 
     def reject_score(self, session: Session, form: Mapping[str, str]) -> str:
         """Reject a learned score."""
         gate = form.get("gate", "")
         self._store.score_fits.reject(gate, by=session.actor, reason=_reason(form))
-        session.notice = f"The score is proposed no more; gate {gate} keeps the one that it has."
+        session.notice = f"The score is not proposed again; gate {gate} keeps the one that it has."
         return "/proposals"
 
     def close(self, session: Session, form: Mapping[str, str]) -> str:
@@ -440,7 +440,7 @@ class _Site:
         return "/people"
 
     def change_roles(self, session: Session, form: Mapping[str, str]) -> str:
-        """Give somebody other roles."""
+        """Change somebody's roles."""
         self._keep_an_administrator(session, form.get("name", ""), "administrator" in _roles(form))
         made = self._store.accounts.set_roles(
             form.get("name", ""), _roles(form), by=session.actor, reason="other roles"
@@ -450,14 +450,14 @@ class _Site:
         return "/people"
 
     def set_password(self, session: Session, form: Mapping[str, str]) -> str:
-        """Give somebody another password."""
+        """Change somebody's password."""
         made = self._store.accounts.set_password(form.get("name", ""), _password(form), by=session.actor)
         self._access.end(made.name)
         session.notice = f"{made.name} has another password, and signs in again."
         return "/people"
 
     def close_account(self, session: Session, form: Mapping[str, str]) -> str:
-        """Let somebody in no more."""
+        """Close somebody's account."""
         self._keep_an_administrator(session, form.get("name", ""), stays=False)
         made = self._store.accounts.close(form.get("name", ""), by=session.actor, reason="closed")
         self._access.end(made.name)
@@ -619,7 +619,7 @@ def _go(where: str) -> Response:
 
 
 def _inside(where: str) -> str:
-    """Return an address of ours that somebody wanted before they signed in; the first page for any other."""
+    """Return the local address that somebody asked for before they signed in; the first page for any other."""
     plain = where.startswith("/") and not where.startswith(("//", "/\\")) and where.isprintable()
     return where if plain and "\\" not in where else "/"
 

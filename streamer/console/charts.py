@@ -201,7 +201,7 @@ def _share_ticks(high: float) -> list[tuple[float, str]]:
 
 
 def _moments(start: float, end: float) -> list[tuple[float, str]]:
-    """Five or so round moments in UTC between two, with as much of the date as tells them apart."""
+    """Five or so round moments in UTC between two, with as much of the date as distinguishes them."""
     length = timedelta(seconds=end - start)
     step = next((one for one in _STEPS if length <= 6 * one), _STEPS[-1]).total_seconds()
     form = "%Y-%m-%d" if step >= 86_400 else "%m-%d %H:%M" if length.total_seconds() > 43_200 else "%H:%M"

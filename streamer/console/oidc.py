@@ -1,4 +1,4 @@
-"""Sign-in at somebody else's: an issuer of OpenID Connect (Core 1.0), by the code flow with PKCE, state and nonce.
+"""Sign-in at an issuer of OpenID Connect (Core 1.0), by the code flow with PKCE, state and nonce.
 
 The exchange and the claims' checks are Authlib's, signatures joserfc's. Nothing is kept between the two halves of a sign-in:
 what the second needs travels in the browser, sealed by `Sealed`.
@@ -87,7 +87,7 @@ class Registration:
     insecure: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for what cannot be."""
+        """Raise `UsageError` for settings that contradict each other."""
         _check_address(self.issuer, "the issuer", insecure=self.insecure)
         if not self.client_id:
             raise UsageError(f"{self.issuer} knows the console by a client id; set STREAMER_OIDC_CLIENT_ID")
@@ -154,11 +154,11 @@ class Issuer:
 
     @property
     def name(self) -> str:
-        """What people know it by: its host."""
+        """Its name for people: its host."""
         return urlsplit(self.registration.issuer).netloc
 
     def metadata(self) -> dict[str, Any]:
-        """What the issuer says of itself, at most ten minutes old. Raises `IssuerAway`."""
+        """The issuer's metadata, at most ten minutes old. Raises `IssuerAway`."""
         with self._lock:
             if self._metadata is not None and self._monotonic() - self._metadata[0] < _FRESH_SECONDS:
                 return self._metadata[1]
@@ -215,7 +215,7 @@ class Issuer:
         return self._person(self._completed(metadata, claims, token), written)
 
     def sign_out(self, id_token: str, back: str) -> str | None:
-        """The address at the issuer where somebody signs out there too; None where it has none, or is away."""
+        """The address at the issuer where somebody signs out there too; None where it has none, or is unavailable."""
         try:
             address = self.metadata().get("end_session_endpoint")
         except IssuerAway:

@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 Query = "Mapping[str, str]"
 
 SHORTEST_SECONDS: Final = 2.0
-"""What several open pages ask is looked up once within so long."""
+"""Several open pages share a look-up for this long."""
 
 COURSE_SECONDS: Final = 1.5
-"""How long one request reads a period again; the next goes on."""
+"""How long one request reads a period again; the next one continues."""
 
 _PAGE: Final = 2_000
 _POINTS: Final = 240
@@ -93,7 +93,7 @@ class Pages:
     # -- gates ----------------------------------------------------------------------------------------------
 
     def counts(self) -> dict[str, int]:
-        """What waits for people, for the head of every page."""
+        """How much waits for people, for the head of every page."""
         known = self._counts
         if known is not None and monotonic() - known[0] < SHORTEST_SECONDS:
             return known[1]
@@ -116,7 +116,7 @@ class Pages:
         self._counts = None
 
     def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
-        """Every gate, how it stands."""
+        """Every gate and its present state."""
         pending = self._store.labels.pending()
         lines: list[dict[str, Any]] = []
         end = monotonic() + COURSE_SECONDS
@@ -129,7 +129,7 @@ class Pages:
         return {"gates": lines}
 
     def gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """One gate: what is promised, how it stands, and how it came to that."""
+        """One gate: its promise, its present state, and its history."""
         policy = self._store.policies.newest(name)
         versions = self._store.policies.every_version(name)
         report = self._report(name)
@@ -261,13 +261,13 @@ class Pages:
         return self._samples[key]
 
     def what_if(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """What another budget or threshold would have made of the past of a gate."""
+        """What another budget or threshold would have done in a gate's past."""
         return {"name": name} | self._questions.answer(name, query)
 
     # -- decisions ------------------------------------------------------------------------------------------
 
     def decisions(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """Decisions that are looked for, the newest first."""
+        """The decisions of a search, the newest first."""
         wrong = None
         wanted, before = Wanted(), None
         try:
@@ -290,7 +290,7 @@ class Pages:
         }
 
     def decision(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """One decision and its story."""
+        """One decision and its history."""
         found = self.record_of(query)
         return {"batch": query.get("batch", ""), "told": [_story(one, query) for one in found]}
 

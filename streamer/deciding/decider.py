@@ -179,7 +179,7 @@ class BatchDecider:
 
         With `outdated`, earlier outcomes of the same records, they are decided again by the newest policies; scores that
         are still those the gate asks for are taken from there. Blocks (database, encoder); raises `Unavailable` when
-        either is unavailable. Nothing is raised for any content on purpose; should it be all the same, the stream finds
+        either is unavailable. No content raises an error on purpose; if one does, the stream isolates
         the record (`streamer.stream.isolation`).
         """
         self._tracing.begin([traced(record) for record in records])
@@ -311,7 +311,7 @@ class BatchDecider:
     def _set_known_aside(self, results: list[Outcome | _Pending]) -> list[_Pending]:
         """Replace batches that are decided already by redeliveries, in place; return those that are not.
 
-        Only texts are worth the question: they would be encoded, or judged. The others' repeats are found by the commit.
+        Only texts are worth the look-up: they would be encoded, or judged. The commit finds the others' repeats.
         """
         keys = {
             item.key
@@ -359,7 +359,7 @@ class BatchDecider:
                 p.scores, p.raw = made
 
     def _embed(self, batches: Sequence[_Pending]) -> list[NDArray[np.float32] | None]:
-        """Embed each batch; if that fails for all together, halve until only the culprits are None."""
+        """Embed each batch; if that fails, halve until only the failing ones are None."""
         if not batches or self._encoder is None:
             return [None] * len(batches)
         try:
@@ -412,7 +412,7 @@ class BatchDecider:
         policy = p.active.policy
         settings = policy.settings
         judged = self._rule(p)
-        decided_at = p.late_at or self._clock()  # whoever verifies asks whether it was late then
+        decided_at = p.late_at or self._clock()  # a verifier asks whether it was late then
         probability, rate = 0.0, None
         if p.scores is not None:
             probability, rate = probability_under(
@@ -425,7 +425,7 @@ class BatchDecider:
             and not is_sampled(p.active.audit_salt, p.key, settings.audit_probability)
         )
         responses = _responses(p, judged, drawn)
-        # Embeddings that came with the event are told of in a hold too: they may be what it is held for.
+        # A hold also says that embeddings came with the event: they may be its reason.
         source = "none" if p.embeddings == "encoder" and p.scores is None else p.embeddings
         encoder = NO_ENCODER if p.scores is None and source == "none" else _encoder_of(settings, source)
         event = action_event(
@@ -520,7 +520,7 @@ class BatchDecider:
         return held[1]
 
     def _draw(self, p: _Pending, ruling: Ruling | None, probability: float) -> tuple[bool, frozenset[str]]:
-        """Tell whether the audit sample takes a batch, and which of its responses."""
+        """Say whether the audit sample takes a batch, and which of its responses."""
         settings = p.active.policy.settings
         if ruling is None or not is_sampled(p.active.audit_salt, p.key, probability):
             return False, frozenset()

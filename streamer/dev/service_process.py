@@ -1,6 +1,6 @@
 """A service of ours as a child process: its addresses, whether it is ready, and the end of its log when it dies.
 
-It ends when its parent does, however that comes about: its standard input is a pipe that nobody else holds.
+It ends when its parent does, however that happens: its standard input is a pipe that nobody else holds.
 """
 
 from __future__ import annotations

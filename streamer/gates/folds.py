@@ -1,6 +1,6 @@
 """Which labelled prompts may fit a learned score, and which calibrate it. Pure.
 
-A keyed hash of the batch puts it into one of two folds for ever. It is the batch that is hashed, and not the prompt's text:
+A keyed hash of the batch puts it into one of two folds permanently. It is the batch that is hashed, and not the prompt's text:
 each batch then goes to either fold by a coin of its own, so that those which calibrate are as good a sample of what comes as
 all of them. A hash of the text would leave a prompt that is asked often to one fold, and calibrate without it.
 """

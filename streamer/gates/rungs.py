@@ -1,4 +1,4 @@
-"""Rungs: a dear gate is asked only about what a cheap one hands on, at a score that no label has fixed. Pure.
+"""Rungs: an expensive gate is asked only about what a cheap one hands on, at a score that no label has fixed. Pure.
 
 docs/proofs.md has the proof. It needs that what is handed on is decided by the earlier gate's label floor, which is part of
 its settings, and not by its threshold, which follows from labels: see `hands_on`.

@@ -1,7 +1,7 @@
 """What a risk owner decides about a gate. Pure: plain values and their rules.
 
-Settings are given flat, by the names that they have on the command line, on topics and in SQL, and are held as what they
-mean: a calibrator and a shape, each with its own parameters.
+Settings are given flat, by their names on the command line, on topics and in SQL, and are held as objects: a calibrator and a
+shape, each with its own parameters.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place 
 
 
 def stands_for(wanted: str, encoder: str) -> bool:
-    """Whether this stands in the place of an encoder as `Scorer.in_place` wants it."""
+    """Whether this is in an encoder's place, in the form of `Scorer.in_place`."""
     return encoder == wanted if not wanted.endswith(":") else encoder.startswith(wanted) and encoder != wanted
 
 
@@ -145,7 +145,7 @@ class GateSettings:
     recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
         policies within the limits below (`auto`).
     recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
-    recalibrate_after_groups : newly labelled groups that bring a run about, >= 1; None: not by labels.
+    recalibrate_after_groups : newly labelled groups that make a run due, >= 1; None: not by labels.
     learn_score : whether the service fits a learned score once there are labels for one, and proposes it (`propose`); it
         changes no score by itself.
     max_lambda_step : `auto`: how far one run may move lambda, in (0, 1].
@@ -155,8 +155,8 @@ class GateSettings:
     on_selective_alarm : what the alarm does that what ships is no better than if everything shipped.
     monitor_delta : chance, in (0, 1), that an interval of the risk in service ever fails.
     alarm_delta : chance, in (0, 1), that the alarm is ever raised while the risk is in budget, beside what the next adds.
-    alarm_false_every : labelled draws for which one false alarm more is accepted, >= 1, so that a change late in a gate's life
-        is seen as soon as an early one; None: none ever is.
+    alarm_false_every : labelled draws per which one more false alarm is accepted, >= 1, so that a change late in a gate's life
+        is seen as soon as an early one; None: no more.
     alarm_tolerance : share of alpha, in [0, 10], by which the expected loss may pass the budget before the alarm is
         to be raised.
     monitor_deadline_seconds : age at which a drawn decision without a label is overdue for monitoring, >= 0.
@@ -411,7 +411,7 @@ class GateSettings:
     def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
         """Until when a batch with this outcome waits for a person; None where nobody is waited for.
 
-        What a gate in shadow mode holds concerns nobody, and of what shipped in part somebody has an answer.
+        Nobody waits for what a gate in shadow mode holds, nor for a batch that shipped in part.
         """
         seconds = self.desk_deadline_seconds
         if seconds is None or outcome != "escalate" or self.mode != "enforce":

@@ -93,7 +93,7 @@ class LabelReader:
     lines : lines of text, or a path
         The open text, for CSV opened with ``newline=""``; for Parquet the file.
     file_format : {"csv", "jsonl", "parquet"}, or the name of a bridge
-        How to read it; see `streamer.labels.bridges`. What a labelling tool exports is read as a whole.
+        How to read it; see `streamer.labels.bridges`. A labelling tool's export is read as a whole.
     name : str
         The file's name, for errors.
     now : datetime
@@ -119,7 +119,7 @@ class LabelReader:
     Raises
     ------
     UsageError
-        When `gate`, `kind` or `labeller` can be none.
+        When `gate`, `kind` or `labeller` is not a valid one.
     LabelFileError
         While iterating, at the first row that is not a label. Rows before it have been yielded.
     """
@@ -456,7 +456,7 @@ def _missing(field: str) -> str:
 
 
 def _explain(problem: str, fields: Mapping[str, object]) -> tuple[str | None, str]:
-    """Turn the decoder's sentence into one for people who fill in tables."""
+    """Rephrase the decoder's sentence for people who fill in tables."""
     what, _, path = problem.partition(" - at `$.")
     column = path.rstrip("`") or None
     shown = excerpt(str(fields.get(column))) if column is not None else ""

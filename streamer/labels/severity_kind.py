@@ -65,7 +65,7 @@ class SeverityKind(Specification):
     title: ClassVar[str]
     """What the severity is called."""
     formula: ClassVar[str]
-    """How it comes about."""
+    """Its formula."""
     values: ClassVar[str]
     """What values it has."""
     needs: ClassVar[str]

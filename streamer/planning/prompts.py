@@ -155,7 +155,7 @@ def past_prompts(
     scored = all(cloud.own_scores is not None for cloud in usable)
     if scored and sizes is not None:
         raise UsageError(
-            "scores of your own say nothing of fewer answers: leave the column out (--column score=)"
+            "scores of your own say nothing about fewer answers: leave the column out (--column score=)"
         )
     if sizes is None:
         sizes = (responses,) if scored else _sizes(responses, responses)

@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
 
 KEPT = (1.0, 0.98, 0.95, 0.9)
-"""How much of the share that the dear gate alone serves a split is to keep, on the prompts that it is chosen on."""
+"""How much of the share that the expensive gate alone serves a split should keep, on the prompts that choose it."""
 
 ROUNDS = 99
 LEVEL = 0.9
@@ -65,7 +65,7 @@ class Rungs:
 
     Attributes
     ----------
-    kept : what it was chosen to keep, a part of what the dear gate alone serves.
+    kept : what it was chosen to keep, a share of what the expensive gate alone serves.
     split : the one to set, chosen on half of the prompts; None: no split keeps so much.
     first, later : the budgets of the two gates, the later one's for a prompt that reaches it, with the share that is handed on
         counted on the other half; None without a split.

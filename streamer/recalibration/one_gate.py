@@ -226,7 +226,7 @@ def recalibrate_by_rule(
 def tighten_by_rule(
     store: RunStore, policies: PolicyHistory, gate: GateRevision, *, clock: Callable[[], datetime]
 ) -> FinishedRun | None:
-    """Between two runs, look whether the newest groups have become worse; a run is recorded if that holds more.
+    """Between two runs, check whether the newest groups have become worse; a run is recorded if it holds more.
 
     Returns None, and records nothing, where it does not. Raises as `recalibrate_by_rule` does.
     """
@@ -242,7 +242,7 @@ def tighten_by_rule(
     if gate.settings.recalibrate != "auto" and (waiting := store.proposal(gate.gate)) is not None:
         proposed = Reading(waiting.cut, waiting.rule)
         if direction(proposed, Reading.of_run(run)) != "tighter":
-            return None  # a person has as much to look at already
+            return None  # a person already has this much to look at
     run = with_diagnostics(run)
     decided = verdict(gate.settings, compared, worse=_worse(run))
     _record(store, run, decided, before, compared, None, now=clock())

@@ -1,4 +1,4 @@
-"""One calibration run: the audit sample from SQL, the gate's method decides, the others stand beside it."""
+"""One calibration run: the audit sample from SQL, the gate's method decides, the others are diagnostics."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class NothingToCalibrate(TryLater):
 
 
 class PolicyChanged(TryLater):
-    """Another policy came into force, or the gate was changed, while a run was computed: what it was made for is gone."""
+    """Another policy came into force, or the gate was changed, while a run was computed, which is therefore outdated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class CalibrationRun:
 
     @property
     def _why_safe(self) -> str:
-        """Why a severity that counts as more than it is does no harm."""
+        """Why counting a severity as too high does no harm."""
         if self.gate.settings.calibrator.only_stricter:
             return "which can only make the threshold stricter"
         return "which is never less than its severity, so that what is promised holds"
@@ -424,7 +424,7 @@ def derive(
 ) -> CalibrationRun:
     """Compute a run from what it has read: groups that it calibrates on, younger ones with labels, and a history's cuts.
 
-    What it comes to depends on nothing else, so that a stored run can be derived again. `in_force` is the version that
+    Its result depends on nothing else, so that a stored run can be derived again. `in_force` is the version that
     serves and what it cuts by.
     """
     settings = gate.settings
@@ -474,7 +474,7 @@ def _tightened(
     )
     if suffix is None or not suffix.cuts:
         return suffix, own
-    # So many that they could open the gate at all.
+    # As many as could open the gate at all.
     count = min(len(groups), max(suffix.groups, settings.calibrator.groups_needed(alpha)))
     suffix = replace(suffix, calibrated_on=count)
     newest = groups[-count:]
@@ -506,7 +506,7 @@ def _as_calibrated(groups: Sequence[SampledGroup]) -> tuple[LabelledGroup, ...]:
 
 
 def _nothing(gate: GateRevision, since: Since | None) -> str:
-    """Say what a run misses that has nothing to read."""
+    """Say what is missing for a run that has nothing to read."""
     settings = gate.settings
     return (
         f"gate {gate.gate!r} has no audit-sampled batch"

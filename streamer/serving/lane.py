@@ -143,7 +143,7 @@ class LinkingJournal(Protocol):
 
 
 class _Noted:
-    """A journal whose links somebody is told of."""
+    """A journal that reports its links."""
 
     def __init__(self, journal: LinkingJournal, linked: Linked) -> None:
         self._journal = journal

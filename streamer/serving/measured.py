@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from streamer.tracing import Tracing
 
 NO_ROUTE: Final = "none"
-"""Of requests to addresses that there are not."""
+"""The route of requests to unknown addresses."""
 
 
 class Requests(Protocol):

@@ -154,7 +154,7 @@ class EncoderSettings(_Group):
     )
     base_url: str | None = Field(
         None,
-        description="Of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
+        description="Base URL of the endpoint of `openai:MODEL`, including the version, like `https://api.openai.com/v1`. It gets "
         "the answers' texts.",
     )
     api_key: str | None = Field(
@@ -438,7 +438,7 @@ class EndpointSettings(_Group):
 
     max_waiting: _PositiveInt = Field(
         1000,
-        description="Requests that wait for their decisions before more are refused (429); chat requests count apart.",
+        description="Requests that wait for their decisions before more are refused (429); chat requests are counted separately.",
     )
     max_waiting_bytes: int = Field(
         67_108_864, ge=1_048_576, description="Bytes of the requests that wait, likewise."
@@ -450,7 +450,7 @@ class OidcSettings(_Group):
 
     issuer: str | None = Field(
         None,
-        description="The issuer's own address, like `https://login.example/realms/team`; `streamer console --oidc` says it for once.",
+        description="The issuer's own address, like `https://login.example/realms/team`; or `streamer console --oidc`.",
     )
     client_id: str | None = Field(None, description="What the issuer calls the console.")
     client_secret: str | None = Field(
@@ -591,7 +591,7 @@ class Settings(BaseSettings):
 
     Attributes
     ----------
-    insecure : permit connections that nobody encrypts or whose other end nobody verifies.
+    insecure : permit connections without encryption or whose other end is not verified.
     origins : for each ``group.field`` (or ``kafka.properties.name``) that did not keep its default, where its
         value came from, in words for people.
     """
@@ -602,7 +602,7 @@ class Settings(BaseSettings):
         False,
         description=(
             "Permit connections to other machines without TLS, or without verifying the peer. "
-            "For networks that nobody else can reach; `streamer --insecure` says it for one command."
+            "For networks that nobody else can reach; `streamer --insecure` permits them for one command."
         ),
     )
     database: DatabaseSettings = DatabaseSettings()
@@ -672,7 +672,7 @@ def load_settings(**overrides: Any) -> Settings:
     try:
         return Settings(**overrides)
     except ValidationError as error:
-        # The failed instance took with it which source gave what: ask the sources again.
+        # The failed instance knew which source gave what, and is lost: ask the sources again.
         origins: dict[str, str] = {}
         for source in reversed(setting_sources(Settings)):
             origins |= source().get("origins", {})

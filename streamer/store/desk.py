@@ -218,7 +218,7 @@ class ReleaseDesk:
             return state_of(connection, key)
 
     def outcomes(self, keys: Sequence[BatchKey]) -> dict[BatchKey, DeskV1]:
-        """What became of those of these batches that wait no more."""
+        """What became of those of these batches that no longer wait."""
         if not keys:
             return {}
         query = outcome_query().where(desk_outcomes.c.id.in_([desk_id(key) for key in keys]))
@@ -244,7 +244,7 @@ class ReleaseDesk:
         return found if found.total or settings.desk_deadline_seconds is not None else None
 
     def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:
-        """What people made of what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
+        """What people decided about what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
         from streamer.store.desk_report import read_report  # which workers, who keep the desk, do not load
 
         with self._database.reading(snapshot=True) as connection:

@@ -141,7 +141,7 @@ class Store:
         self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
 
-    # What no worker asks for is imported where it is asked for.
+    # What workers do not need is imported on first use.
 
     @cached_property
     def accounts(self) -> Accounts:
@@ -265,7 +265,7 @@ class Store:
 
     @cached_property
     def past(self) -> PastDecisions:
-        """What was decided, for asking what another policy would have made of it."""
+        """What was decided, to ask what another policy would have done."""
         from streamer.store.risk.past_decisions import PastDecisions
 
         return PastDecisions(self._database, read=self._read)
@@ -305,8 +305,8 @@ class Store:
     ) -> list[list[OutcomeKind]]:
         """Write everything in one transaction and return what each outcome became, slice by slice.
 
-        `firm` lets no newer policy in while it is written; `linked` is told of each outcome's link, and `queued`, once all is
-        written, of the messages that wait now. Safe to repeat after a lost answer. Raises `Fenced` when a lease
+        `firm` lets no newer policy in while it is written; `linked` is called with each outcome's link, and `queued`, once all is
+        written, with the messages that wait now. Safe to repeat after a lost answer. Raises `Fenced` when a lease
         is no longer held, `Outdated` when the records must be decided again, `Unavailable` when the database is unavailable,
         `BadData` when it refuses a value, and `ValueError` for slices that contradict themselves.
         """
@@ -409,7 +409,7 @@ class Store:
         self._database.writing(lambda connection: outbox.mark_published(connection, messages, now))
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        """Give up on one that can never be published: keep it, with its error, out of the others' way."""
+        """Park one that can never be published, with its error, so that the others continue."""
         now = self._clock()
         self._database.writing(lambda connection: outbox.park(connection, message, error, now))
 

@@ -62,7 +62,7 @@ _OF_THE_TOPIC = (TopicAuthorizationFailedError, UnknownTopicOrPartitionError)
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _LOG_EVERY = 10.0
 _LINGER = 0.005
-"""Seconds in which what is nearly acknowledged is marked together with what is."""
+"""Seconds to wait so that messages about to be acknowledged are marked together with the others."""
 
 _LOOK_AHEAD = 0.02
 """Seconds after which a lane reads past the messages of a partition that is slow."""
@@ -105,7 +105,7 @@ class _Circuit:
 
 @dataclass(eq=False)
 class _Destination:
-    """One partition of the topic, or (None) whichever the producer takes for messages without a key.
+    """One partition of the topic, or (None) the one that the producer chooses for messages without a key.
 
     Attributes
     ----------
@@ -133,7 +133,7 @@ class _Destination:
 
 @dataclass
 class _Sent:
-    """The outcome of some messages to one destination: acknowledged, hopeless for sure, or to be sent again.
+    """The outcome of some messages to one destination: acknowledged, certainly hopeless, or to be sent again.
 
     `spoiled`: a batch failed, and an idempotent producer's sequence numbers have a hole.
     """
@@ -372,7 +372,7 @@ class RelayLane:
         return ready
 
     def _none_waits(self, destinations: Collection[_Destination]) -> None:
-        """What has no message here is not stuck, whatever it was: another worker may have its messages now."""
+        """A destination without a message here is no longer stuck: another worker may have its messages now."""
         for one in destinations:
             if one.sending is None:
                 one.circuit.close()
@@ -598,7 +598,7 @@ async def _handed_over(
             message.topic, message.value, key=message.key, partition=partition, headers=headers
         )
         return sent
-    # A tombstone without a key (the dead letter of one): the library refuses it by itself, in a batch not.
+    # A tombstone without a key (the dead letter of one): the library refuses it alone, but not in a batch.
     batch = producer.create_batch()
     batch.append(key=None, value=None, timestamp=None, headers=headers)
     partitions = await producer.partitions_for(message.topic)

@@ -113,7 +113,7 @@ _patience = _Patience()
 def unpacked(codec: int, data: bytes | memoryview) -> Iterator[bytes]:
     """Unpack in chunks of bounded size. Raises `UnreadableBatch`.
 
-    What follows the last whole frame and is no frame is passed over, as Kafka's own consumer does for gzip. Records that
+    What follows the last whole frame and is no frame is skipped, as Kafka's own consumer does for gzip. Records that
     it should have held are found missing when the chunks are read.
     """
     unpack = _CODECS.get(codec)

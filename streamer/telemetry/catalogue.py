@@ -278,7 +278,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "counter", "http_requests_total", "route status",
-        "Requests answered, by the route's template and HTTP status; `none` for addresses that there are not, and where nothing"
+        "Requests answered, by the route's template and HTTP status; `none` for unknown addresses, and where nothing"
         " of an answer was sent.",
         services="endpoint",
     ),
@@ -431,7 +431,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     ),
     _metric(
         "gauge", "extra_labels_today", "gate",
-        "Labels asked for today (UTC) beyond the gate's own audit probability; at audit_boost_most it is raised no more.",
+        "Labels asked for today (UTC) beyond the gate's own audit probability; at audit_boost_most it is no longer raised.",
         services="recalibrator",
     ),
     _metric(

@@ -1,4 +1,4 @@
-"""One question about the past: which threshold would have served, over which prompts, and what would have come of it."""
+"""One question about the past: which threshold would have served, over which prompts, and with what result."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class WhatIf:
         self._differences: tuple[Difference, ...] | None = None
 
     def ask(self, change: Change, *, in_sample: bool = False, delta: float | None = None) -> WhatIfAnswer:
-        """Say what would have come of a change.
+        """Say what a change would have done.
 
         A threshold is judged on prompts that had no part in finding it. One that is calibrated now reads the prompts decided
         before the period and is judged on the period; where there are too few of these (`least_groups` of the gate, or what
@@ -121,7 +121,7 @@ class WhatIf:
         Parameters
         ----------
         in_sample : calibrate on everything and judge on the whole period all the same; the answer says so.
-        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. Who compares k settings gives
+        delta : chance that an interval is wrong, in (0, 1); None: the gate's `monitor_delta`. To compare k settings, give
             each delta / k: then all their intervals hold together.
 
         Raises
@@ -463,7 +463,7 @@ class WhatIf:
         )
 
     def _age_cut(self, settings: GateSettings, past: Past) -> AgeCut | None:
-        """Choose from which age on labels are waited for no more, as a calibration run does; None without a draw."""
+        """Choose the age from which labels are no longer waited for, as a calibration run does; None without a draw."""
         drawn = past.sampled & watched(past)
         if not drawn.any():
             return None

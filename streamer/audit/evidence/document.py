@@ -1,4 +1,4 @@
-"""A report in words and tables, which the page and the PDF file both show: nothing in it is not in the report."""
+"""A report in words and tables, which the page and the PDF file both show: it adds nothing to the report."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TITLES = {
 
 NONE = "none"
 MOST_GATES = 3
-"""With more of them a clause names the figures of all together."""
+"""With more of them a clause names the figures of all together, not one by one."""
 
 MOST_ROWS = 200
 """Of a longer list the newest are shown; the JSON file has them all."""

@@ -74,7 +74,7 @@ class Answer:
 
 
 class AnswerReader:
-    """Reads what the rows of a table say, by its columns. Raises `TableError` at a cell that cannot be what it should."""
+    """Reads the rows of a table by its columns. Raises `TableError` at a cell that does not fit its column."""
 
     def __init__(self, table: Table, columns: Columns, *, severity_was_named: bool = False) -> None:
         self._table = table
@@ -293,7 +293,7 @@ _PER_ANSWER = frozenset(PER_ANSWER)
 
 
 def _plain(value: Any) -> Any:
-    """A cell's value; None for what stands for nothing."""
+    """A cell's value; None for an empty one."""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()
     if isinstance(value, str):

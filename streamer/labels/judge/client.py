@@ -40,7 +40,7 @@ class JudgeClient:
     sleep : waits that many seconds; for tests.
     jitter : a number in [0, 1), new at each call; for tests.
     boundary : the random mark around a case, new at each call; for tests.
-    tracing : told of each request.
+    tracing : records each request.
 
     Attributes
     ----------

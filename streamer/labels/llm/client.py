@@ -1,4 +1,4 @@
-"""One question to an endpoint, put again for as long as the endpoint is busy, failing or unavailable."""
+"""One question to an endpoint, repeated while the endpoint is busy, failing or unavailable."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class LLMClient(ABC):
     clock : seconds, from any start.
     pace : gives each request its turn; None where there is no bound.
     essential : parameters that no request goes without: a model that does not take one of them rejects the request.
-    tracing : told of each request.
+    tracing : records each request.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class LLMClient(ABC):
 
     @property
     def not_taken(self) -> frozenset[str]:
-        """Parameters without which the model has answered after it had refused them; they are sent no more."""
+        """Parameters that the model refused and then answered without; they are no longer sent."""
         return self._not_taken
 
     async def ask(

@@ -99,7 +99,7 @@ def reduction_table(evaluation: Evaluation, unit: str) -> ResultTable:
 
 
 def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str = "method") -> ResultTable:
-    """Everything about some gates; `name` says what tells the rows apart."""
+    """Everything about some gates; `name` says what distinguishes the rows."""
     return ResultTable(
         title=title,
         caption=caption,

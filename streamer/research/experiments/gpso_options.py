@@ -31,7 +31,7 @@ class StudyOptions:
     splits : of each question, within questions.
     loo : whether questions are left out as well.
     folds : groups of questions that are left out together; None: one by one.
-    equal_sizes : whether judged batches are of one size; the paper's are not, and then sizes tell classes apart.
+    equal_sizes : whether judged batches are of one size; the paper's are not, and then sizes distinguish classes.
     distinct : of responses to one question with the same text only the first is used.
     min_per_class : responses that a question needs in a class for that class to be used, >= 2.
     train_share : of each class's responses, within questions; in (0, 1).

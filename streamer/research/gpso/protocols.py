@@ -5,7 +5,7 @@ which the classifier is told that they are of one class. A *response* is a batch
 know of an answer; the paper does not judge these.
 
 Deviation: the paper judges all that is held out, so that batches of the class that a question has more of are larger.
-The size alone then tells classes apart, for what is said of a batch depends on how many rows steady its projector: on
+The size alone then distinguishes classes, for what is said of a batch depends on how many rows steady its projector: on
 meaningless labels the paper's way scores above chance. Here judged batches are of one size, unless told otherwise.
 """
 

@@ -105,7 +105,7 @@ def _meta(slot: Slot, text: str) -> dict[str, Any]:
 
 
 def _answer_meta(plan: SamplingPlan, arm: int, slot: Slot, one: Found) -> dict[str, Any]:
-    """Everything that is known of how an answer came about. A value that was not sent is null."""
+    """Everything known about how an answer was made. A value that was not sent is null."""
     reply, sent = one.reply, one.reply.sent
     usage = reply.usage
     asked = plan.arms[arm]

@@ -29,14 +29,14 @@ def sampling_endpoints(
 
     Raises
     ------
-    UsageError : nobody said which model or where; a key is missing for one of several hosts.
+    UsageError : the model or its endpoint is not set; a key is missing for one of several hosts.
     """
     sampling = settings.sampling
     names = list(models) or ([sampling.model] if sampling.model else [])
     urls = list(base_urls) or ([sampling.base_url] if sampling.base_url else [])
     if not names or not urls:
         raise UsageError(
-            "nobody said which model is to be asked, and where: give --model and --base-url (like "
+            "the model to ask, and its endpoint, are not set: give --model and --base-url (like "
             "https://api.openai.com/v1), or set STREAMER_SAMPLING_MODEL and STREAMER_SAMPLING_BASE_URL; the key, where "
             "the endpoint asks for one, goes into a file that STREAMER_SAMPLING_API_KEY_FILE names"
         )

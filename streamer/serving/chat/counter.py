@@ -322,7 +322,7 @@ def _fitting(make: Callable[[Sampled], BatchBody], sampled: Sampled) -> BatchBod
 
 
 def _reached(upstream: Upstream, before: Handed | None) -> Upstream:
-    """The upstream as it is reached: what hands prompts on to it is part of how its answers come about."""
+    """The upstream as it is reached: what hands prompts on to it is part of how its answers are made."""
     return upstream if before is None else replace(upstream, after=before.after)
 
 

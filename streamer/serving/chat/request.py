@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MODEL_PREFIX: Final = "gate/"
 
 OWN_METADATA: Final = (UPSTREAM, "sampling")
-"""Keys of a batch's metadata that say how its answers came about; no caller's."""
+"""Keys of a batch's metadata that say how its answers were made; reserved."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)
 _TAKEN: Final = frozenset({"model", "messages", "stream", "stream_options", "metadata"})
@@ -232,7 +232,7 @@ def _metadata(metadata: object) -> dict[str, str]:
         raise _invalid("metadata", "an object of texts")
     for name in OWN_METADATA:
         if name in metadata:
-            raise _unsupported(f"metadata.{name}", "it says how the answers came about; use another key")
+            raise _unsupported(f"metadata.{name}", "it says how the answers were made; use another key")
     return metadata
 
 

@@ -83,7 +83,7 @@ def handed(batch: RecordedBatch) -> Handed | None:
 def handed_on(upstream: Upstream, then: Upstream, gate: str, settings: GateSettings) -> Upstream:
     """Return the upstream `then` as it is reached by what `gate`, with these settings and this upstream, hands on.
 
-    What hands prompts on to an upstream is part of how its answers come about; see `handed`.
+    What hands prompts on to an upstream is part of how its answers are made; see `handed`.
     """
     assert settings.label_floor is not None
     return replace(

@@ -52,7 +52,7 @@ class Sampler:
     Parameters
     ----------
     max_text_bytes : most bytes of UTF-8 in one answer.
-    tracing : told of each request to the upstream.
+    tracing : records each request to the upstream.
 
     Raises
     ------
@@ -196,7 +196,7 @@ class Sampler:
 def sampling_record(
     sampled: Sampled, upstream: Upstream, request: bytes, *, hands_on: HandsOn | None = None
 ) -> dict[str, Any]:
-    """Return what is kept with a batch of how its answers came about, as plain JSON values.
+    """Return what is kept with a batch about how its answers were made, as plain JSON values.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class Upstream(ChatEndpoint):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that decides how answers come about, and to which prompts, for the record; the system prompt by its SHA-256."""
+        """Everything that decides how answers are made, and to which prompts, for the record; the system prompt by its SHA-256."""
         prompt = self.system_prompt
         steps = {"steps": self.steps, "stop_above": self.stop_above, "stop_below": self.stop_below}
         before = None if self.after is None else asdict(self.after)

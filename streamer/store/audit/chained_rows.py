@@ -64,7 +64,7 @@ class ChainedRows:
 
     @contextmanager
     def snapshot(self) -> Iterator[ChainedRowsSnapshot]:
-        """Everything that is read until the end is of one moment."""
+        """Everything read until the end is of one moment."""
         with self._of_one_moment() as connection:
             yield ChainedRowsSnapshot(connection)
 
@@ -146,7 +146,7 @@ class ChainedRowsSnapshot:
         yield from rows.scalars()
 
     def unchained(self) -> Iterator[dict[str, Any]]:
-        """Rows, or columns of them, that belong to no chain, or say otherwise than it: somebody wrote them past the program."""
+        """Rows, or columns of them, that belong to no chain, or contradict it: somebody wrote them without the program."""
         sealed = {
             tuple(row)
             for row in self._connection.execute(sa.select(control_log.c.kind, control_log.c.subject))
@@ -159,7 +159,7 @@ class ChainedRowsSnapshot:
         yield from self._not_in_outcomes()
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
-        """What calibration runs say they read and no recorded decision and label can have given them."""
+        """Inputs of calibration runs that no recorded decision and label can have given them."""
         yield from contradicted_inputs(self._connection)
 
     def scored_later(self) -> Iterator[dict[str, Any]]:
@@ -217,7 +217,7 @@ class ChainedRowsSnapshot:
         yield from self._said_of_checkpoints()
 
     def _said_of_replays(self) -> Iterator[dict[str, Any]]:
-        """Messages that say of themselves otherwise than the newest sealed replay when and by whom they were sent again."""
+        """Messages that contradict the newest sealed replay about when and by whom they were sent again."""
         letter, replay = dead_letters.c, dead_letter_replays.c
         newest = sa.select(sa.func.max(replay.id).label("id")).group_by(replay.dead_letter).subquery()
         last = (

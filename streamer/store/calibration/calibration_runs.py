@@ -414,7 +414,7 @@ class Calibrations:
         )
 
     def reject(self, gate: str, run: int | None = None, *, by: str, reason: str, now: datetime) -> Proposal:
-        """Record that what is proposed is not wanted; it is proposed no more, and waits for nothing. Returns it.
+        """Record that a proposal is rejected; it is not proposed again, and waits for nothing. Returns it.
 
         Raises `UsageError` when nothing is proposed, or `run` is not what is, or no reason is given.
         """

@@ -102,7 +102,7 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
                 settings=settings_of(row),
                 older_than=row["older_than"],
                 since_version=row["since_version"],
-                # A run older than this column has read every label there was: none of them is told apart any more.
+                # A run older than this column has read every label there was: they are no longer distinguished.
                 labels_through=row["labels_through"] or 0,
                 unchanged=row["outcome"] == "unchanged",
                 held_until=row["held_until"],

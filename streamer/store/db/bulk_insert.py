@@ -84,7 +84,7 @@ def _send_and_wait(pipeline: Any) -> Iterator[Any]:
     The driver would send each statement as soon as it is ready, and a Flush at the end. Either way PostgreSQL waits for the rest of
     a pipeline, and a process that is stopped then keeps its locks for as long as it is: only a transaction that sits idle
     is ended (`FROZEN_SECONDS`). And the driver may begin to wait for results while a part of what it has to send, as of large
-    values, is still unsent: for ever then.
+    values, is still unsent: then it waits forever.
     """
     pipeline._enqueue_sync()
     while pipeline.command_queue:

@@ -1,4 +1,4 @@
-"""Connections to SQLite and PostgreSQL, their transactions, and which of their errors may pass by waiting."""
+"""Connections to SQLite and PostgreSQL, their transactions, and which of their errors are worth a retry."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _REFUSED_POSTGRESQL = ("21", "22", "23", "54")
 _TOO_MUCH_MEMORY = "invalid memory alloc request size"
 """What PostgreSQL says, as an internal error, of a value that is larger than any that it keeps."""
 _UNSUPPORTED = ("Error binding parameter", "cannot adapt type")
-"""How the drivers begin when a value has a type or size that they cannot send; they have no code for it."""
+"""How the drivers' messages begin when a value has a type or size that they cannot send; they have no code for it."""
 _COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
@@ -190,7 +190,7 @@ class Database:
         return other
 
     def take_time(self, connection: sa.Connection) -> None:
-        """Let this transaction think between two statements for as long as a million rows take.
+        """Allow this transaction to be idle between two statements for as long as a million rows take.
 
         Only for one that holds no lock that others wait for; before it takes one, `be_brief`.
         """

@@ -74,7 +74,7 @@ def commit_slices(
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
     `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the
-    queue. `linked` is told of each link. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
+    queue. `linked` is called with each link. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
     all of them: the receipt of an earlier decision, say, only the database knows.
 
     Raises

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Ask = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
 
 _MOST_REFERENCES = 5_000
-"""More would be read for long and tell little more."""
+"""More would take long to read and say little more."""
 
 _LEDGER = (
     decisions.c.batch,
@@ -50,7 +50,7 @@ _LEDGER = (
     sa.type_coerce(decisions.c.decided_at, UtcDateTime.impl).label("decided_at"),
     decisions.c.sampled,
     decisions.c.sampling_probability,
-    # As it was written: whether anybody asks for the numbers is known later.
+    # As it was written: whether the numbers are needed is known later.
     sa.cast(decisions.c.cloud, sa.Text).label("cloud"),
 )
 _SHIPPED = responses.c.action == "ship"
@@ -75,7 +75,7 @@ class _NeedsLabel(NamedTuple):
 
 
 def probe(connection: sa.Connection) -> Probe:
-    """Tell how far the record reaches, by one statement and so at one moment."""
+    """Say how far the record reaches, by one statement and so at one moment."""
     numbers = (
         sa.select(sa.func.coalesce(sa.func.max(batches.c.id), 0)).scalar_subquery(),
         sa.select(sa.func.coalesce(sa.func.max(label_revisions.c.id), 0)).scalar_subquery(),
@@ -97,12 +97,12 @@ def probe(connection: sa.Connection) -> Probe:
 
 
 def gates_decided(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
-    """Tell which gates have decisions with numbers above `after` and up to `until`."""
+    """Say which gates have decisions with numbers above `after` and up to `until`."""
     return _gates(connection, decisions.c.gate, decisions.c.batch, after, until)
 
 
 def gates_labelled(connection: sa.Connection, after: int, until: int) -> frozenset[str]:
-    """Tell which gates have labels with numbers above `after` and up to `until`."""
+    """Say which gates have labels with numbers above `after` and up to `until`."""
     return _gates(connection, label_revisions.c.gate, label_revisions.c.id, after, until)
 
 
