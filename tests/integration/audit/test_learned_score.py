@@ -30,6 +30,8 @@ from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, settings_fo
 from tests.migrated import migrated
 from tests.services.requirements import in_ci
 
+pytestmark = pytest.mark.usefixtures("encoder_loaded_once")
+
 if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder
     from streamer.settings.settings import Settings
