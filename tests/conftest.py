@@ -376,6 +376,21 @@ def tot_path() -> Path:
     return _shared("tot_text_gpt4_20x.jsonl.gz")
 
 
+@pytest.fixture
+def encoder_loaded_once(real_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of the test get `real_encoder` where they would load it: each load takes a second and more."""
+    from streamer.scoring.encoders import registry
+
+    load = registry.load_encoder
+    name = real_encoder.identity.id.partition("@")[0]
+
+    def load_encoder(asked: str = name, **options: Any) -> Encoder:
+        found: Encoder = real_encoder if asked == name else load(asked, **options)
+        return found
+
+    monkeypatch.setattr(registry, "load_encoder", load_encoder)
+
+
 @pytest.fixture(scope="session")
 def trivia(triviaqa_path: Path, request: pytest.FixtureRequest) -> list[ScoredCloud]:
     """The scored clouds of `triviaqa_path`, encoded once (half a minute) for all processes of a run."""

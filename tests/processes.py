@@ -248,6 +248,7 @@ def _work(session: pytest.Session, connection: Connection, name: str) -> NoRetur
             try:
                 _run(session, connection, teller)
             finally:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
                 session._setupstate.teardown_exact(None)
                 if recorder := session.config.pluginmanager.get_plugin(RECORDER):
                     recorder.pytest_sessionfinish()
@@ -264,8 +265,8 @@ def _work(session: pytest.Session, connection: Connection, name: str) -> NoRetur
 def _become(session: pytest.Session, teller: _Teller, name: str) -> None:
     global _name
     _name = name
-    # Ctrl-C reaches all, and the first process passes it on as this signal, once.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Ctrl-C reaches all, and the first process passes it on as this signal, once. What is ignored here, those would ignore,
+    # too, that tests start.
     signal.signal(signal.SIGTERM, _interrupt)
     for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
         finalizer.atexit = False

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from tests import times
+from tests.processes import name_of_process
 from tests.times import KINDS, Meter, Recorder, folder_of, main, read
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def test_phases_are_written_and_summed(tmp_path: Path, capsys: pytest.CaptureFix
     main([str(file)])
     tables = capsys.readouterr().out
     assert all(kind in tables for kind in KINDS)
-    assert "  main\n" in tables
+    assert f"  {name_of_process()}\n" in tables
     assert "  tests/integration/store\n" in tables
     assert "  tests/integration/store/test_x.py::test_one\n" in tables
 

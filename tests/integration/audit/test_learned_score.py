@@ -31,6 +31,8 @@ from tests.integration.audit.history import KEYS, PRIVATE, PUBLIC, Scribe, expor
 from tests.migrated import migrated
 from tests.services.requirements import in_ci
 
+pytestmark = pytest.mark.usefixtures("encoder_loaded_once")
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
