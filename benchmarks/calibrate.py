@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer import calibrate
-from streamer.calibration import weight_laws
+from streamer.calibration import weight_draws
 from streamer.calibration.groups import canonical_order, index_groups
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.registry import weighting_schemes
@@ -72,11 +72,11 @@ class Problem:
         rng = np.random.default_rng(0)
         _, sizes = canonical_order(self.scores, self.severities, *self.grouping)
         if scheme == "crc":
-            return weight_laws.crc_weights(sizes, rng)
+            return weight_draws.crc_weights(sizes, rng)
         return (
-            weight_laws.bb_weights(sizes, 20, rng)
+            weight_draws.bb_weights(sizes, 20, rng)
             if scheme == "bb"
-            else weight_laws.rbwa_weights(sizes, 1.0, rng)
+            else weight_draws.rbwa_weights(sizes, 1.0, rng)
         )
 
 

@@ -2,7 +2,7 @@
 
 Anyone who knows the seed and the ids can derive every weight again: the order of groups and items plays no part, another
 group's presence changes nothing, and scores and labels cannot reach the weights. The schemes are those of
-`streamer.calibration.weight_laws`.
+`streamer.calibration.weight_draws`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.weight_laws import normalised_gammas
+from streamer.calibration.weight_draws import normalised_gammas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import AlreadyDecided, NotAtDesk, Reject, Release
+from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.verdicts import lasting
 
 if TYPE_CHECKING:

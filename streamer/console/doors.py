@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from streamer.security.accounts import Account, Deed, Role
-    from streamer.store.accounts import Accounts
+    from streamer.store.people.accounts import Accounts
 
 IDLE_SECONDS: Final = 8 * 3600.0
 """A session that nobody uses ends after so long."""

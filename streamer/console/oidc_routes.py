@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from streamer.console.doors import Doors
     from streamer.console.oidc import Issuer
-    from streamer.store.accounts import Accounts
+    from streamer.store.people.accounts import Accounts
 
 START: Final = "/oidc/start"
 BACK: Final = "/oidc/callback"

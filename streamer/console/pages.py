@@ -22,7 +22,7 @@ from streamer.recalibration.in_sample import in_sample
 from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
 from streamer.signing.policies import REFUSAL_TEXTS
-from streamer.store.decision_search import Wanted
+from streamer.store.log.decision_search import Wanted
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
     cut_text,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    from streamer.recalibration.standing import GateStatus
+    from streamer.recalibration.gate_status import GateStatus
 
 log = structlog.get_logger(__name__)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.standing import GateStatus
+    from streamer.recalibration.gate_status import GateStatus
 
 FIRST_RETRY_SECONDS = 5.0
 LAST_RETRY_SECONDS = 600.0

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import GateRevision
+    from streamer.recalibration.gate_status import GateStatus, GateStatuses
     from streamer.recalibration.runner import GateWork
-    from streamer.recalibration.standing import GateStatus, GateStatuses
 
 log = structlog.get_logger(__name__)
 

@@ -25,11 +25,11 @@ from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
 from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
+from streamer.store.log.reports import Reports
 from streamer.store.log.resolve_outcomes import recorded_batch, stored_decisions
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyWriter
-from streamer.store.reports import Reports
 from streamer.store.risk.alerts import Alerts
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     )
     from streamer.signing.labels import LabelKeys
     from streamer.signing.policies import PolicyKeys
-    from streamer.store.accounts import Accounts
-    from streamer.store.api_keys import ApiKeys
     from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.audit.verify import ChainFault
     from streamer.store.calibration.calibration_runs import Calibrations
@@ -64,12 +62,14 @@ if TYPE_CHECKING:
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
     from streamer.store.calibration.score_fits import ScoreFits
     from streamer.store.db.leases import ProcessLease
-    from streamer.store.decision_search import DecisionSearch
-    from streamer.store.desk import DeskMessage, ReleaseDesk
+    from streamer.store.desk.release_desk import DeskMessage, ReleaseDesk
     from streamer.store.labels.answers import SqlAnswers
     from streamer.store.labels.judgements import Judgements
     from streamer.store.labels.reviews import Reviews
+    from streamer.store.log.decision_search import DecisionSearch
     from streamer.store.log.resolve_outcomes import DeadLetterMessage
+    from streamer.store.people.accounts import Accounts
+    from streamer.store.people.api_keys import ApiKeys
     from streamer.store.policies.candidates import Candidates
     from streamer.store.policies.policy_writer import PolicyMessage
     from streamer.store.risk.alerts import AlertMessage
@@ -146,21 +146,21 @@ class Store:
     @cached_property
     def accounts(self) -> Accounts:
         """The people who use the console."""
-        from streamer.store.accounts import Accounts
+        from streamer.store.people.accounts import Accounts
 
         return Accounts(self._database, clock=self._clock)
 
     @cached_property
     def decision_search(self) -> DecisionSearch:
         """Decisions that somebody looks for."""
-        from streamer.store.decision_search import DecisionSearch
+        from streamer.store.log.decision_search import DecisionSearch
 
         return DecisionSearch(self._database)
 
     @cached_property
     def desk(self) -> ReleaseDesk:
         """What waits for people, and what becomes of it."""
-        from streamer.store.desk import ReleaseDesk
+        from streamer.store.desk.release_desk import ReleaseDesk
 
         return ReleaseDesk(
             self._database,
@@ -173,7 +173,7 @@ class Store:
     @cached_property
     def api_keys(self) -> ApiKeys:
         """The keys of programs that call the HTTP endpoint."""
-        from streamer.store.api_keys import ApiKeys
+        from streamer.store.people.api_keys import ApiKeys
 
         return ApiKeys(self._database, clock=self._clock)
 

@@ -16,7 +16,7 @@ from streamer.telemetry.metrics import register
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.recalibration.standing import GateStatus
+    from streamer.recalibration.gate_status import GateStatus
 
 
 class RecalibratorMetrics:

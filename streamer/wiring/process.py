@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from streamer.signing.policies import Refusal
     from streamer.store import Store
     from streamer.store.db.leases import ProcessLease
-    from streamer.store.desk import ReleaseDesk
+    from streamer.store.desk.release_desk import ReleaseDesk
     from streamer.stream.desk_clerk import DeskClerk
     from streamer.stream.health import WorkerHealth
     from streamer.stream.housekeeping import Housekeeping

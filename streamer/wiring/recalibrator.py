@@ -15,8 +15,8 @@ from streamer.errors import LeaseLost, Unavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from streamer.recalibration.gate_status import GateStatus
     from streamer.recalibration.service import Watch
-    from streamer.recalibration.standing import GateStatus
     from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics

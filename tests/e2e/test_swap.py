@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.store.reports import DecisionSummary
+from streamer.store.log.reports import DecisionSummary
 from tests.e2e.scenario.population import read_prompts
 from tests.e2e.swap.answers import Answers
 from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Life

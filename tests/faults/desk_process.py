@@ -12,7 +12,7 @@ from datetime import timedelta
 from streamer import wiring
 from streamer.errors import StreamerError, UsageError
 from streamer.settings.settings import load_settings
-from streamer.store.desk import Reject, Release
+from streamer.store.desk.release_desk import Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
 
 

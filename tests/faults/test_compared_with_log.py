@@ -12,7 +12,7 @@ from streamer import wiring
 from streamer.events.oversize import TRUNCATED
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
-from streamer.store.desk import Reject, Release
+from streamer.store.desk.release_desk import Reject, Release
 from streamer.stream.topics import log_bounds
 from tests.faults.site import GATE, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in

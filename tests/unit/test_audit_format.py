@@ -52,7 +52,7 @@ from streamer.signing.policies import statement
 from streamer.store.audit import control
 from streamer.store.audit.adoption import digest_of
 from streamer.store.db.schema import label_revisions
-from streamer.store.desk import text_mac
+from streamer.store.desk.release_desk import text_mac
 from streamer.store.labels.revisions import Severities, severities_given
 from streamer.store.log import chain
 from tests.services.requirements import missing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_laws
+from streamer.calibration import weight_draws
 from streamer.calibration.specification import parameter
 from streamer.calibration.weighting import WeightingScheme
 
@@ -42,7 +42,7 @@ class Bb(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Give each item the share of the draws that fell on it."""
-        return weight_laws.bb_weights(sizes, self.draws, rng)
+        return weight_draws.bb_weights(sizes, self.draws, rng)
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Give each item the share of the draws that fell on it."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_laws
+from streamer.calibration import weight_draws
 from streamer.calibration.weighting import WeightingScheme
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Crc(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Give one item of each group the whole weight."""
-        return weight_laws.crc_weights(sizes, rng)
+        return weight_draws.crc_weights(sizes, rng)
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Give the whole weight to the item whose digest is the smallest."""

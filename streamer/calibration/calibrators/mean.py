@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_laws
+from streamer.calibration import weight_draws
 from streamer.calibration.weighting import WeightingScheme
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Mean(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Give each of a group's I items 1/I."""
-        return weight_laws.mean_weights(sizes)
+        return weight_draws.mean_weights(sizes)
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Give each of the items 1/I."""

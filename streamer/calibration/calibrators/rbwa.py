@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import weight_laws
+from streamer.calibration import weight_draws
 from streamer.calibration.specification import parameter
 from streamer.calibration.weighting import WeightingScheme
 
@@ -42,7 +42,7 @@ class Rbwa(WeightingScheme):
 
     def drawn(self, sizes: NDArray[np.int64], rng: np.random.Generator) -> Floats:
         """Draw each group's weights."""
-        return weight_laws.rbwa_weights(sizes, self.eta, rng)
+        return weight_draws.rbwa_weights(sizes, self.eta, rng)
 
     def keyed(self, group: str, items: Sequence[str], keys: KeyedWeights) -> Floats:
         """Draw the group's weights."""

@@ -24,8 +24,8 @@ from streamer.store.db.schema import (
     pending_messages,
     progress,
 )
-from streamer.store.desk_rows import event_of, outcome_query
-from streamer.store.desk_rows import receipts_of as receipts_of_desk
+from streamer.store.desk.rows import event_of, outcome_query
+from streamer.store.desk.rows import receipts_of as receipts_of_desk
 from streamer.store.log.outbox import receipts_of
 from streamer.store.log.progress import in_partition
 

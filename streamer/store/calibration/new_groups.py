@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from streamer.recalibration.standing import MOST_COUNTED
+from streamer.recalibration.gate_status import MOST_COUNTED
 from streamer.store.calibration.audit_sample import readable
 from streamer.store.db.schema import batches, calibration_inputs, decisions, responses
 

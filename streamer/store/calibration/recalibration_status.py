@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.recalibration.standing import GateStatus, LastRun
+from streamer.recalibration.gate_status import GateStatus, LastRun
 from streamer.store.calibration.group_counts import Asked, GroupCounts
 from streamer.store.calibration.newest_runs import NewestRuns
 from streamer.store.db.schema import policies
@@ -46,7 +46,7 @@ class _InForce(NamedTuple):
 
 
 class RecalibrationStatus:
-    """Implements `streamer.recalibration.standing.GateStatuses`."""
+    """Implements `streamer.recalibration.gate_status.GateStatuses`."""
 
     def __init__(
         self,

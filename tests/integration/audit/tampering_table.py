@@ -28,7 +28,7 @@ from streamer.gates.rule import Cut
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store import prune
 from streamer.store.calibration.calibration_runs import Calibrations
-from streamer.store.desk import Reject, Release, text_mac
+from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
 from tests.integration.audit.history import (

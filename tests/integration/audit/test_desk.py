@@ -18,7 +18,7 @@ from streamer.events.desk import decode_desk, desk_id
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.store import prune
-from streamer.store.desk import AlreadyDecided, NotAtDesk, Reject, Release
+from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
@@ -340,7 +340,7 @@ def test_a_made_up_outcome_is_named(desk: Desk) -> None:
     one, two = desk.hold(1, 2)
     plain = desk.store.desk
     with desk.store._database.engine.begin() as connection:
-        from streamer.store import desk as module
+        from streamer.store.desk import release_desk as module
 
         for key, changes in ((one, {}), (two, {"until": wiring.now() + timedelta(days=9)})):
             row = module.batch_row(connection, key)

@@ -22,7 +22,7 @@ from streamer.audit.standalone.verify_bundle import Bundle, compare_report, comp
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Reject, Release
+from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated

@@ -11,7 +11,7 @@ import pytest
 
 from streamer import wiring
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Reject, Release
+from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import Scribe, event, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
 

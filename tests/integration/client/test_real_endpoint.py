@@ -12,7 +12,7 @@ import pytest
 
 from streamer.client import Trouble
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Reject, Release
+from streamer.store.desk.release_desk import Reject, Release
 from tests.faults.endpoint import GATE, Site
 from tests.faults.site import wait_until
 

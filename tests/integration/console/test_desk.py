@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Reject
+from streamer.store.desk.release_desk import Reject
 from tests.integration.console.conftest import BIG, HARM, Site
 from tests.integration.console.test_pages import PHONE, Visitor, findings
 from tests.services.node import axe, what_node_needs

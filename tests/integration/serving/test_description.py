@@ -10,7 +10,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Release
+from streamer.store.desk.release_desk import Release
 from tests.faults.endpoint import GATE, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess

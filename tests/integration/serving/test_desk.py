@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from streamer.events.actions import decode_action
 from streamer.events.desk import decode_desk
 from streamer.gates.batch_key import BatchKey
-from streamer.store.desk import Reject, Release
+from streamer.store.desk.release_desk import Reject, Release
 from tests.faults.endpoint import GATE, PATIENCE, Site, action, batch, held
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import ENCODER, Model, differing

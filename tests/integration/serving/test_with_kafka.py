@@ -12,7 +12,7 @@ from streamer import wiring
 from streamer.events.desk import decode_desk
 from streamer.gates.batch_key import BatchKey
 from streamer.settings.settings import load_settings
-from streamer.store.desk import Release
+from streamer.store.desk.release_desk import Release
 from tests.faults.endpoint import GATE, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess

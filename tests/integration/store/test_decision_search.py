@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from streamer.store.decision_search import Wanted
+from streamer.store.log.decision_search import Wanted
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:

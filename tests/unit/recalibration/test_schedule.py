@@ -8,13 +8,13 @@ from typing import Any
 
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.gate_status import GateStatus, LastRun
 from streamer.recalibration.schedule import (
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,
     Schedule,
     fewest_groups,
 )
-from streamer.recalibration.standing import GateStatus, LastRun
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 DAY = 86_400.0

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import GateRevision
-    from streamer.recalibration.standing import GateStatus
+    from streamer.recalibration.gate_status import GateStatus
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from streamer.calibration import weight_laws
+from streamer.calibration import weight_draws
 from streamer.calibration.keyed_weights import KeyedWeights
 
 Z = float(stats.norm.isf(1e-6 / 2))
@@ -17,10 +17,10 @@ SIZES = np.array([1, 2, 5, 5, 3, 12, 1, 5])
 
 def drawn(scheme: str, sizes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return {
-        "mean": lambda: weight_laws.mean_weights(sizes),
-        "crc": lambda: weight_laws.crc_weights(sizes, rng),
-        "bb": lambda: weight_laws.bb_weights(sizes, 4, rng),
-        "rbwa": lambda: weight_laws.rbwa_weights(sizes, 0.7, rng),
+        "mean": lambda: weight_draws.mean_weights(sizes),
+        "crc": lambda: weight_draws.crc_weights(sizes, rng),
+        "bb": lambda: weight_draws.bb_weights(sizes, 4, rng),
+        "rbwa": lambda: weight_draws.rbwa_weights(sizes, 0.7, rng),
     }[scheme]()
 
 
@@ -66,7 +66,7 @@ def test_mean_and_variance_of_a_weight_are_those_of_the_scheme(scheme, source):
 def test_two_dirichlet_weights_follow_the_beta_law():
     rng = np.random.default_rng(2)
     for eta in (0.2, 1.0, 6.0):
-        first = weight_laws.rbwa_weights(np.full(4000, 2), eta, rng)[::2]
+        first = weight_draws.rbwa_weights(np.full(4000, 2), eta, rng)[::2]
         assert stats.kstest(first, stats.beta(eta, eta).cdf).pvalue > 1e-6
         names = KeyedWeights(2)
         first = np.array([names.rbwa(str(g), ["a", "b"], eta)[0] for g in range(2000)])
@@ -75,7 +75,7 @@ def test_two_dirichlet_weights_follow_the_beta_law():
 
 @pytest.mark.parametrize("eta", [5e-324, 1e-300, 1e-9, 1e-3, 1e9, 1e300, 1.7e308])
 def test_extreme_concentrations_still_give_weights(eta):
-    drawn_weights = weight_laws.rbwa_weights(np.full(200, 4), eta, np.random.default_rng(3)).reshape(-1, 4)
+    drawn_weights = weight_draws.rbwa_weights(np.full(200, 4), eta, np.random.default_rng(3)).reshape(-1, 4)
     named_weights = np.array([KeyedWeights(3).rbwa(str(g), list("abcd"), eta) for g in range(200)])
     for weights in (drawn_weights, named_weights):
         assert weights.sum(axis=1) == pytest.approx(1)
@@ -86,5 +86,5 @@ def test_extreme_concentrations_still_give_weights(eta):
 
 
 def test_many_draws_cost_no_memory():
-    weights = weight_laws.bb_weights(np.array([3, 2]), 10**12, np.random.default_rng(0))
+    weights = weight_draws.bb_weights(np.array([3, 2]), 10**12, np.random.default_rng(0))
     assert weights == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.5, 0.5], abs=1e-5)

@@ -30,7 +30,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.types import HASH_BYTES
-from streamer.store.desk_rows import (
+from streamer.store.desk.rows import (
     ITEMS,
     KEY,
     ROW,
@@ -245,7 +245,7 @@ class ReleaseDesk:
 
     def report(self, gate: str, *, kind: str, since: datetime) -> DeskReport:
         """What people decided about what the gate held, by outcomes since a moment, and the labels of `kind` of what they released."""
-        from streamer.store.desk_report import read_report  # which workers, who keep the desk, do not load
+        from streamer.store.desk.report import read_report  # which workers, who keep the desk, do not load
 
         with self._database.reading(snapshot=True) as connection:
             return read_report(connection, self._read.table(connection, gate), gate, kind=kind, since=since)

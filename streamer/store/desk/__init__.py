@@ -1,0 +1,1 @@
+"""Where held batches wait for a person."""
