@@ -27,6 +27,7 @@ from streamer.whatif.rescored import from_texts, rescored
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES
+from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
@@ -90,8 +91,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Settings, Path]:
     directory = tmp_path_factory.mktemp("past")
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
-    with wiring.open_store(settings) as store:
+    with Model() as model, judge_at(model) as judge, wiring.open_store(settings) as store:
         scribe = Scribe(store, settings)
+        scribe.judge = scores_at(model, judge, per_minute=10_000)
         for name, chosen in RULES.items():
             scribe.gate(name, **{"alpha": 0.3} | chosen)
         scribe.gate("plain", unit="best", alpha=0.4, least_groups=5)

@@ -75,7 +75,7 @@ def test_a_person_does_everything_by_keyboard(
     root.follows("Proposals")
     root.sees_page("Proposals")
     root.field("reject-1", "too loose", Keys.ENTER)
-    root.until(lambda: "Run 2 is proposed no more" in root.said())
+    root.until(lambda: "Run 2 is not proposed again" in root.said())
     assert store.calibration.proposal(GATE) is None
     root.sees_page("Proposals")
     recalibrate_by_hand(

@@ -140,7 +140,7 @@ def installation() -> Iterator[Installation]:
         yield Installation(stack)
 
 
-def wait(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
+def wait(condition: Callable[[], bool], what: object, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not in time: {what}"
@@ -154,15 +154,20 @@ def test_every_expression_has_data_and_alerts_come_as_they_should(
     prometheus.start(installation.targets | itself, rules=promql.RULE_FILES, every_seconds=0.5)
     wait(lambda: bool(prometheus.query("job:streamer_end_to_end_latency_seconds:p99_rate5m > 0")), "traffic")
     wait(lambda: bool(prometheus.query("gate:streamer_batches_shipped:ratio_rate1h > 0")), "a served share")
-    began = time.monotonic()
-    wait(lambda: time.monotonic() - began > 3, "a few more scrapes")
-
-    empty = [
-        f"{each.place}: {each.text}"
+    empty = {
+        f"{each.place}: {each.text}": each.text
         for each in promql.expressions("|".join(GATES), interval="4s")
-        if not prometheus.query(each.text) and each.place not in promql.empty_while_all_is_well()
-    ]
-    assert not empty, "\n".join(empty)
+        if each.place not in promql.empty_while_all_is_well()
+    }
+
+    def all_have_had_data() -> bool:
+        for place, text in list(empty.items()):
+            if prometheus.query(text):
+                del empty[place]
+        return not empty
+
+    # A rate needs two scrapes in four seconds, which a busy machine may miss now and then.
+    wait(all_have_had_data, empty)
     # A scrape every half second may miss on a busy machine, and what is pending for it ends with the next one.
     wait(
         lambda: pending_or_firing(prometheus) == {"StreamerDeadMansSwitch"},
