@@ -123,7 +123,7 @@ class AskedMark:
     requests : how often it was asked, >= 1.
     cost : in the price list's currency; None where it is not known.
     exchanges : every request and reply, as `streamer.labels.judge.exchanges.exchanges_document` writes them.
-    remembered : it had marked the same answer to the same prompt before, and was not asked again: nothing was spent.
+    remembered : it had been asked about the same answer to the same prompt before, and not again: nothing was spent.
     """
 
     judge: str

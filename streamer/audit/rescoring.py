@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
+from streamer.audit.standalone.verify_bundle import SCORED_BY, STEEPEST, decided_as_blank
 from streamer.events.responses import recorded_models
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
@@ -156,15 +156,18 @@ class Rescorer:
         for (place, scorer, texts, blank, models, stored), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
+            # A learned score's own slope carries the last digits of the cosines further.
+            steepness = scorer.model.steepness if isinstance(scorer, Learned) else 1.0
+            if not steepness <= STEEPEST:
+                self._left_out(verifier, "a learned score is too steep to follow from embeddings")
+                continue
             verifier.counts["batches scored again"] += 1
             batch = answer_batch(texts, vectors, blank, models)
             try:
                 found = scorer.score(batch)
             except UnknownModel:
-                # Such a batch is held without scores; one of earlier has 1, which is on the safe side.
-                found = np.ones(len(stored))
-            # A learned score's own slope carries the last digits of the cosines further.
-            steepness = scorer.model.steepness if isinstance(scorer, Learned) else 1.0
+                # Such a batch is held without scores; one of earlier has 0, where an early version kept it 1.
+                found = np.full(len(stored), float(stored[0] == 1.0))
             worst, most = _difference(found, stored), self._tolerance * steepness
             if worst <= most:
                 continue

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from typing import Protocol
 
-    from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.policy import Policy
     from streamer.gates.settings import Embeddings
     from streamer.scoring.scorer import Scorer
     from streamer.settings.settings import Settings
@@ -180,10 +180,11 @@ def set_(
     given = _with_meant_kind(given, sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
-        if label_above is not None:
-            given = with_floor(given, label_above, store.calibration, before, wiring.now())
         calibrated = store.policies.newest(gate).calibrated
         given = _with_upstream(given, settings, store)
+        if label_above is not None:
+            wanted = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
+            given = with_floor(given, label_above, store.calibration, gate, wanted, wiring.now())
         chosen = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
@@ -440,10 +441,14 @@ def with_floor(
     given: "Mapping[str, Any]",
     share: float,
     scores: "UndrawnScores",
-    gate: "GateRevision",
+    gate: str,
+    settings: "GateSettings",
     now: "datetime",
 ) -> dict[str, Any]:
-    """Add the label floor above which a share of the gate's undrawn prompts score. Raises `UsageError` where they are few."""
+    """Add the label floor above which a share of the gate's undrawn prompts score. Raises `UsageError` where they are few.
+
+    `settings` : those that the floor is for; scores that others gave say nothing of it.
+    """
     import numpy as np
 
     from streamer.calibration.history import LEAST, MOST, level_above
@@ -452,11 +457,11 @@ def with_floor(
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
-    found = scores.undrawn_scores(gate.gate, settings=gate.settings, before=now, most=MOST)
+    found = scores.undrawn_scores(gate, settings=settings, before=now, most=MOST)
     if len(found) < LEAST:
         raise UsageError(
-            f"--label-above needs {LEAST} scored prompts that were not drawn for labelling, and gate {gate.gate} has "
-            f"{len(found)}: publish first, with an audit probability below 1, or name a --label-floor"
+            f"--label-above needs {LEAST} scored prompts that were not drawn for labelling, and gate {gate} has "
+            f"{len(found)} of the scorer {settings.scorer}, unit {settings.unit}: publish first, with an audit probability below 1, or name a --label-floor"
         )
     floor = level_above(np.array([score for one in found for score in one]), share)
     prompts = counted(len(found), "prompt that was", "prompts that were")

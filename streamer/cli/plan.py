@@ -200,6 +200,7 @@ def plan(
     given = {
         "--labels": labels, "--promise": promise, "--responses": responses, "--severity": severity, "--auc": auc,
         "--correlation": correlation, "--attempts": attempts if attempts > 1 else None,
+        "--method": method if method != "mean" else None,
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
     if rungs is not None:

@@ -41,13 +41,17 @@ def fit(
     from streamer import wiring
     from streamer.cli import FAILED
     from streamer.cli.console import note, print_fields, print_json, say
+    from streamer.errors import UsageError
     from streamer.scoring.fitting import CONFIDENCE, MARGIN
     from streamer.settings.settings import load_settings
 
     lesson = wiring.fit_score(load_settings(), gate)
     worth = lesson.worth
     if worth.shown and out is not None:
-        out.write_text(_proposal(gate, lesson), "utf-8")
+        try:
+            out.write_text(_proposal(gate, lesson), "utf-8")
+        except OSError as error:
+            raise UsageError(f"cannot write {out}: {error}") from None
     if json:
         print_json(_json(gate, lesson))
     else:
@@ -264,7 +268,7 @@ def _read(gate: str, file: Path) -> "LearnedModel":
             raise ValueError(f"its model is {model.name}, and it names {found.get('scorer')}")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(
             f"{file} is no proposal for gate {gate}: {error}; `streamer score fit {gate} --out FILE` makes one"
         ) from None

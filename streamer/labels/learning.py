@@ -225,8 +225,9 @@ def score_again(
 ) -> Iterator[dict[int, dict[str, float]]]:
     """Score batches that were decided by another score, some at a time.
 
-    What cannot be scored again, as its texts are gone or the model knows no language model of one of its answers, gets the score 1:
-    whatever it loses counts at every threshold, which can only make the threshold stricter.
+    What cannot be scored again, as its texts are gone, gets the score 1: whatever it loses counts at every threshold, which can only
+    make a threshold on exposure risk stricter. A batch with an answer of a language model that the model does not know gets 0: in
+    service it is held.
     """
     unread = [one for one in batches if not one.readable]
     for first in range(0, len(unread), _BATCHES_A_CALL):
@@ -240,13 +241,21 @@ def score_again(
         try:
             scores = learned_scores(model, features, blank, batch.models).tolist()
         except UnknownModel:
-            scores = [1.0] * len(blank)
+            scores = [0.0] * len(blank)
         found[batch.row] = {answer.id: score for answer, score in zip(batch.answers, scores, strict=True)}
         if len(found) == _BATCHES_A_CALL:
             yield found
             found = {}
     if found:
         yield found
+
+
+def no_safe_side(gate: str, method: str, lost: int) -> str:
+    """Say why a method that bounds selective risk cannot calibrate a learned score on batches whose texts were gone."""
+    return (
+        f"gate {gate}: {lost} batches of its audit sample cannot be scored again (their texts are not stored), "
+        f"and the promise of method {method} has no safe side on which to count them"
+    )
 
 
 def _with_features(batches: Sequence[DrawnBatch], embed: Embed) -> Iterator[tuple[DrawnBatch, Floats]]:

@@ -17,6 +17,7 @@ from streamer.calibration.arguments import check_alpha, check_delta, whole_numbe
 from streamer.calibration.calibrators.selective import Selective, shipped_needed
 from streamer.calibration.history import TENTHS
 from streamer.calibration.p_values import binomial
+from streamer.calibration.plan import MOST_LABELS
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def plan_among_shipped(
     population : one item of each prompt counts; its severity is the chance of being wrong.
     alpha : budget, in (0, 1).
     calibrator : bounds selective risk.
-    labels : numbers of labelled prompts to compare, each >= 1.
+    labels : numbers of labelled prompts to compare, each in 1..`MOST_LABELS`.
     repetitions : simulated calibrations, >= 20.
 
     Raises
@@ -161,8 +162,11 @@ def plan_among_shipped(
     try:
         alpha = check_alpha(alpha)
         repetitions = whole_number("repetitions", repetitions, least=20)
+        labels = [whole_number("labels", one, least=1) for one in labels]
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if max(labels, default=0) > MOST_LABELS:
+        raise UsageError(f"a plan looks at {MOST_LABELS} labels at most")
     delta = float(calibrator.parameters().get("delta", 0.1))
     levels = _levels(population)
     rng = np.random.default_rng([seed, 5])
@@ -250,7 +254,7 @@ def _with_labels(
 ) -> WithLabels:
     held = max(0.0, 1.0 - float(levels.shares.sum()))
     chances = np.append(levels.shares, held)
-    counts = rng.multinomial(whole_number("labels", labels, least=1), chances, repetitions)[:, :-1]
+    counts = rng.multinomial(labels, chances, repetitions)[:, :-1]
     errors = rng.binomial(counts, np.clip(levels.risks, 0.0, 1.0)).cumsum(axis=1)
     ends = calibrator.lowest_cuts(counts.cumsum(axis=1), errors, levels.walked, alpha=alpha, rng=rng)
     served = np.where(ends < 0, 0.0, levels.shipped[ends])

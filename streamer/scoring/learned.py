@@ -139,7 +139,7 @@ class LearnedModel:
                 prompts=values["prompts"],
                 models=tuple(values.get(_MODELS, ())),
             )
-        except TypeError as error:
+        except (TypeError, OverflowError) as error:
             raise ValueError(f"a model has parts of another type: {error}") from None
         if made.text != text:
             raise ValueError("a model must be written as this program writes it: sorted keys, no spaces")

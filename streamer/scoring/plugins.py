@@ -110,7 +110,9 @@ def checked_scores(scorer: Scorer, batch: AnswerBatch) -> Floats:
     try:
         found: Any = scorer.score(batch)
         scores = np.asarray(found, dtype=np.float64)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # code that exits, and panics of Rust, are no `Exception`
         raise ValueError(f"the scorer failed: {type(error).__name__}: {error}") from error
     if scores.shape != (len(batch.texts),):
         raise ValueError(f"{len(batch.texts)} answers have scores of the shape {scores.shape}")
@@ -181,7 +183,9 @@ def scorer_of(entry_point: str, name: str | None = None) -> Scorer:
         for part in attribute.split("."):
             kind = getattr(kind, part)
         made = kind() if isinstance(kind, type) else kind
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ValueError(f"{entry_point} cannot be loaded: {type(error).__name__}: {error}") from error
     if not isinstance(made, Scorer):
         raise ValueError(f"{entry_point} is no streamer.scoring.scorer.Scorer")

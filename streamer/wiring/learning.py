@@ -10,7 +10,7 @@ import structlog
 from streamer.errors import TryLater, UsageError
 from streamer.gates.folds import cannot_learn
 from streamer.gates.policy import RECALIBRATOR
-from streamer.labels.learning import Lesson, learn, score_again, wanted_labels
+from streamer.labels.learning import Lesson, learn, no_safe_side, score_again, wanted_labels
 from streamer.scoring.fitting import NothingToLearn
 from streamer.wiring.encoders import encoder
 from streamer.wiring.parts import now, open_store, recalibrate
@@ -171,10 +171,7 @@ def _score_again(store: Store, revision: GateRevision, model: LearnedModel, embe
     )
     lost = sum(not one.readable for one in drawn)
     if lost and revision.settings.calibrator.risk == "selective":
-        raise UsageError(
-            f"gate {revision.gate}: {lost} batches of its audit sample cannot be scored again (their texts are not stored), "
-            f"and the promise of method {revision.settings.method} has no safe side on which to count them"
-        )
+        raise UsageError(no_safe_side(revision.gate, revision.settings.method, lost))
     for some in score_again(model, drawn, embed):
         store.learned_scores.keep(model.name, some)
 

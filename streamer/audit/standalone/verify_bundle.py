@@ -3119,6 +3119,8 @@ def _near(one: Any, other: Any) -> bool:
 
 TOLERANCE = 1e-5
 """How far a score may lie from the recorded one: another processor's embeddings differ in the last digits."""
+STEEPEST = 1e4
+"""Of a learned score: those last digits would carry a steeper one further than a tenth. No fit comes near it."""
 _SAME_MEANING = 0.8
 _MOST_WORDS = 16
 _FINAL = re.compile(
@@ -3427,7 +3429,10 @@ class _ScoresAgain:
             if model["format"] != "streamer.learned.v1":
                 self._left_out(f"this file does not know models of the form {model['format']}")
                 return
-            derived, most = learned_scores(model, features, blank, models), TOLERANCE * _steepness(model)
+            if not (steepness := _steepness(model)) <= STEEPEST:
+                self._left_out(f"the model of {scorer} is too steep for its scores to follow from embeddings")
+                return
+            derived, most = learned_scores(model, features, blank, models), TOLERANCE * steepness
         elif scorer.startswith(LEARNED):
             self._left_out(f"the model of {scorer} is not in the bundle")
             return
@@ -3435,8 +3440,10 @@ class _ScoresAgain:
             self._left_out(f"this file does not compute the scorer {scorer}")
             return
         self._verifier.counts["batches scored again"] += 1
-        if derived is None:  # such a batch is held without scores; one of earlier has 1
-            derived = [1.0] * len(recorded)
+        if (
+            derived is None
+        ):  # such a batch is held without scores; one of earlier has 0, where an early version kept it 1
+            derived = [float(recorded[0] == 1.0)] * len(recorded)
         for name, score, again in zip(ids, recorded, derived, strict=True):
             if not abs(score - again) <= most:
                 self._verifier.fault(

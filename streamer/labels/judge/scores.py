@@ -134,7 +134,8 @@ class JudgeScores:
         wanted = self._affordable(cases)
         fresh = self._ask(list(wanted.values()))
         found = dict(zip(wanted, fresh, strict=True))
-        return [self._marks(some, found) for some in cases]
+        told: set[bytes] = set()
+        return [self._marks(some, found, told) for some in cases]
 
     def _affordable(self, batches: Sequence[Sequence[JudgeCase | None]]) -> dict[bytes, JudgeCase]:
         """The cases to ask about, each once: whole batches, as long as the budget lasts."""
@@ -183,7 +184,10 @@ class JudgeScores:
         self._report_status(answers)
         return found
 
-    def _marks(self, cases: Sequence[JudgeCase | None], found: dict[bytes, Judgement | None]) -> Marks:
+    def _marks(
+        self, cases: Sequence[JudgeCase | None], found: dict[bytes, Judgement | None], told: set[bytes]
+    ) -> Marks:
+        """`told` : what of `found` has been paid for in another answer's name."""
         marks: list[float | None] = []
         asked: list[tuple[int, AskedMark]] = []
         for place, case in enumerate(cases):
@@ -203,7 +207,8 @@ class JudgeScores:
             if judgement is None:
                 marks.append(None)
                 continue
-            asked.append((place, _asked_mark(judgement, remembered=remembered)))
+            asked.append((place, _asked_mark(judgement, remembered=remembered or key in told)))
+            told.add(key)
             marks.append(None if judgement.verdict is None else judgement.verdict.mark)
             if judgement.verdict is not None and not remembered:
                 self._remember(key, judgement)

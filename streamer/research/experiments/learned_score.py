@@ -16,6 +16,7 @@ import numpy as np
 
 from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.clouds.cloud_files import read_clouds
+from streamer.errors import UsageError
 from streamer.gates.folds import fold_of
 from streamer.research.experiments.command_arguments import count_argument, print_tables, table_parser
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
@@ -263,6 +264,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
     prompts = read_prompts(path, options.embeddings)
+    if len(prompts) < 2:
+        raise UsageError(f"{path}: at least two prompts must have a written answer, and {len(prompts)} have")
     for wanted in dict.fromkeys(min(one, len(prompts) * 4 // 5) for one in options.labels):
         found = [repetition(prompts, wanted, seed, options.alpha) for seed in range(options.repetitions)]
         yield (

@@ -177,6 +177,34 @@ def read_sample(
     return groups
 
 
+def count_not_scored_again(
+    connection: sa.Connection,
+    gate: str,
+    *,
+    settings: GateSettings,
+    older_than: datetime,
+    since_version: int | None,
+) -> int:
+    """Count the batches that `read_sample` reads with the score 1, for their texts were gone when a learned score came."""
+    of_one = (
+        sa.select(learned_scores.c.batch)
+        .where(learned_scores.c.scorer == settings.scorer)
+        .group_by(learned_scores.c.batch)
+        .having(sa.func.min(learned_scores.c.score) == 1.0)
+    )
+    query = (
+        sa.select(sa.func.count(sa.distinct(decisions.c.batch)))
+        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
+        .join(responses, responses.c.batch == decisions.c.batch)
+        .where(
+            *readable(gate, settings, older_than=older_than, since_version=since_version),
+            decisions.c.batch.in_(of_one),
+            (decisions.c.embedding_source != "encoder") | responses.c.text.is_(None),
+        )
+    )
+    return int(connection.execute(query).scalar_one())
+
+
 def read_label_delays(
     connection: sa.Connection,
     labels: sa.FromClause,

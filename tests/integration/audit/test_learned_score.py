@@ -164,6 +164,29 @@ def test_a_proposal_in_a_file_is_adopted_as_the_record_fits_it_and_no_other(
     assert verify(settings).faults == ()
 
 
+def test_a_promise_among_what_ships_is_refused_for_a_score_that_found_texts_gone(
+    gate: tuple[Settings, CachedEncoder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings, _ = gate
+    with wiring.open_store(settings) as store:
+        store.labels.add(labels(range(LABELLED - 40, LABELLED)))
+        salt = store.gates.get("towns").audit_salt
+    assert main(["score", "fit", "towns", "--out", "proposal.json"]) == 0
+    gone = next(n for n in range(LABELLED) if fold_of(salt, "towns", f"batch-{n}") == "calibrate")
+    with breaking_in(settings.database.url) as connection:
+        row = batch_of(connection, "towns", gone)
+        connection.exec_driver_sql(f"UPDATE responses SET text = NULL WHERE batch = {row}")
+    assert main(["score", "adopt", "towns", "proposal.json", "--by", "ana"]) == 0
+    assert main(["gate", "set", "towns", "--promise", "among-shipped"]) == 0
+    capsys.readouterr()
+    assert main(["recalibrate", "towns"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "1 batches of its audit sample cannot be scored again" in said
+    assert "the promise of method selective has no safe side" in said
+    assert main(["gate", "set", "towns", "--promise", "per-prompt"]) == 0
+    assert main(["recalibrate", "towns"]) == 0
+
+
 def test_a_gate_changes_to_a_learned_score(
     gate: tuple[Settings, CachedEncoder], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

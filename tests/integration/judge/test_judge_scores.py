@@ -228,6 +228,10 @@ def test_an_unreadable_reply_is_no_mark_and_no_reason_to_pause(model: Model) -> 
         (alone,) = scores.of([ask("odd", "odd")])
         assert scores.of([ask("surely not", "no")])[0].marks == (90.0, 20.0)
     assert alone.marks == (None, None)
+    assert [(one.failure, one.remembered, one.input_tokens) for _, one in alone.asked] == [
+        ("malformed_reply", False, 2 * 400),
+        ("malformed_reply", True, 0),
+    ], "the same words are paid for once"
 
 
 def material_or_none(request: ChatRequest) -> dict[str, Any] | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from streamer import wiring
+from streamer import LabelledGroup, wiring
+from streamer.calibration.calibrators.selective import calibrate_selective
+from streamer.calibration.calibrators.selective_mean import calibrate_selective_mean
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
@@ -116,6 +119,44 @@ def test_texts_that_are_gone_teach_nothing_and_count_at_every_threshold() -> Non
     assert all(0 < score < 1 for found in scores.values() for score in found.values())
 
 
+def test_answers_of_a_model_that_the_fit_has_not_seen_are_no_proof_of_what_ships() -> None:
+    """In service they are held: were they counted as shipped, good ones would hide what is wrong with the others."""
+    knows = replace(
+        MODEL, features=("gram", "model=small"), means=(0.5, 0.5), scales=(0.1, 0.5), coefficients=(1.0, 0.0), models=("small",)
+    )  # fmt: skip
+    batches = [
+        replace(
+            one,
+            answers=tuple(
+                replace(
+                    answer,
+                    model="newer" if one.row % 3 else "small",
+                    severity=float(one.row % 3 == 0 and one.row % 2 == 0) if answer.drawn else None,
+                )
+                for answer in one.answers
+            ),
+        )
+        for one in drawn(300)
+    ]
+    scores = {row: found for some in score_again(knows, batches, embed) for row, found in some.items()}
+    for one in batches:
+        assert (max(scores[one.row].values()) > 0) == (one.answers[0].model == "small")
+    groups = [
+        LabelledGroup(
+            one.batch_id,
+            ("r0",),
+            np.array([scores[one.row]["r0"]]),
+            np.array([one.answers[0].severity], dtype=np.float64),
+        )
+        for one in batches
+    ]
+    wrong = np.concatenate([one.severities for one in groups if one.scores[0] > 0])
+    assert wrong.mean() == 0.5
+    assert calibrate_selective(groups, alpha=0.3, seed=1).state == "closed"
+    cut = calibrate_selective_mean(groups, alpha=0.3, seed=1).value
+    assert sum(float(one.scores[0]) > cut for one in groups) < 30, "200 are good, of a model that is held"
+
+
 def test_a_proposal_that_is_not_for_this_gate_is_refused(
     real_encoder: Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -151,10 +192,14 @@ def test_a_proposal_that_is_not_for_this_gate_is_refused(
         ({"worth_having": False}, "not worth having"),
         ({"model": MODEL.text.replace("0.1", "0.2")}, "its model is learned@"),
         ({"model": "{}"}, "a model must be an object"),
+        ({"model": MODEL.text.replace("0.1", "1" + 400 * "0")}, "a model has parts of another type"),
     ):
         (tmp_path / "p.json").write_text(json.dumps(proposal | change))
         assert main(["score", "adopt", "g", "p.json"]) == 2
         assert said in capsys.readouterr().err
+    (tmp_path / "p.json").write_text(100_000 * "[")
+    assert main(["score", "adopt", "g", "p.json"]) == 2
+    assert "p.json is no proposal for gate g" in " ".join(capsys.readouterr().err.split())
     assert main(["score", "adopt", "g", "nowhere.json"]) == 2
     assert main(["gate", "set", "g", "--scorer", "learned@0123456789abcdef"]) == 2
     assert "streamer score fit" in capsys.readouterr().err
@@ -235,6 +280,14 @@ def test_a_fit_is_on_record_and_the_next_one_waits_for_half_as_many_labels_again
 
 def lesson(*, gain: float) -> Lesson:
     return Lesson(model=MODEL, worth=Worth(gram=0.4, learned=0.4 + gain, error=0.01), fit=130, calibrate=130)
+
+
+def test_a_proposal_that_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(wiring, "fit_score", lambda *_: lesson(gain=0.1))
+    assert main(["score", "fit", "g", "--out", str(tmp_path / "nowhere" / "p.json")]) == 2
+    assert "cannot write" in capsys.readouterr().err
 
 
 def lines(store: Store) -> list[dict[str, Any]]:

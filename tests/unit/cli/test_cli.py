@@ -960,8 +960,12 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
     assert status == cli.WRONG_USAGE
     scores = [[n / 100] for n in range(100)]
     monkeypatch.setattr(
-        "streamer.store.calibration.calibration_runs.read_undrawn_scores", lambda *_, **__: scores
+        "streamer.store.calibration.calibration_runs.read_undrawn_scores",
+        lambda *_, settings, **__: scores if settings.scorer == "external" else [],
     )
+    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--scorer", "logprob")
+    assert status == cli.WRONG_USAGE, "a share of other scores says nothing of these"
+    assert "has 0 of the scorer logprob" in " ".join(err.split())
     status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
     assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
     assert "100 prompts that were not drawn for labelling, 0.25 or more score above" in " ".join(err.split())

@@ -184,6 +184,10 @@ def test_a_promise_among_what_ships_says_its_labels_before_anybody_labels(
         ),
         (("--method", "selective", "--attempts", "2"), "--attempts must be 1 with --method selective"),
         (("--method", "clt"), "--method must be one of mean, crc, bb"),
+        (("--promise", "among-shipped", "--labels", "0"), "labels must be a whole number of at least 1"),
+        (("--promise", "among-shipped", "--labels", "100001"), "100000 labels at most"),
+        (("--method", "hb", "--data", "x", "--steps", "3,6"), "--steps do not go with --method"),
+        (("--method", "hb", "--data", "x", "--rungs", "2"), "--rungs do not go with --method"),
     ],
 )
 def test_a_promise_that_cannot_be_planned_is_refused(

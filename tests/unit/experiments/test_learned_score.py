@@ -39,3 +39,9 @@ def test_a_file_has_its_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     gram, learned = (line.split("|")[2] for line in said.splitlines()[4:6])
     assert float(learned) > float(gram) + 0.2
     assert main([str(tmp_path / "nothing.jsonl")]) == 1
+    blank = {"text": " ", "label": 1.0, "embedding": [1.0, 0.0]}
+    line = {"question_id": "q", "question": "?", "references": [], "responses": [blank, blank]}
+    (tmp_path / "blank.jsonl").write_text(json.dumps(line) + "\n")
+    capsys.readouterr()
+    assert main([str(tmp_path / "blank.jsonl")]) == 1
+    assert "at least two prompts must have a written answer, and 0 have" in capsys.readouterr().err

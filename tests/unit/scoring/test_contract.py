@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from streamer.cli import main
-from streamer.scoring.contract import check
+from streamer.scoring.contract import check, sample_batches
+from streamer.scoring.plugins import checked_scores, scorer_of
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch, Scorer, finished
 
@@ -81,6 +82,28 @@ def counting(batch: AnswerBatch) -> np.ndarray:
 def test_each_way_to_break_it_is_found(by: Callable[[AnswerBatch], Any], said: str) -> None:
     broken = [one.broken for one in check(lambda: Made(by)) if one.broken is not None]
     assert any(said in one for one in broken), broken
+
+
+class Panic(BaseException):
+    """What Rust in a package raises."""
+
+
+@pytest.mark.parametrize(
+    "raised", [RuntimeError("no"), SystemExit(3), Panic("no"), RecursionError(), MemoryError()]
+)
+def test_whatever_another_packages_scorer_raises_is_a_batch_without_scores(raised: BaseException) -> None:
+    def fails(_batch: AnswerBatch) -> Any:
+        raise raised
+
+    with pytest.raises(ValueError, match=f"the scorer failed: {type(raised).__name__}"):
+        checked_scores(Made(fails), sample_batches()[0])
+
+
+def test_a_module_that_exits_cannot_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "exiting_scorers.py").write_text("raise SystemExit(3)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="cannot be loaded: SystemExit"):
+        scorer_of("exiting_scorers:Any")
 
 
 def test_what_batches_before_leave_behind_is_found() -> None:

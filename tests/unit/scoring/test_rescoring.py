@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,13 @@ import numpy as np
 import pytest
 
 from streamer.audit.rescoring import Rescorer
+from streamer.scoring.learned import LearnedModel
 
 OPPOSITE = np.array([[1.0, 0.0], [-1.0, 0.0]] * 2, dtype=np.float32)
+KNOWS = LearnedModel(
+    features=("gram",), means=(0.5,), scales=(0.1,), coefficients=(1.0,), intercept=0.0, order="gram", prompts=130,
+    models=("small",),
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -42,6 +48,39 @@ def test_kernel_entropy_of_the_record_follows_from_its_texts(
     assert verifier.counts["batches scored again"] == 1
     assert verifier.counts["batches scored by an earlier definition"] == earlier
     assert len(found) == faults
+
+
+@pytest.mark.parametrize(("kept", "faults"), [(0.0, 0), (1.0, 0), (0.5, 1)])
+def test_an_earlier_batch_of_a_model_that_the_score_does_not_know_has_0_or_once_had_1(
+    kept: float, faults: int
+) -> None:
+    found, verifier = _rescored(KNOWS, kept)
+    assert verifier.counts["batches scored again"] == 1
+    assert len(found) == faults
+
+
+def test_a_score_so_steep_that_every_number_would_fit_is_not_checked() -> None:
+    steep = replace(KNOWS, models=(), scales=(1e-10,), coefficients=(1e300,))
+    found, verifier = _rescored(steep, 0.123456)
+    assert found == []
+    assert "batches scored again" not in verifier.counts
+    assert any("too steep" in one for one in verifier.notes.values())
+
+
+def _rescored(model: LearnedModel, kept: float) -> tuple[list[tuple[str, str, str]], Any]:
+    """Faults, and the verifier, of four answers of a newer language model that have this score in the record."""
+    found: list[tuple[str, str, str]] = []
+    verifier: Any = SimpleNamespace(
+        counts=Counter(), notes={}, fault=lambda *fault: found.append(fault), model=lambda _name: model.text
+    )
+    rescorer = Rescorer(encoder_id="any@12345678", embed=lambda batches: [OPPOSITE for _ in batches])
+    later = {
+        "encoded": True, "encoder": "any@12345678", "texts": ["a", "b", "c", "d"], "scorer": model.name, "batch": ("g", "one", 1),
+        "models": ("newer",) * 4, "scores": [kept] * 4,
+    }  # fmt: skip
+    rescorer.take_later(later, verifier)
+    rescorer.finish(verifier)
+    return found, verifier
 
 
 def test_without_an_encoder_it_says_what_needs_one() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -123,3 +124,40 @@ def test_a_score_is_of_answers_whose_models_it_knows(
     verifier._of_models(line, facts, settings, "here")
     verifier._of_models({"content": None}, facts, settings, "erased")
     assert [one["detail"] for one in verifier.faults] == ([] if said is None else [said])
+
+
+@pytest.mark.parametrize("coefficient", [1e9, 1e300])
+def test_a_score_so_steep_that_every_number_would_fit_is_not_checked(coefficient: float) -> None:
+    texts, blank, rows, models = made(1)
+    features = alone.agreement(texts, blank, rows.tolist(), models)
+    steep = replace(
+        model(np.random.default_rng(1), "own", ()),
+        features=("gram",),
+        means=(0.5,),
+        scales=(1e-10,),
+        coefficients=(coefficient,),
+    )
+    verifier = alone.Verifier([])
+    again = alone._ScoresAgain({}, verifier)
+    again._models[steep.name] = json.loads(steep.text)
+    ids = [f"r{i}" for i in range(len(texts))]
+    again._compare(steep.name, features, blank, models, [0.123456] * len(texts), ids, "here")
+    assert verifier.counts["batches not scored again"] == 1
+    assert "batches scored again" not in verifier.counts
+    assert any("too steep" in one for one in verifier.notes.values())
+
+
+@pytest.mark.parametrize(("kept", "faults"), [(0.0, 0), (1.0, 0), (0.5, 1)])
+def test_an_earlier_batch_of_a_model_that_the_score_does_not_know_has_0_or_once_had_1(
+    kept: float, faults: int
+) -> None:
+    texts, blank, rows, _ = made(1)
+    knows = model(np.random.default_rng(1), "gram", ("large", "small"))
+    verifier = alone.Verifier([])
+    again = alone._ScoresAgain({}, verifier)
+    again._models[knows.name] = json.loads(knows.text)
+    models = ["newer"] * len(texts)
+    features = alone.agreement(texts, blank, rows.tolist(), models)
+    ids = [f"r{i}" for i in range(len(texts))]
+    again._compare(knows.name, features, blank, models, [kept] * len(texts), ids, "here")
+    assert len(verifier.faults) == faults
