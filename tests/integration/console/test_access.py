@@ -431,7 +431,9 @@ def test_a_gate_is_shown_however_far_its_budget_and_threshold_lie_from_what_is_a
         ("gradual", 0.1, -0.125),
     ):
         world.gate(name, alpha=alpha, shape="smooth" if name == "gradual" else "indicator")
-        world.tamper(f"UPDATE policies SET state = 'cut', threshold = {threshold} WHERE gate = '{name}'")
+        world.tamper(
+            f"UPDATE policies SET calibrated = TRUE, state = 'cut', threshold = {threshold} WHERE gate = '{name}'"
+        )
         page = client.get(f"/gate/{name}")
         assert page.status == 200, page.body
         for about in ("budget", "threshold"):
