@@ -12,7 +12,9 @@ from streamer.clouds.cloud import cloud_labels, cloud_message
 from streamer.clouds.cloud_files import content_of, read_clouds
 from streamer.clouds.line_files import numbered_lines, shown_name
 from streamer.clouds.tables.columns import NO_SEVERITIES
+from streamer.clouds.tables.rows import json_object
 from streamer.errors import BadMessage, UsageError
+from streamer.events import codes
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses
 from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
@@ -105,17 +107,21 @@ def publications(
 
 def _events(file: str, gate: str | None, limits: Limits) -> Iterator[Publication]:
     for number, line in numbered_lines(file):
-        yield _event(line.strip(), gate, limits, f"{_name(file)}, line {number}")
+        yield _event(line.strip(), gate, limits, _name(file), number)
 
 
-def _event(line: bytes, gate: str | None, limits: Limits, where: str) -> Publication:
+def _event(line: bytes, gate: str | None, limits: Limits, name: str, number: int) -> Publication:
+    where = f"{name}, line {number}"
     try:
         if gate is not None:
             line = json.dumps(json.loads(line) | {"gate": gate}, ensure_ascii=False).encode()
         return Publication(key=decode_responses(line, limits).batch_id.encode(), value=line)
     except BadMessage as error:
+        if error.code == codes.NOT_JSON:
+            json_object(line, name, number)  # says of a line that is cut off that it is
         raise UsageError(f"{where} would be refused: {error.detail}") from None
     except (ValueError, TypeError, RecursionError):
+        json_object(line, name, number)
         raise UsageError(f"{where} is not a JSON object") from None
 
 

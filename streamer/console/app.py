@@ -19,7 +19,7 @@ from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem
 from streamer.console.doors import IssuerAway, NotIdentified, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
-from streamer.errors import StreamerError, Unavailable, Unreadable, UsageError
+from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.security.accounts import ROLES
 from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
@@ -54,6 +54,7 @@ _TITLES: Final = {
     404: "There is no such page",
     409: "It was not done",
     429: "Too many attempts",
+    500: "The database is not in order",
     503: "The database does not answer",
 }
 
@@ -147,18 +148,7 @@ def console_app(
     ]
     app = Starlette(
         routes=routes,
-        exception_handlers={
-            Refused: site.refused,
-            NotThere: site.refused,
-            NoSuchItem: site.refused,
-            UsageError: site.refused,
-            Unreadable: site.refused,
-            Unavailable: site.refused,
-            TooMany: site.refused,
-            IssuerAway: site.refused,
-            NotIdentified: site.refused,
-            HTTPException: site.refused,
-        },
+        exception_handlers={StreamerError: site.refused, HTTPException: site.refused},
     )
     return Guard(app, listening=listening, forms=True, public=public)
 
@@ -533,7 +523,7 @@ class _Site:
         status, detail = _status(error)
         try:
             session = await self.session(request)
-        except Unavailable:
+        except StreamerError:
             session = None
         title = (
             "You are not signed in"
@@ -591,6 +581,8 @@ def _status(error: Exception) -> tuple[int, str]:
         return 404, str(error)
     if isinstance(error, Unavailable):
         return 503, "nothing was changed; this page works again as soon as the database answers"
+    if isinstance(error, DatabaseFault):
+        return 500, "the database refuses what it is asked; `streamer doctor` says more"
     return (409 if isinstance(error, UsageError) else 400), str(error)
 
 

@@ -494,11 +494,11 @@ def _moment(name: str, text: str) -> datetime | None:
         return None
     try:
         found = datetime.fromisoformat(text.strip())
-    except ValueError:
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+    except (ValueError, OverflowError):  # the first and the last day of all are none in UTC
         raise UsageError(
             f"{name!r} must be a moment like 2026-11-23 or 2026-11-23T14:30, not {text!r}"
         ) from None
-    return found.replace(tzinfo=UTC) if found.tzinfo is None else found
 
 
 def _score(name: str, text: str) -> float | None:

@@ -42,7 +42,7 @@ def environment() -> Environment:
         "lasting": lasting,
         "left": left,
         "text": text,
-        "raw": lambda value: escape(value),  # for a field: what is in it goes out again as it is
+        "raw": lambda value: escape(value),  # for a field: what is in it comes back as it is
         "hides": hides,
         "words": words,
         "cap": lambda value: value[:1].upper() + value[1:],

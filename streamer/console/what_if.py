@@ -52,9 +52,13 @@ class Questions:
         about = query.get("about") or "budget"
         if about not in ("budget", "threshold"):
             raise UsageError("ask about a budget or a threshold")
-        budget = _number("budget", query.get("budget") or f"{100 * policy.settings.alpha:g}", 0.1, 99)
-        present = policy.threshold if policy.threshold is not None else 0.5
-        threshold = _number("threshold", query.get("threshold") or f"{present:.3f}", 0, 1)
+        # What is in force may lie beyond what is asked about: a tiny budget, a threshold of a gradual shape.
+        own = float(f"{100 * policy.settings.alpha:g}")
+        budget = _number("budget", query.get("budget") or f"{own:g}", min(0.1, own), max(99, own))
+        present = round(0.5 if policy.threshold is None else policy.threshold, 3)
+        threshold = _number(
+            "threshold", query.get("threshold") or f"{present:.3f}", min(0, present), max(1, present)
+        )
         days = int(_number("days", query.get("days") or "30", 1, 36_500))
         return {
             "about": about,

@@ -6,6 +6,7 @@ For trying and developing. The broker keeps its log in memory and forgets it at 
 from __future__ import annotations
 
 import getpass
+import json
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -40,8 +41,8 @@ class EmbeddedStep:
     Parameters
     ----------
     settings : as for any command. The services get those of the encoder, the endpoint, the events, HTTP, the log and the
-        worker, and nothing else from the environment or from files: a broker that is configured there is not the one that
-        runs here.
+        worker, the rubrics, and nothing else from the environment or from files: a broker that is configured there is not the
+        one that runs here.
     database_url : of a migrated database; a SQLite path must be absolute.
     directory : where the services' logs go.
     shared : leave the addresses where other commands of the working directory find them.
@@ -165,6 +166,10 @@ class EmbeddedStep:
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None
         }
+        if rubrics := self._settings.rubrics:
+            passed[variable_name("", "rubrics")] = json.dumps(
+                {gate: one.model_dump(exclude_none=True) for gate, one in rubrics.items()}
+            )
         audit = self._settings.audit
         if self._shared:  # what runs for itself alone would leave its checkpoints where another record's are
             passed |= {

@@ -25,7 +25,7 @@ from streamer.frames.answers import Read, read, scored
 from streamer.frames.results import Decisions, Report
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Cut, Indicator, ships_nothing
-from streamer.gates.settings import NO_ENCODER, GateSettings
+from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM, SCORER_NAMES
@@ -367,7 +367,8 @@ class Gate:
             raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
         if not isinstance(self.parameters or {}, Mapping):
             raise ValueError(f'parameters must be a dict, like {{"delta": 0.05}}, not {self.parameters!r}')
-        return GateSettings(
+        given = dict(self.parameters or {})
+        settings = GateSettings(
             unit=self.unit,
             scorer=_OWN,
             encoder=NO_ENCODER,
@@ -377,8 +378,14 @@ class Gate:
             label_floor=self.label_floor,
             segment_by=self.segment_by,
             segment_fallback=self.segment_fallback,
-            **dict(self.parameters or {}),
+            **{name: value for name, value in given.items() if name in PARAMETERS},
         )
+        own = settings.calibrator.ranges()
+        if other := [name for name in given if name not in own]:
+            raise ValueError(
+                f"the method {self.method} has no parameter {other[0]!r}; it has {', '.join(own) or 'none'}"
+            )
+        return settings
 
     def _scored(self, table: Read) -> list[ScoredCloud]:
         return scored(table, self.scorer, _encode(self.encoder))

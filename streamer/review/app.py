@@ -87,6 +87,7 @@ def review_app(
     """
     desk = _Desk(store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold, rubrics=rubrics)
     cookie_name = f"streamer-review-{port}"
+    secure = public is not None and public.startswith("https://")
 
     async def enter(request: Request) -> Response:
         message = await _read(request, messages.Enter)
@@ -97,7 +98,7 @@ def review_app(
             )
         cookie, session = entered
         answer = _json({"key": session.key, "name": session.name, "named": session.named})
-        answer.set_cookie(cookie_name, cookie, path="/", httponly=True, samesite="strict")
+        answer.set_cookie(cookie_name, cookie, path="/", httponly=True, samesite="strict", secure=secure)
         return answer
 
     def answering(kind: type[T], handler: _Answering, *, nameless: bool = False) -> Callable[[Request], Any]:

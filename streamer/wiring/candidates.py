@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError
+from streamer.errors import TryLater, UsageError
 from streamer.gates.settings import PARAMETERS
 from streamer.wiring.parts import now, open_store, recalibrate
 from streamer.wiring.what_if import what_if
@@ -92,6 +92,11 @@ def adopt_candidate(settings: Settings, gate: str, *, by: str, reason: str) -> R
             raise UsageError(
                 f"the candidate reads the embeddings of {wanted.encoder}, for which no earlier decision can calibrate gate {gate}: "
                 f"`streamer gate set {gate} --scorer {wanted.scorer} --encoder {wanted.encoder}` closes it until labels have come"
+            )
+        if calibrated_beside(settings, store, gate, wanted) is None:
+            raise TryLater(
+                f"there is nothing to calibrate gate {gate!r} on as its candidate would have it: no answer that was drawn has "
+                "its scores; nothing was changed"
             )
         before, after = present.named(), wanted.named()
         tried = ("model", *SETTINGS, *PARAMETERS)

@@ -64,6 +64,23 @@ def test_what_signs_policies_goes_with_a_record_that_is_kept(
         assert environment.get("STREAMER_POLICIES_PRIVATE_KEY") == (private if shared else None)
 
 
+def test_the_console_shows_the_words_that_a_gate_has_for_its_severities(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "streamer.toml").write_text('[rubrics.bot]\nhalf = "The right article, ünclear"\n', "utf-8")
+    settings = load_settings()
+    step = EmbeddedStep(settings, database_url="sqlite:///record.db", directory=tmp_path / "dev", shared=True)
+    step.broker.start(topics=("streamer.responses",))
+    try:
+        environment = step._environment()
+    finally:
+        step.stop()
+    (tmp_path / "streamer.toml").unlink()
+    monkeypatch.setenv("STREAMER_RUBRICS", environment["STREAMER_RUBRICS"])
+    assert load_settings().rubrics == settings.rubrics
+
+
 def test_a_note_from_before_there_was_a_recalibrator_is_still_read(tmp_path: Path) -> None:
     note = tmp_path / "dev.json"
     session = DevSession(

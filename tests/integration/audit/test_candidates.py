@@ -94,6 +94,8 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
     assert "no threshold yet" in said
     assert "Nothing to compare yet" in site.run("candidate", "show", GATE)
     assert "too few labels" in site.run("candidate", "calibrate", GATE, status=2)
+    assert "nothing was changed" in site.run("candidate", "adopt", GATE, status=2)
+    assert site.store.policies.newest(GATE) == policy, "what fails does not close the gate"
 
     site.live(range(30, 80))
     shown = site.json("candidate", "show", GATE)

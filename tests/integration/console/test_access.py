@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -22,10 +22,8 @@ from streamer.scoring.fitting import Worth
 from streamer.scoring.learned import LearnedModel
 from streamer.wording.numbers import percent
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
+from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
 
 ACTS: dict[str, dict[str, Any]] = {
     "/proposals/approve": {"gate": GATE, "run": 2},
@@ -384,6 +382,12 @@ def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
         assert entered.status == 303
         assert "Secure" in entered.headers["set-cookie"]
         assert client.get("/login", host="other.example").status == 403
+        body = json.dumps({"token": site.access.invite("root")}).encode()
+        client.cookie = entered.headers["set-cookie"].partition(";")[0]
+        kind = {"content-type": "application/json", "host": "console.example"}
+        labels = client._send("POST", "/label/api/enter", body, kind)
+        assert labels.status == 200
+        assert "Secure" in labels.headers["set-cookie"]
     finally:
         site.stop()
 
@@ -403,6 +407,7 @@ def test_what_is_asked_for_wrongly_gets_a_page_that_says_so(people: Site) -> Non
         f"/gate/{GATE}/what-if?about=threshold&threshold=7",
         f"/gate/{GATE}/what-if?about=nothing",
         "/decisions?since=yesterday", "/decisions?least=2", "/decisions?before=x", "/decisions?outcome=x",
+        "/decisions?since=0001-01-01T00:00%2B14:00", "/decisions?until=9999-12-31T23:59-05:00",
     ):  # fmt: skip
         answer = client.get(path)
         assert answer.status == 200, path
@@ -414,6 +419,59 @@ def test_what_is_asked_for_wrongly_gets_a_page_that_says_so(people: Site) -> Non
     for answer in (client.get("/"), client.get("/nosuch"), client.get("/console.css")):
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
+
+
+def test_a_gate_is_shown_however_far_its_budget_and_threshold_lie_from_what_is_asked_about(
+    people: Site, peopled_world: World
+) -> None:
+    world, client = peopled_world, people.client("viewer")
+    for name, alpha, threshold in (
+        ("tiny", 0.00033333333, 0.5),
+        ("huge", 0.997, 1.0625),
+        ("gradual", 0.1, -0.125),
+    ):
+        world.gate(name, alpha=alpha, shape="smooth" if name == "gradual" else "indicator")
+        world.tamper(
+            f"UPDATE policies SET calibrated = TRUE, state = 'cut', threshold = {threshold} WHERE gate = '{name}'"
+        )
+        page = client.get(f"/gate/{name}")
+        assert page.status == 200, page.body
+        for about in ("budget", "threshold"):
+            value = re.search(rf'name="{about}" inputmode="decimal" size="5" value="([^"]+)"', page.body)
+            assert value is not None
+            asked = client.get(f"/gate/{name}/what-if?about={about}&{about}={value[1]}")
+            assert "must be a number from" not in asked.body, (name, about)
+    assert "must be a number from 0.1 to 99" in client.get("/gate/gradual/what-if?budget=0.05").body
+
+
+def test_what_the_database_refuses_gets_a_page_that_says_so(people: Site, peopled_world: World) -> None:
+    client = people.client("viewer")
+    peopled_world.tamper("DROP TABLE desk_items")
+    page = client.get("/")
+    assert page.status == 500
+    assert "streamer doctor" in page.body
+    assert "desk_items" not in page.body
+
+
+@pytest.mark.postgres
+def test_a_nul_is_no_text_that_postgresql_has(migrated_postgres_url: str) -> None:
+    world = World(migrated_postgres_url)
+    world.gate(GATE)
+    site = Site(world)
+    try:
+        client = site.client()
+        client.enter(site.doors.invite("ana"))
+        for path in (
+            "/decisions?batch=a%00b",
+            "/decision?batch=a%00b",
+            f"/desk/item?gate={GATE}&batch=a%00b",
+        ):
+            assert client.get(path).status == 400, path
+        assert client.act("/gates/close", gate=GATE, reason="a\x00b").status == 400
+        assert world.store.policies.newest(GATE).version == 1
+    finally:
+        site.stop()
+        world.close()
 
 
 def test_the_candidate_policy_stands_beside_what_is_asked(people: Site) -> None:

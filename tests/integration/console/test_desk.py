@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from datetime import timedelta
+from html import unescape
 from typing import TYPE_CHECKING
+from urllib.parse import urlencode
 
 import pytest
 from selenium.webdriver.common.by import By
@@ -150,6 +153,35 @@ def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[Batch
     for role in ("labeller",):
         assert site.client(role).get(address(three)).status == 403
     assert site.store.desk.state(four).outcome is None  # type: ignore[union-attr]
+
+
+def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other(
+    people: Site, peopled_world: World
+) -> None:
+    world = peopled_world
+    world.gate(FRONT, hold_action="escalate", desk_deadline_seconds=MINUTES.total_seconds())
+    lease, keys = world.lease(7), []
+    for number, name in enumerate(("order\u200b7", 'a"\u202e<b>', "soft\xadly")):
+        made = world.decision(
+            number, name, number=7, actions=("escalate", "escalate"), outcome="escalate", at=world.clock.now
+        )
+        first, second = made.responses
+        made = replace(made, responses=(replace(first, id=f"{name}-a"), second))
+        world.commit(world.slice(lease, made, expected=number))
+        keys.append(made.key)
+    ana = people.client("releaser")
+    for number, key in enumerate(keys):
+        page = ana.get(address(key).partition("&")[0] + "&" + urlencode({"batch": key.batch_id})).body
+        form = {one: unescape(value) for one, value in re.findall(r'name="(\w+)" value="([^"]*)"', page)}
+        answer = unescape(re.findall(r'name="answer" value="([^"]*)"', page)[0])
+        sent = {name: form[name] for name in ("key", "gate", "batch", "attempt")} | {
+            "answer": answer,
+            "remark": "",
+        }
+        assert ana.post("/desk/reject" if number == 1 else "/desk/release", sent).status == 303, key
+        outcome = people.store.desk.state(key).outcome  # type: ignore[union-attr]
+        assert outcome is not None
+        assert outcome.selected == (None if number == 1 else f"{key.batch_id}-a")
 
 
 def test_a_person_works_the_desk_off_by_keyboard(
