@@ -167,6 +167,19 @@ def test_an_event_of_which_an_excerpt_was_read_is_counted() -> None:
     assert report.faults, "an event that was read whole is compared, whatever its publisher says"
 
 
+def test_a_refused_event_that_can_be_read_is_counted() -> None:
+    refused = [
+        RecordedOutcome(
+            kind="dead_letter", key=None, content_hash=None, code="internal_error", refused=value, refused_headers=(), label=None
+        )  # fmt: skip
+        for value in (event(0), b"{", None)
+    ]
+    log = MadeUpLog(topics(event(0), b"{", event(2)))
+    report = compare(MadeUpRows(dict(enumerate(refused))), log)
+    assert report.faults == []
+    assert report.counts["refused events that can be read"] == 2, "whatever bytes are kept of them"
+
+
 def test_messages_left_by_an_earlier_version_are_told_of() -> None:
     report = compare(MadeUpRows({0: decided(event(0))}, left=True), MadeUpLog(topics(event(0))))
     assert report.faults == []

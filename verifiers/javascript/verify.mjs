@@ -170,7 +170,7 @@ function main(argv) {
     process.stdout.write(`${chosen.json ? report.asJson() : report.asText()}\n`);
     return report.faults.length ? 3 : 0;
   } catch (error) {
-    if (!(error instanceof Unreadable || error instanceof TypeError || error instanceof RangeError)) throw error;
+    if (!(error instanceof Unreadable || error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)) throw error;
     process.stderr.write(`cannot read it: ${error.message}\n`);
     return 2;
   }

@@ -1111,8 +1111,10 @@ class Verifier:
         if kind == "policies":
             written = self._written.setdefault(row["gate"], [])
             self._looser.policy(row)
-            # The highest version up to here: numbers rise along the chain.
-            written.append((line["height"], max(row["version"], written[-1][1] if written else 0)))
+            newest = written[-1][1] if written else 0
+            if row["version"] != newest + 1:
+                self.fault("policy", place, f"versions have no holes, and the one before it is {newest}")
+            written.append((line["height"], max(row["version"], newest)))
         if kind == "gates":
             self._keep_gate(row, line, place)
         elif kind == "gate_revisions":

@@ -120,6 +120,24 @@ def test_rubbish_in_a_bundle_is_said_to_be_rubbish(settings: Settings, tmp_path:
             assert said["unreadable"], line[:20]
 
 
+def test_what_cannot_be_read_of_a_run_is_a_fault_of_the_run(settings: Settings, tmp_path: Path) -> None:
+    export(settings, tmp_path / "bundle")
+    file = tmp_path / "bundle" / "control.jsonl"
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for name in ("heads", "age_cut", "history", "suffix"):
+        for value in ("[", "", "[" * 100_000, 7, {}):
+            changed = [
+                line | {"row": line["row"] | {name: value}} if line["kind"] == "calibration_runs" else line
+                for line in lines
+            ]
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in changed)
+            file.write_text(text, "utf-8")
+            faults = in_javascript(tmp_path / "bundle", None)["faults"]
+            assert any("it has a value that cannot be read" in one["detail"] for one in faults), (name, value)
+    done = run(tmp_path / "bundle")
+    assert (done.returncode, done.stderr) == (3, "")
+
+
 def test_a_damaged_zip_is_unreadable(settings: Settings, tmp_path: Path) -> None:
     export(settings, tmp_path / "bundle.zip")
     whole = (tmp_path / "bundle.zip").read_bytes()
