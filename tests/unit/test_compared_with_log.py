@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -168,14 +168,12 @@ def test_an_event_of_which_an_excerpt_was_read_is_counted() -> None:
 
 
 def test_a_refused_event_that_can_be_read_is_counted() -> None:
-    refused = [
-        RecordedOutcome(
-            kind="dead_letter", key=None, content_hash=None, code="internal_error", refused=value, refused_headers=(), label=None
-        )  # fmt: skip
-        for value in (event(0), b"{", None)
-    ]
+    refused = {
+        number: replace(decided(event(0)), kind="dead_letter", code="internal_error", refused=value)
+        for number, value in enumerate((event(0), b"{", None))
+    }
     log = MadeUpLog(topics(event(0), b"{", event(2)))
-    report = compare(MadeUpRows(dict(enumerate(refused))), log)
+    report = compare(MadeUpRows(refused), log)
     assert report.faults == []
     assert report.counts["refused events that can be read"] == 2, "whatever bytes are kept of them"
 
