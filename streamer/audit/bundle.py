@@ -28,7 +28,7 @@ T = TypeVar("T")
 FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
-    "candidate_decisions": "what a candidate policy, never acted on, made of batches",
+    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores are sealed when it is adopted",
     "control_head.id": "always 1",
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
