@@ -627,12 +627,14 @@ class Waits:
 
     def __init__(self) -> None:
         self._serves: dict[str, Served] = {}
-        self._held: dict[str, tuple[int, str]] = {}
+        self._since: dict[str, str] = {}
+        self._held: dict[str, tuple[int, str, str]] = {}
 
     def policy(self, row: dict[str, Any]) -> None:
-        """Take note of a policy that came into force: it ends the wait."""
-        self._serves[row["gate"]] = Served.of(row)
-        self._held.pop(row["gate"], None)
+        """Take note of a policy: it ends the waits of runs that were finished before it came into force."""
+        gate = row["gate"]
+        self._serves[gate] = Served.of(row)
+        self._since[gate] = max(row["valid_from"], self._since.get(gate, row["valid_from"]))
 
     def rejection(self, run: int) -> None:
         """Take note that a person rejected what a run proposed, which ends the wait too."""
@@ -641,11 +643,13 @@ class Waits:
     def run(self, row: dict[str, Any], decided: Served | None) -> str | None:
         """Say how what became of a run contradicts the wait that ran when it began; None: it does not."""
         held = self._held.pop(row["gate"], None)
+        if held is not None and held[2] < self._since.get(row["gate"], held[2]):
+            held = None
         if row.get("age_cut") is None or row["requested_by"] != "recalibrator":
             return None  # older than all waits, or somebody asked for it
         until, before = row.get("held_until"), self._serves.get(row["gate"])
         if until is not None:
-            self._held[row["gate"]] = (row["id"], until)
+            self._held[row["gate"]] = (row["id"], until, row["finished_at"])
             if row["outcome"] != "proposed" or until <= row["started_at"]:
                 return (
                     f"it is {row['outcome']} and waits until {until}: only a proposal waits, and until later"
