@@ -766,6 +766,7 @@ class Verifier:
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self._checkpoints: dict[int, dict[str, Any]] = {}
+        self._younger: list[dict[str, Any]] = []
         self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
         self._receipts: list[tuple[tuple[Any, ...], int, str, str]] = []
         self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
@@ -813,8 +814,8 @@ class Verifier:
     ) -> None:
         """Read signed checkpoints from one place. Several places may be read; they must not contradict.
 
-        `complete` says that this place has to have every checkpoint that was read before. Those made after the
-        moment `until` are set aside: what is verified is older.
+        `complete` says that this place has to have every checkpoint that was read before. What is verified may be older
+        than those made after the moment `until`: they are compared as far as its chains go.
         """
         seen: set[int] = set()
         for number, value in enumerate(values, 1):
@@ -844,6 +845,7 @@ class Verifier:
                 continue
             if until is not None and facts["made_at"] > until:
                 self.notes["younger"] = f"checkpoints made after {until} are younger than what was verified"
+                self._younger.append(facts)
                 continue
             digest = sha256(value)
             known = self._checkpoints.get(sequence)
@@ -898,6 +900,18 @@ class Verifier:
                     (gate["salt"], gate["seed"]), sequence
                 )
                 self._before.setdefault(gate["gate"], {chain: head["height"] for chain, head in heads})
+
+    def _link_younger(self, head: dict[str, Any]) -> None:
+        """Compare with younger checkpoints what was there before them: whoever dates a bundle back hides nothing."""
+        for facts in self._younger:
+            if facts["record_id"] != head["record_id"]:
+                continue
+            seen = {(h["log_id"], h["topic"], h["partition"]): h for h in facts["partitions"]}
+            for chain, height in _heights(head).items():
+                at = seen.get(chain) if chain else facts["control"]
+                if at is not None and at["height"] <= height:
+                    place = f"checkpoint {facts['sequence']}"
+                    self._marks.setdefault(chain, {}).setdefault(at["height"], []).append((at["hash"], place))
 
     def _mark(self, chain: tuple[Any, ...], height: int, digest: str, place: str) -> None:
         """Compare one link with the checkpoints that were made when it was the last, and with receipts."""
@@ -963,10 +977,7 @@ class Verifier:
             self.notes["receipts"] = f"{origin} has no receipt"
 
     def _link_receipts(self, head: dict[str, Any]) -> None:
-        there: dict[tuple[Any, ...], int] = {
-            (h["log_id"], h["topic"], h["partition"]): h["height"] for h in head["partitions"]
-        }
-        there[()] = head["control"]["height"]
+        there = _heights(head)
         skipped = younger = 0
         for chain, height, link, place in self._receipts:
             if height < self._begins.get(chain, (0,))[0]:
@@ -1004,6 +1015,7 @@ class Verifier:
     def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
         """Verify the control chain and keep what decisions are checked against."""
         self._link_checkpoints(head["record_id"])
+        self._link_younger(head)
         self._link_receipts(head)
         link = sha256(b"streamer.control.v1\x00" + bytes.fromhex(head["record_id"]))
         height = 0
@@ -2002,11 +2014,7 @@ class Verifier:
     def _uncovered(self, head: dict[str, Any]) -> None:
         if not self._checkpoints:
             return
-        newest = self._checkpoints[max(self._checkpoints)]["facts"]
-        heights: dict[tuple[Any, ...], int] = {
-            (h["log_id"], h["topic"], h["partition"]): h["height"] for h in newest["partitions"]
-        }
-        heights[()] = newest["control"]["height"]
+        heights = _heights(self._checkpoints[max(self._checkpoints)]["facts"])
         for chain, height, _, _ in self._receipts:
             heights[chain] = max(height, heights.get(chain, 0))
         covered = sum(heights.values())
@@ -2017,6 +2025,14 @@ class Verifier:
                 + (" and every receipt" if self._receipts else "")
                 + ": they could still be rewritten unseen"
             )
+
+
+def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
+    """How high the chains are by a manifest or a checkpoint, the control chain under `()`."""
+    heights: dict[tuple[Any, ...], int] = {
+        (one["log_id"], one["topic"], one["partition"]): one["height"] for one in head["partitions"]
+    }
+    return heights | {(): head["control"]["height"]}
 
 
 def _name(kind: str, row: dict[str, Any] | None) -> str:
