@@ -746,6 +746,7 @@ class Verifier:
     faults : dicts with `check`, `place` and `detail`, in the order in which they were found.
     notes : what could not be checked, and why.
     counts : how much was checked.
+    left_out : what a bundle says that it has not, as in its manifest; None: it is no bundle.
     """
 
     def __init__(
@@ -765,6 +766,7 @@ class Verifier:
         self.faults: list[dict[str, str]] = []
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
+        self.left_out: dict[str, Any] | None = None
         self._checkpoints: dict[int, dict[str, Any]] = {}
         self._younger: list[dict[str, Any]] = []
         self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
@@ -1417,7 +1419,7 @@ class Verifier:
         content, action = line.get("content"), line.get("action")
         if content is None:
             self.counts["texts not given or erased"] += 1
-            self._erased(line, facts["decided_at"], facts["content_mac"], place)
+            self._erased(line, facts["decided_at"], facts["content_mac"], place, facts["batch"][0])
         else:
             sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
             mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
@@ -1430,10 +1432,15 @@ class Verifier:
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
 
-    def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str) -> None:
+    def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str, gate: str = "") -> None:
         """Check that what was erased was old enough for an erasure that is on record, or was erased before these were kept."""
         if "erased_at" not in line:
-            return  # left out of the bundle, not erased
+            left = self.left_out
+            if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
+                self.fault(
+                    "seal", place, "its texts are not there, and neither erased nor said to be left out"
+                )
+            return
         self.counts["texts erased"] += 1
         adopted = self._adopted
         if adopted is not None and line["erased_at"] <= adopted["at"]:
@@ -1543,7 +1550,7 @@ class Verifier:
             return
         shown, own = of_row.get("content"), line.get("content")
         if shown is None:
-            self._erased(of_row, facts["decided_at"], row["text_mac"], where)
+            self._erased(of_row, facts["decided_at"], row["text_mac"], where, row["gate"])
         elif own is not None:
             same = own["texts"][names.index(row["response_id"])] == shown["text"]
             if same == row["edited"]:
@@ -4407,6 +4414,7 @@ def verify_bundle(
     runs of gates with signed labels have read.
     """
     verifier = Verifier(keys, verify_signature=verify_signature)
+    verifier.left_out = bundle.manifest.get("left_out") or {}
     if receipts is not None:
         verifier.receipts(receipts, origin="the file", may_be_younger=True)
     for name in bundle.damaged():
