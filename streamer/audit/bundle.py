@@ -7,13 +7,14 @@ import itertools
 import json
 import shutil
 import zipfile
+import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import FILES
+from streamer.audit.standalone.verify_bundle import FILES, Bundle
 from streamer.audit.verification import UNREADABLE
-from streamer.errors import Unreadable, UsageError
+from streamer.errors import StreamerError, Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ T = TypeVar("T")
 FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
-    "candidate_decisions": "what a candidate policy, never acted on, made of batches",
+    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores are sealed when it is adopted",
     "control_head.id": "always 1",
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
@@ -43,6 +44,20 @@ NOT_EVIDENCE = {
     "review_*": "who was shown which answer",
 }
 """What the database has beside the record: in no chain, and in no bundle. Tables, a star for the rest of a name, or columns."""
+
+
+@contextmanager
+def reading(bundle: Path) -> Iterator[Bundle]:
+    """Open a bundle that anybody may have made. Raises `UsageError` where it, or what is read of it, is none."""
+    opened = None
+    try:
+        opened = Bundle(bundle)
+        yield opened
+    except StreamerError:
+        raise
+    except (*UNREADABLE, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        place = bundle if opened is None else f"{bundle}, {opened.at}"
+        raise UsageError(f"cannot read the bundle {place}: {type(error).__name__}: {error}") from error
 
 
 def write_bundle(

@@ -282,6 +282,8 @@ class _Inputs:
     def _contradiction(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         """Say how a recorded outcome contradicts its event; None where it does not."""
         if outcome.kind == "dead_letter":
+            if self._is_readable(record):
+                self._report.counts["refused events that can be read"] += 1
             if outcome.refused is None or (
                 outcome.refused_headers and outcome.refused_headers[-1][0] == TRUNCATED
             ):
@@ -299,6 +301,14 @@ class _Inputs:
             return self._of_batch(record, outcome)
         except BadMessage as bad:
             return f"the record has a {outcome.kind}, and the event cannot be decoded: {bad.detail}"
+
+    def _is_readable(self, record: LogRecord) -> bool:
+        """Whether an event is one that a worker can take: why it was refused then is on record, and nobody can check it."""
+        try:
+            (decode_label if self._labels else decode_responses)(record.value, _BOUNDLESS)
+        except BadMessage:
+            return False
+        return True
 
     def _of_label(self, record: LogRecord, outcome: RecordedOutcome) -> str | None:
         said = label_revision(decode_label(record.value, _BOUNDLESS))

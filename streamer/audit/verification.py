@@ -225,7 +225,9 @@ def _parsed(value: bytes) -> Any:
         return json.loads(value)
 
 
-UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, UsageError, Unreadable)
+UNREADABLE = (
+    ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, UsageError, Unreadable,
+)  # fmt: skip
 """What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
 
 

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from zipfile import BadZipFile
 
 import typer
 
@@ -317,21 +316,20 @@ def embed(
     for them.
     """
     from streamer import wiring
+    from streamer.audit.bundle import reading
     from streamer.audit.embedding_file import write_embeddings
-    from streamer.audit.standalone.verify_bundle import Bundle
     from streamer.cli.console import print_json, progress, say
     from streamer.errors import UsageError
     from streamer.settings.settings import load_settings
 
-    try:
-        opened = Bundle(bundle)
-    except (OSError, ValueError, LookupError, BadZipFile) as error:
-        raise UsageError(f"cannot read the bundle {bundle}: {error}") from error
-    encoder = wiring.encoder(load_settings())
-    if encoder is None:
-        raise UsageError("embeddings need an encoder; STREAMER_ENCODER_NAME is none")
-    with progress("embed") as done:
-        count = write_embeddings(opened, out, encoder=encoder.identity.id, embed=encoder.embed, progress=done)
+    with reading(bundle) as opened:
+        encoder = wiring.encoder(load_settings())
+        if encoder is None:
+            raise UsageError("embeddings need an encoder; STREAMER_ENCODER_NAME is none")
+        with progress("embed") as done:
+            count = write_embeddings(
+                opened, out, encoder=encoder.identity.id, embed=encoder.embed, progress=done
+            )
     if json:
         print_json({"path": str(out), "encoder": encoder.identity.id, "texts": count})
         return

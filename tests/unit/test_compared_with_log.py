@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,6 +165,17 @@ def test_an_event_of_which_an_excerpt_was_read_is_counted() -> None:
     said = ((TRUNCATED, b"by the publisher"),)
     report = compare(MadeUpRows({0: decided(event(0))}), MadeUpLog(topics(event(1), headers=said)))
     assert report.faults, "an event that was read whole is compared, whatever its publisher says"
+
+
+def test_a_refused_event_that_can_be_read_is_counted() -> None:
+    refused = {
+        number: replace(decided(event(0)), kind="dead_letter", code="internal_error", refused=value)
+        for number, value in enumerate((event(0), b"{", None))
+    }
+    log = MadeUpLog(topics(event(0), b"{", event(2)))
+    report = compare(MadeUpRows(refused), log)
+    assert report.faults == []
+    assert report.counts["refused events that can be read"] == 2, "whatever bytes are kept of them"
 
 
 def test_messages_left_by_an_earlier_version_are_told_of() -> None:

@@ -204,7 +204,7 @@ export function checkUnchained(bundle, report) {
  * Checkpoints: signatures, sequence, and the record against each.
  *
  * `outside` are those that somebody kept (null: only the bundle's own count); what the bundle has beyond them is read too.
- * Those that were made after the bundle say nothing about it. Returns the newest that was compared, or null.
+ * Those that were made after the bundle are compared as far as its chains go. Returns the newest of the others, or null.
  */
 export function checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report) {
   const mine = inOrder(parsed(own, "the bundle", report));
@@ -240,6 +240,7 @@ export function checkCheckpoints({ own, outside, keys, manifest, control, chains
     previous = { one, bytes };
     if (micros(one.made_at) > micros(manifest.made_at)) {
       younger += 1;
+      compare(one, place, control, chains, gates, report, { younger: true });
       continue;
     }
     if (!inside.has(one.sequence)) report.fault("checkpoint", place, "the bundle does not have it");
@@ -286,8 +287,10 @@ function goodSignature(one, tree, keys, place, report) {
   return false;
 }
 
-function compare(one, place, control, chains, gates, report) {
+/** The record against a checkpoint; what a younger one saw beyond the bundle's chains says nothing of it. */
+function compare(one, place, control, chains, gates, report, { younger = false } = {}) {
   const at = (chain, { height, hash }) => {
+    if (height > chain.claimed && younger) return;
     if (height > chain.height) {
       const detail = `${place} saw ${height} links, there are ${chain.height}: the tail was cut off`;
       report.fault("checkpoint", `${chain.name}, link ${chain.height + 1}`, detail);
@@ -299,16 +302,17 @@ function compare(one, place, control, chains, gates, report) {
   for (const head of one.partitions) {
     const name = nameOf(placeOf(head));
     const chain = chains.get(partitionOf(placeOf(head)));
+    if (chain === undefined && younger) continue;
     if (chain === undefined) {
       report.fault("checkpoint", name, `${place} saw this partition, which is gone`);
       continue;
     }
     at(chain, head);
-    if (head.next_offset > (chain.nextOffset)) {
+    if (head.next_offset > chain.nextOffset && !younger) {
       report.fault("checkpoint", name, `${place} saw progress at ${head.next_offset}, now it stands at ${chain.nextOffset}`);
     }
   }
-  for (const { gate, salt, seed } of one.gates) {
+  for (const { gate, salt, seed } of younger ? [] : one.gates) {
     const known = gates.get(gate);
     if (known === undefined) report.fault("draw", `gate ${gate}`, `${place} is committed to it, and it is gone`);
     else {

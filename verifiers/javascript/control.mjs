@@ -111,6 +111,10 @@ export class Governance {
       return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
     };
     const run = { row, place, height, inputs: table("inputs"), candidates: table("candidates") };
+    // What cannot be read makes this run unreadable, and not the whole bundle.
+    for (const text of [row.heads, row.age_cut, row.history, row.suffix, ...run.candidates.map((one) => one.rule)]) {
+      if (text !== null && text !== undefined) parse(text);
+    }
     const groups = new Set(run.inputs.map((one) => canonical([one.batch_id, one.attempt])));
     const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null; // below it no label was due
     const missing = run.inputs.filter((one) => one.severity === null && !(floor !== null && one.score <= floor)).length;

@@ -26,6 +26,12 @@ export class Decisions {
     this.texts = !manifest.left_out?.texts;
   }
 
+  /** What has no content and is not erased: the manifest has to say that the texts of its gate (null: of no gate) are left out. */
+  missing(gate, place) {
+    if (!this.texts || (this.only !== null && this.only !== gate)) return;
+    this.report.fault("seal", place, "its texts are not there, and neither erased nor said to be left out");
+  }
+
   /** Take a decision of a partition's chain. */
   add(entry) {
     const { facts, place, partition, height } = entry;
@@ -73,6 +79,7 @@ export class Decisions {
     } else {
       report.count("texts not given or erased");
       if (erasedAt !== undefined && erasedAt !== null) this.#erasure(place, facts.decided_at, erasedAt, facts.content_mac);
+      else this.missing(facts.batch[0], place);
     }
   }
 

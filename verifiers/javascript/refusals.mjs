@@ -13,6 +13,7 @@ export function checkRefusals({ kind, facts, raw, content, place, erased_at: era
         report.fault("seal", place, "the bytes of the refused message, or why it was refused, were changed");
       }
     } else if (erasedAt) decisions.erased.push({ place, decidedAt: raw.recorded_at, erasedAt, mac: facts.content_mac });
+    else decisions.missing(null, place);
   } else if (kind === "label") {
     if (!isSeverity(facts.severity)) report.fault("label", place, "its severity is not a number in [0, 1]");
     const [one, other] = [facts.labelled_at, facts.received_at];

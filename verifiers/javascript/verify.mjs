@@ -33,6 +33,7 @@ BUNDLE         folder or .zip made by \`streamer audit export\`
 Exit status: 0 everything fits, 2 something cannot be read, 3 something was changed.`;
 
 const FORMAT = "streamer.bundle.v1";
+const FILES = ["control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl"];
 
 /** Verify a bundle; returns the report. Throws Unreadable. */
 export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys, labelKeys = null }) {
@@ -92,6 +93,8 @@ function readManifest(bundle) {
 }
 
 function checkFiles(bundle, manifest, report) {
+  const left = FILES.find((name) => !(name in manifest.files));
+  if (left !== undefined) throw new Unreadable(`the manifest does not name ${left}`);
   for (const [name, { sha256: digest, lines: count }] of Object.entries(manifest.files)) {
     const bytes = bundle.read(name);
     if (sha256(bytes) !== digest) report.fault("bundle", name, "it is not the file that was exported");
@@ -170,7 +173,7 @@ function main(argv) {
     process.stdout.write(`${chosen.json ? report.asJson() : report.asText()}\n`);
     return report.faults.length ? 3 : 0;
   } catch (error) {
-    if (!(error instanceof Unreadable || error instanceof TypeError || error instanceof RangeError)) throw error;
+    if (!(error instanceof Unreadable || error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)) throw error;
     process.stderr.write(`cannot read it: ${error.message}\n`);
     return 2;
   }

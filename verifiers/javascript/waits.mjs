@@ -54,11 +54,12 @@ function room({ parameters: { alpha, groups }, curve }, level) {
 /** Follows policies, runs and rejections in the order of the control chain. */
 export class Waits {
   #serves = new Map();
-  #held = new Map(); // gate: { run, until } of the wait that runs
+  #since = new Map(); // gate: when the latest of its policies came into force
+  #held = new Map(); // gate: { run, until, finished } of the wait that runs
 
   policy(row) {
     this.#serves.set(row.gate, served(row));
-    this.#held.delete(row.gate);
+    if (!(row.valid_from <= this.#since.get(row.gate))) this.#since.set(row.gate, row.valid_from);
   }
 
   rejection({ run }) {
@@ -67,12 +68,13 @@ export class Waits {
 
   /** What contradicts the wait that ran when a run began; null: nothing. */
   run(row, decides) {
-    const held = this.#held.get(row.gate);
+    let held = this.#held.get(row.gate);
     this.#held.delete(row.gate);
+    if (held?.finished < this.#since.get(row.gate)) held = undefined; // a policy has ended it
     if ((row.age_cut ?? null) === null || row.requested_by !== "recalibrator") return null;
     const until = row.held_until ?? null;
     if (until !== null) {
-      this.#held.set(row.gate, { run: row.id, until });
+      this.#held.set(row.gate, { run: row.id, until, finished: row.finished_at });
       if (row.outcome === "proposed" && until > row.started_at) return null;
       return `it is ${row.outcome} and waits until ${until}: only a proposal waits, and until later`;
     }

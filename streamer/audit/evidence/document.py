@@ -300,7 +300,11 @@ def _over_time(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
 def _settings(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     newest = value["newest"]
     return (
-        f"budget {percent(newest['alpha'])} by the method {newest['method']}, mode {newest['mode']}, on an alarm {newest['on_alarm']};"
+        (
+            "no revision of it is on record;"
+            if newest["alpha"] is None
+            else f"budget {percent(newest['alpha'])} by the method {newest['method']}, mode {newest['mode']}, on an alarm {newest['on_alarm']};"
+        )
         + _changes(len(value["changes"])),
         [
             _rows(("setting", "newest value"), [(name, _plain(one)) for name, one in newest.items()]),

@@ -9,6 +9,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit import signing
+from streamer.audit.bundle import reading
 from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
 from streamer.audit.evidence.page import page_of
@@ -54,16 +55,13 @@ def make_report(
     UsageError
         When the bundle cannot be read, a gate is not on record, or the period is empty.
     """
-    try:
-        opened = Bundle(bundle)
-    except (OSError, ValueError, KeyError) as error:
-        raise UsageError(f"cannot read the bundle {bundle}: {error}") from error
-    begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
-    if begins >= ends:
-        raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
-    figures = Figures(begins, ends, gates)
-    verifier = verify_bundle(opened, keys, outside, figures=figures, verify_signature=signing.verify)
-    found = figures.result(opened, verifier)
+    with reading(bundle) as opened:
+        begins, ends = moment(since or datetime(1970, 1, 1, tzinfo=UTC)), moment(until or _made_at(opened))
+        if begins >= ends:
+            raise UsageError(f"the period is empty: it begins at {begins} and ends at {ends}")
+        figures = Figures(begins, ends, gates)
+        verifier = verify_bundle(opened, keys, outside, figures=figures, verify_signature=signing.verify)
+        found = figures.result(opened, verifier)
     unknown = [name for name in gates or () if f"decisions/{name}" not in found]
     if unknown:
         raise UsageError(f"the record has no gate {unknown[0]}")

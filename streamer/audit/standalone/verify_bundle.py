@@ -627,12 +627,14 @@ class Waits:
 
     def __init__(self) -> None:
         self._serves: dict[str, Served] = {}
-        self._held: dict[str, tuple[int, str]] = {}
+        self._since: dict[str, str] = {}
+        self._held: dict[str, tuple[int, str, str]] = {}
 
     def policy(self, row: dict[str, Any]) -> None:
-        """Take note of a policy that came into force: it ends the wait."""
-        self._serves[row["gate"]] = Served.of(row)
-        self._held.pop(row["gate"], None)
+        """Take note of a policy: it ends the waits of runs that were finished before it came into force."""
+        gate = row["gate"]
+        self._serves[gate] = Served.of(row)
+        self._since[gate] = max(row["valid_from"], self._since.get(gate, row["valid_from"]))
 
     def rejection(self, run: int) -> None:
         """Take note that a person rejected what a run proposed, which ends the wait too."""
@@ -641,11 +643,13 @@ class Waits:
     def run(self, row: dict[str, Any], decided: Served | None) -> str | None:
         """Say how what became of a run contradicts the wait that ran when it began; None: it does not."""
         held = self._held.pop(row["gate"], None)
+        if held is not None and held[2] < self._since.get(row["gate"], held[2]):
+            held = None
         if row.get("age_cut") is None or row["requested_by"] != "recalibrator":
             return None  # older than all waits, or somebody asked for it
         until, before = row.get("held_until"), self._serves.get(row["gate"])
         if until is not None:
-            self._held[row["gate"]] = (row["id"], until)
+            self._held[row["gate"]] = (row["id"], until, row["finished_at"])
             if row["outcome"] != "proposed" or until <= row["started_at"]:
                 return (
                     f"it is {row['outcome']} and waits until {until}: only a proposal waits, and until later"
@@ -742,6 +746,7 @@ class Verifier:
     faults : dicts with `check`, `place` and `detail`, in the order in which they were found.
     notes : what could not be checked, and why.
     counts : how much was checked.
+    left_out : what a bundle says that it has not, as in its manifest; None: it is no bundle.
     """
 
     def __init__(
@@ -761,7 +766,9 @@ class Verifier:
         self.faults: list[dict[str, str]] = []
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
+        self.left_out: dict[str, Any] | None = None
         self._checkpoints: dict[int, dict[str, Any]] = {}
+        self._younger: list[dict[str, Any]] = []
         self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
         self._receipts: list[tuple[tuple[Any, ...], int, str, str]] = []
         self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
@@ -809,8 +816,8 @@ class Verifier:
     ) -> None:
         """Read signed checkpoints from one place. Several places may be read; they must not contradict.
 
-        `complete` says that this place has to have every checkpoint that was read before. Those made after the
-        moment `until` are set aside: what is verified is older.
+        `complete` says that this place has to have every checkpoint that was read before. What is verified may be older
+        than those made after the moment `until`: they are compared as far as its chains go.
         """
         seen: set[int] = set()
         for number, value in enumerate(values, 1):
@@ -840,6 +847,7 @@ class Verifier:
                 continue
             if until is not None and facts["made_at"] > until:
                 self.notes["younger"] = f"checkpoints made after {until} are younger than what was verified"
+                self._younger.append(facts)
                 continue
             digest = sha256(value)
             known = self._checkpoints.get(sequence)
@@ -894,6 +902,18 @@ class Verifier:
                     (gate["salt"], gate["seed"]), sequence
                 )
                 self._before.setdefault(gate["gate"], {chain: head["height"] for chain, head in heads})
+
+    def _link_younger(self, head: dict[str, Any]) -> None:
+        """Compare with younger checkpoints what was there before them: whoever dates a bundle back hides nothing."""
+        for facts in self._younger:
+            if facts["record_id"] != head["record_id"]:
+                continue
+            seen = {(h["log_id"], h["topic"], h["partition"]): h for h in facts["partitions"]}
+            for chain, height in _heights(head).items():
+                at = seen.get(chain) if chain else facts["control"]
+                if at is not None and at["height"] <= height:
+                    place = f"checkpoint {facts['sequence']}"
+                    self._marks.setdefault(chain, {}).setdefault(at["height"], []).append((at["hash"], place))
 
     def _mark(self, chain: tuple[Any, ...], height: int, digest: str, place: str) -> None:
         """Compare one link with the checkpoints that were made when it was the last, and with receipts."""
@@ -959,10 +979,7 @@ class Verifier:
             self.notes["receipts"] = f"{origin} has no receipt"
 
     def _link_receipts(self, head: dict[str, Any]) -> None:
-        there: dict[tuple[Any, ...], int] = {
-            (h["log_id"], h["topic"], h["partition"]): h["height"] for h in head["partitions"]
-        }
-        there[()] = head["control"]["height"]
+        there = _heights(head)
         skipped = younger = 0
         for chain, height, link, place in self._receipts:
             if height < self._begins.get(chain, (0,))[0]:
@@ -1000,6 +1017,7 @@ class Verifier:
     def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
         """Verify the control chain and keep what decisions are checked against."""
         self._link_checkpoints(head["record_id"])
+        self._link_younger(head)
         self._link_receipts(head)
         link = sha256(b"streamer.control.v1\x00" + bytes.fromhex(head["record_id"]))
         height = 0
@@ -1111,8 +1129,10 @@ class Verifier:
         if kind == "policies":
             written = self._written.setdefault(row["gate"], [])
             self._looser.policy(row)
-            # The highest version up to here: numbers rise along the chain.
-            written.append((line["height"], max(row["version"], written[-1][1] if written else 0)))
+            newest = written[-1][1] if written else 0
+            if row["version"] != newest + 1:
+                self.fault("policy", place, f"versions have no holes, and the one before it is {newest}")
+            written.append((line["height"], max(row["version"], newest)))
         if kind == "gates":
             self._keep_gate(row, line, place)
         elif kind == "gate_revisions":
@@ -1399,7 +1419,7 @@ class Verifier:
         content, action = line.get("content"), line.get("action")
         if content is None:
             self.counts["texts not given or erased"] += 1
-            self._erased(line, facts["decided_at"], facts["content_mac"], place)
+            self._erased(line, facts["decided_at"], facts["content_mac"], place, facts["batch"][0])
         else:
             sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
             mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
@@ -1412,10 +1432,15 @@ class Verifier:
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
 
-    def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str) -> None:
+    def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str, gate: str = "") -> None:
         """Check that what was erased was old enough for an erasure that is on record, or was erased before these were kept."""
         if "erased_at" not in line:
-            return  # left out of the bundle, not erased
+            left = self.left_out
+            if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
+                self.fault(
+                    "seal", place, "its texts are not there, and neither erased nor said to be left out"
+                )
+            return
         self.counts["texts erased"] += 1
         adopted = self._adopted
         if adopted is not None and line["erased_at"] <= adopted["at"]:
@@ -1525,7 +1550,7 @@ class Verifier:
             return
         shown, own = of_row.get("content"), line.get("content")
         if shown is None:
-            self._erased(of_row, facts["decided_at"], row["text_mac"], where)
+            self._erased(of_row, facts["decided_at"], row["text_mac"], where, row["gate"])
         elif own is not None:
             same = own["texts"][names.index(row["response_id"])] == shown["text"]
             if same == row["edited"]:
@@ -1996,11 +2021,7 @@ class Verifier:
     def _uncovered(self, head: dict[str, Any]) -> None:
         if not self._checkpoints:
             return
-        newest = self._checkpoints[max(self._checkpoints)]["facts"]
-        heights: dict[tuple[Any, ...], int] = {
-            (h["log_id"], h["topic"], h["partition"]): h["height"] for h in newest["partitions"]
-        }
-        heights[()] = newest["control"]["height"]
+        heights = _heights(self._checkpoints[max(self._checkpoints)]["facts"])
         for chain, height, _, _ in self._receipts:
             heights[chain] = max(height, heights.get(chain, 0))
         covered = sum(heights.values())
@@ -2011,6 +2032,14 @@ class Verifier:
                 + (" and every receipt" if self._receipts else "")
                 + ": they could still be rewritten unseen"
             )
+
+
+def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
+    """How high the chains are by a manifest or a checkpoint, the control chain under `()`."""
+    heights: dict[tuple[Any, ...], int] = {
+        (one["log_id"], one["topic"], one["partition"]): one["height"] for one in head["partitions"]
+    }
+    return heights | {(): head["control"]["height"]}
 
 
 def _name(kind: str, row: dict[str, Any] | None) -> str:
@@ -4392,6 +4421,7 @@ def verify_bundle(
     runs of gates with signed labels have read.
     """
     verifier = Verifier(keys, verify_signature=verify_signature)
+    verifier.left_out = bundle.manifest.get("left_out") or {}
     if receipts is not None:
         verifier.receipts(receipts, origin="the file", may_be_younger=True)
     for name in bundle.damaged():

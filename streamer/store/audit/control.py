@@ -84,9 +84,6 @@ SEALED_TABLES = (
 )
 """Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
 
-SEALED_LATER = (alerts, alert_acknowledgements)
-"""Of these, tables to which workers of earlier versions may still write without a seal."""
-
 TOPIC_SOURCE = "topic"
 """The source of labels that a partition's chain holds."""
 

@@ -483,6 +483,50 @@ def signature_of_another(at: Target) -> None:
     at.run("UPDATE label_signatures SET label = label - 1 WHERE signature = :s", s=f"of {at.region}")
 
 
+def seen_by_a_label(at: Target) -> None:
+    at.run(
+        "UPDATE outcomes SET control_height = (SELECT max(o.control_height) FROM outcomes o WHERE o.topic = outcomes.topic"
+        " AND o.partition = outcomes.partition AND o.chain_height < outcomes.chain_height) WHERE label IN"
+        " (SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n)",
+        n=_label(at),
+    )
+
+
+def refuse_a_label(at: Target) -> None:
+    """The label goes, and its event, whose bytes are those on the topic, is said to be one that could not be stored."""
+    from streamer.store.db.schema import dead_letters, outcomes
+    from streamer.store.log.chain import dead_letter_mac
+
+    label = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=_label(at))
+    mine = outcomes.c.label == label["id"]
+    for one in at.connection.execute(sa.select(outcomes).where(mine)).mappings().all():
+        place = {name: one[name] for name in ("log_id", "topic", "partition", "offset")}
+        (record,) = (
+            record
+            for record in at.site.log.read(one["topic"], {one["partition"]: one["offset"] + 1})
+            if record.offset == one["offset"]
+        )
+        letter = place | {
+            "timestamp_ms": 0,
+            "code": "internal_error",
+            "detail": "a fault",
+            "key": record.key,
+            "value": record.value,
+            "headers": (),
+            "salt": bytes(32),
+            "recorded_at": one["recorded_at"],
+        }
+        letter["content_mac"] = dead_letter_mac(letter)
+        made = at.connection.execute(sa.insert(dead_letters).values(letter)).inserted_primary_key
+        assert made is not None
+        at.connection.execute(
+            sa.update(outcomes)
+            .where(mine, outcomes.c.offset == one["offset"])
+            .values(kind="dead_letter", dead_letter=made[0], label=None, label_signature=None)
+        )
+    at.run("DELETE FROM label_revisions WHERE id = :i", i=label["id"])
+
+
 def where_refused(at: Target) -> None:
     at.run(
         'UPDATE dead_letters SET "offset" = 1000000 WHERE value = :v', v=b"rubbish of " + at.region.encode()
@@ -564,9 +608,9 @@ def remove_from_the_desk(at: Target) -> None:
     at.run("DELETE FROM desk_outcomes WHERE id = :o", o=one)
 
 
-def remove_a_policy(at: Target) -> None:
-    """The newest one of the gate `each`, under which nothing was decided, with its story."""
-    subject = at.subject(at.control("policies", which=-1, where="subject LIKE '[\"each\"%'"))
+def remove_a_policy(at: Target, which: int = -1) -> None:
+    """One of the gate `each`, by its place among those of the region; nothing was decided under it. With its story."""
+    subject = at.subject(at.control("policies", which=which, where="subject LIKE '[\"each\"%'"))
     at.run("DELETE FROM policy_events WHERE gate = 'each' AND version = :v", v=subject[1])
     at.run("DELETE FROM policies WHERE gate = 'each' AND version = :v", v=subject[1])
 
@@ -630,6 +674,8 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
     "the signature of a label of the topic": another_signature,
     "which label of the topic a signature is of": signature_of_another,
+    "how much of the control chain the link of a label saw": seen_by_a_label,
+    "a label of the topic said to have been refused": refuse_a_label,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
         "label_revisions", "severity = 1 - severity, raw_severity = NULL"
@@ -640,6 +686,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     ),
     "why a policy came into force": _change_control("policies", "reason = 'other'"),
     "a policy removed under which nothing was decided": remove_a_policy,
+    "a policy removed that is not the newest": lambda at: remove_a_policy(at, which=-2),
     "who closed a gate": _change_control("policy_events", "by = 'ann'"),
     "why a gate was revised": _change_control("gate_revisions", "reason = 'other'", "subject LIKE '[\"each\"%'"),
     "who asked for a run": _change_control("calibration_runs", "requested_by = 'ann'"),
@@ -655,6 +702,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
     "who sent it again, at the message alone": replayed_by,
     "a learned score of an earlier decision": _change_control("learned_scores", "score = 0.9"),
+    "who set a candidate policy": _change_control("candidate_policies", "\"by\" = 'ann'"),
     "why a fit of a learned score was refused": _change_control("score_fits", "reason = 'other'"),
     "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
     "a revocation of an API key removed": _remove_control("api_key_revocations"),
@@ -711,6 +759,33 @@ def make_an_administrator(site: Site) -> None:
         store.accounts.add_issued("eve", roles=["administrator"], issuer="https://issuer.example", by="ana")
 
 
+def make_a_key(site: Site) -> None:
+    with wiring.open_store(site.settings) as store:
+        store.api_keys.create(gates=None, may=("decide",), by="ana", note="nobody's")
+
+
+def acknowledge_an_alert(site: Site) -> None:
+    with breaking_in(site.settings.database.url) as connection:
+        query = "SELECT alert_id FROM alerts WHERE id NOT IN (SELECT alert FROM alert_acknowledgements)"
+        alert_id = str(connection.exec_driver_sql(query).first()[0])  # type: ignore[index]
+    with wiring.open_store(site.settings) as store:
+        store.alerts.acknowledge(alert_id, by="ana", reason="seen")
+
+
+def alert_in_no_chain(site: Site) -> None:
+    """As workers of earlier versions raised them."""
+    with breaking_in(site.settings.database.url) as connection:
+        connection.exec_driver_sql(
+            "INSERT INTO alerts (alert_id, gate, kind, level, message, details, raised_at)"
+            " VALUES ('a', 'best', 'risk', 'page', 'look', '{}', '2026-01-01 00:00:00.000000')"
+        )
+
+
+def roll_back(site: Site) -> None:
+    with wiring.open_store(site.settings) as store:
+        store.policies.rollback("best", 2, by="ana", reason="it was better")
+
+
 def erase_by_a_rule_of_ones_own(site: Site) -> None:
     prune(
         site.settings.database.url,
@@ -765,6 +840,10 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "a label of a file invented": invent_a_label_by_file,
     "a release at the desk invented": release_past_the_topic,
     "an administrator invented": make_an_administrator,
+    "an API key invented": make_a_key,
+    "an acknowledgement invented": acknowledge_an_alert,
+    "an alert invented that is in no chain": alert_in_no_chain,
+    "a rollback invented": roll_back,
     "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
     "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,
     "a decision by a changed program under an older policy": decide_by_an_older_policy,

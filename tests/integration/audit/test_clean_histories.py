@@ -306,6 +306,22 @@ def test_what_is_left_out_of_a_bundle_is_not_missed(record: Record, what: str) -
         assert "answer 1 of 61" not in text
 
 
+def test_what_is_left_out_of_a_bundle_unsaid_is_named(record: Record) -> None:
+    target = record.directory / "bundle"
+    export(record.settings, target)
+    file = target / "outcomes.jsonl"
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for kind in ("decision", "dead_letter", "conflict"):
+        last = max(at for at, line in enumerate(lines) if line["kind"] == kind)
+        changed = [
+            {name: value for name, value in line.items() if at != last or name != "content"}
+            for at, line in enumerate(lines)
+        ]
+        file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in changed), "utf-8")
+        said = [one["detail"] for one in verify_bundle(target, KEYS, None).faults]
+        assert "its texts are not there, and neither erased nor said to be left out" in said, kind
+
+
 def test_the_database_waits_while_texts_are_scored_again(record: Record) -> None:
     if record.url.startswith("sqlite"):
         pytest.skip("SQLite ends no transaction because it is idle")

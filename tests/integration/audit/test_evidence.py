@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import sqlite3
+import zipfile
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -397,6 +398,57 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     write_report(again, tmp_path / "again")
     for file in (JSON, PAGE, PDF):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "pack" / file).read_bytes()
+
+
+def test_a_bundle_that_is_none_is_said_to_be_none(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamer.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    whole = (folder / BUNDLE).read_bytes()
+    with zipfile.ZipFile(folder / BUNDLE) as packed:
+        parts = {name: packed.read(name) for name in packed.namelist()}
+    bad: list[dict[str, bytes] | bytes] = [
+        whole[:-30],
+        whole[: len(whole) // 2],
+        b"",
+        whole[:900] + bytes(64) + whole[964:],
+    ]
+    for name in ("manifest.json", "control.jsonl", "outcomes.jsonl"):
+        bad += [parts | {name: value} for value in (b"", b"7\n", b"[" * 100_000, parts[name][:-40])]
+    for name in ("head", "files", "made_at"):
+        bad += [parts | {"manifest.json": json.dumps(json.loads(parts["manifest.json"]) | {name: value}).encode()}
+                for value in (None, 7, [], {})]  # fmt: skip
+    for number, one in enumerate(bad):
+        file = tmp_path / f"{number}.zip"
+        if isinstance(one, bytes):
+            file.write_bytes(one)
+        else:
+            with zipfile.ZipFile(file, "w") as packed:
+                for name, value in one.items():
+                    packed.writestr(name, value)
+        status = main(
+            [
+                "audit",
+                "report",
+                "--framework",
+                "soc2",
+                "--no-pdf",
+                "--bundle",
+                str(file),
+                "--out",
+                f"pack-{number}",
+            ]
+        )
+        told = capsys.readouterr()
+        if status == 3:  # it is a bundle, and not what was exported
+            continue
+        assert (status, told.out, told.err.count("\n")) == (2, "", 1), (number, told.err)
+        assert "unexpected" not in told.err
+        assert not (tmp_path / f"pack-{number}").exists()
+    assert main(["audit", "embed", "0.zip", "--out", "embeddings.jsonl"]) == 2
+    assert capsys.readouterr().err.startswith("streamer: cannot read the bundle 0.zip")
 
 
 def test_the_command(

@@ -12,7 +12,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import Bundle, read_label_keys
+from streamer.audit.standalone.verify_bundle import FILES, Bundle, read_label_keys
 from streamer.settings.settings import load_settings
 from tests.integration.audit.alone import agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
@@ -118,6 +118,38 @@ def test_rubbish_in_a_bundle_is_said_to_be_rubbish(settings: Settings, tmp_path:
             assert "the bundle, line 1" in [fault["place"] for fault in said["faults"]], line[:20]
         else:
             assert said["unreadable"], line[:20]
+
+
+def test_a_bundle_without_one_of_its_files_is_unreadable(settings: Settings, tmp_path: Path) -> None:
+    export(settings, tmp_path / "bundle")
+    manifest = json.loads((tmp_path / "bundle" / "manifest.json").read_text("utf-8"))
+    for name in FILES:
+        whole = (tmp_path / "bundle" / name).read_bytes()
+        (tmp_path / "bundle" / name).unlink()
+        assert "unreadable" in in_javascript(tmp_path / "bundle", None)
+        others = {one: said for one, said in manifest["files"].items() if one != name}
+        (tmp_path / "bundle" / "manifest.json").write_text(json.dumps(manifest | {"files": others}), "utf-8")
+        assert "unreadable" in in_javascript(tmp_path / "bundle", None)
+        (tmp_path / "bundle" / name).write_bytes(whole)
+        (tmp_path / "bundle" / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+
+
+def test_what_cannot_be_read_of_a_run_is_a_fault_of_the_run(settings: Settings, tmp_path: Path) -> None:
+    export(settings, tmp_path / "bundle")
+    file = tmp_path / "bundle" / "control.jsonl"
+    lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    for name in ("heads", "age_cut", "history", "suffix"):
+        for value in ("[", "", "[" * 100_000, 7, {}):
+            changed = [
+                line | {"row": line["row"] | {name: value}} if line["kind"] == "calibration_runs" else line
+                for line in lines
+            ]
+            text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in changed)
+            file.write_text(text, "utf-8")
+            faults = in_javascript(tmp_path / "bundle", None)["faults"]
+            assert any("it has a value that cannot be read" in one["detail"] for one in faults), (name, value)
+    done = run(tmp_path / "bundle")
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 def test_a_damaged_zip_is_unreadable(settings: Settings, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from streamer.audit.standalone.verify_bundle import complete_lines
 from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import KEYS, export, verify
 from tests.integration.audit.tampering_table import (
     ADDITIONS,
@@ -100,6 +102,30 @@ def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path:
     assert verify_bundle(tmp_path / "bundle", KEYS, outside).faults == []
     alone = verify_bundle(tmp_path / "bundle", KEYS, outside, site.receipts[-1:])
     assert [fault["check"] for fault in alone.faults][:1] == ["receipt"]
+
+
+def test_a_bundle_that_is_dated_back_is_held_against_the_checkpoints_all_the_same(
+    site: Site, tmp_path: Path
+) -> None:
+    outside = complete_lines((site.directory / "checkpoints.jsonl").read_bytes())
+
+    def details(copy: Site) -> list[str]:
+        """What both verifiers find in a bundle that says it is older than every checkpoint, and has none."""
+        with breaking_in(copy.settings.database.url) as connection:
+            connection.exec_driver_sql("DELETE FROM checkpoints")
+        export(copy.settings, copy.directory / "bundle")
+        file = copy.directory / "bundle" / "manifest.json"
+        file.write_text(
+            json.dumps(json.loads(file.read_bytes()) | {"made_at": "2020-01-01T00:00:00.000000Z"})
+        )
+        return [one["detail"] for one in verify_bundle(copy.directory / "bundle", KEYS, outside).faults]
+
+    (tmp_path / "honest").mkdir()
+    assert details(site.copy(tmp_path / "honest")) == []
+    (tmp_path / "changed").mkdir()
+    copy = site.copy(tmp_path / "changed")
+    attack(copy, "who gave a label of a file", "resealed")
+    assert any("was made of another history" in one for one in details(copy))
 
 
 def test_what_is_no_receipt_is_said_to_be_none(site: Site) -> None:

@@ -35,6 +35,8 @@ EVERYTHING = [
     ("checkpoints", "value", "'?'", "checkpoints.jsonl"),
     ("control_head", "chain_height", NO_TEXT, "the heads of the chains"),
     ("progress", "next_offset", "x'ff'", "the heads of the chains"),
+    ("control_log", "sealed", f"'{'[' * 100_000}'", "control.jsonl"),
+    ("batches", "metadata", f"'{'[' * 100_000}'", "outcomes.jsonl"),
 ]
 
 

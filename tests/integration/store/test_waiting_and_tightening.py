@@ -257,6 +257,30 @@ def test_both_verifiers_of_a_bundle_follow_the_waits(
     assert second > first
 
 
+@pytest.mark.node
+def test_a_policy_of_a_clock_that_is_behind_ends_no_wait(
+    site: Callable[..., LabelledGate], tmp_path: Path
+) -> None:
+    """Somebody's machine is five seconds behind the recalibrator's, which goes on to wait: both verifiers see why."""
+    need_node()
+    one = site()
+    label_late(one, one.decide(200), bad_below(0.35), hours=6)
+    before = one.open()
+    label_late(one, one.decide(60), bad_below(0.0), hours=6)
+    held = one.run().run
+    assert held.held_until is not None
+    behind = held.started_at - timedelta(seconds=5)
+    one.store.policies.rollback(GATE, before.version, by="ana", reason="a test", now=behind)
+    one.now = held.held_until
+    done = one.run()
+    assert (done.outcome, "has waited for one label lag" in done.why) == ("applied", True)
+    with one.store.evidence.snapshot() as snapshot:
+        write_bundle(snapshot, tmp_path / "bundle", keys=KEYS, made_at="2026-01-01T00:00:00Z")
+    alone = [fault["detail"] for fault in by_one_file(Bundle(tmp_path / "bundle"), KEYS, None).faults]
+    theirs = [fault["detail"] for fault in in_javascript(tmp_path / "bundle", None)["faults"]]
+    assert [detail for detail in (*alone, *theirs) if "wait" in detail] == []
+
+
 def test_where_the_newest_labels_are_worse_a_waiting_threshold_is_dropped(
     site: Callable[..., LabelledGate],
 ) -> None:
