@@ -162,6 +162,7 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
                 "calibration_run": None,
                 "state": "closed",
                 "threshold": None,
+                "valid_from": "2026-11-20T12:00:00.000000+00:00",
             }
             made._keep("policies", row, {"height": height}, "")
         return made
