@@ -46,7 +46,7 @@ PRELOADED = (
 )
 """What several processes import in the middle of tests, too: imported before there are several, where there are many files."""
 
-_MANY_FILES = 60
+_MANY_FILES = 250
 
 _MAY_RUN = {"jemalloc_bg_thd"}
 """Threads that a fork starts anew by itself."""
