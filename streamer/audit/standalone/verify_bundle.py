@@ -1550,7 +1550,8 @@ class Verifier:
             return
         shown, own = of_row.get("content"), line.get("content")
         if shown is None:
-            self._erased(of_row, facts["decided_at"], row["text_mac"], where, row["gate"])
+            if "missing" not in of_row:  # else that was said
+                self._erased(of_row, facts["decided_at"], row["text_mac"], where, row["gate"])
         elif own is not None:
             same = own["texts"][names.index(row["response_id"])] == shown["text"]
             if same == row["edited"]:
