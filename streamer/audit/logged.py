@@ -475,7 +475,7 @@ def _compare_published(
         else:
             older += 1
     if older:
-        # A topic that was made anew begins at 0 again, and no id of it is on record.
+        # A topic that was recreated begins at 0 again, and no id of it is on record.
         report.notes.append(
             f"whether {older} {kind.many} were published: they are older than all that {topic} has, which was deleted and"
             " recreated or never had them"

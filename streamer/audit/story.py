@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit.standalone.verify_bundle import decided_without_trust
-from streamer.clouds.sentence import budget
+from streamer.calibration.guarantee import budget
 from streamer.events.responses import recorded_models
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS

@@ -30,6 +30,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def budget(alpha: float) -> str:
+    """Write a budget as a percentage, exactly."""
+    return f"{round(100 * alpha, 10):g} %"
+
+
 def besides(guarantee: str, *notes: str) -> str:
     """Add sentences to a guarantee, in a part of their own at its end."""
     if not notes:

@@ -1,6 +1,5 @@
 """`streamer candidate`: another policy decided beside the one in force, on the same batches, and never acted on."""
 
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +8,7 @@ import typer
 from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.gate_options import with_settings
+from streamer.cli.policies import cut_json
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif.asking import SETTINGS
 from streamer.wording.numbers import counted, when
@@ -99,23 +99,20 @@ def show(
     """
     from streamer import wiring
     from streamer.cli.console import note, print_fields, print_json, say
-    from streamer.cli.what_if import answer_json, show_answer
-    from streamer.errors import UsageError
+    from streamer.cli.what_if import answer_json, period, show_answer
     from streamer.recalibration.comparison import Reading
     from streamer.settings.settings import load_settings
     from streamer.whatif import Change
     from streamer.whatif.asking import NothingToJudge
 
-    seconds = opt.seconds(since, "--since")
-    if not 0 < seconds <= 36_500 * 86_400.0:
-        raise UsageError(f"--since must be above 0 and at most 36500d, not {since!r}")
+    back = period(since)
     settings, change, now = load_settings(), Change(candidate=True), wiring.now()
     answer, why_not = None, ""
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         candidate, tried = store.candidates.present(gate)
         counts = store.candidates.counts(candidate.number)
-        asking = wiring.what_if(settings, store, gate, since=now - timedelta(seconds=seconds), now=now)
+        asking = wiring.what_if(settings, store, gate, since=now - back, now=now)
         try:
             answer = asking.ask(change)
         except NothingToJudge as error:
@@ -131,9 +128,7 @@ def show(
             | {
                 "scored": scored,
                 "without_scores": counts,
-                "proposed": None
-                if proposed is None
-                else {"state": proposed.cut.state, "lambda": proposed.cut.threshold},
+                "proposed": None if proposed is None else cut_json(proposed.cut),
                 "comparison": None if answer is None else answer_json(answer, change),
                 "why_no_comparison": why_not or None,
             }
@@ -175,19 +170,15 @@ def calibrate(
     """Give a gate's candidate policy the threshold that all labels of answers it scored give by now, and judge it on what comes."""
     from streamer import wiring
     from streamer.cli.console import print_json, say
-    from streamer.errors import TryLater
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     settings = load_settings()
     with wiring.open_store(settings) as store:
         present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
-        run = wiring.calibrated_beside(settings, store, gate, wanted)
-        if run is None or run.decided.state == "closed":
-            raise TryLater(
-                f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"
-            )
-        made = wiring.set_candidate(settings, store, gate, wanted, cut=None, by=actor, reason=reason)
+        made = wiring.set_candidate(
+            settings, store, gate, wanted, cut=None, by=actor, reason=reason, must_ship=True
+        )
     if json:
         print_json(_candidate_json(made))
     else:
@@ -265,12 +256,11 @@ def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:
 
 
 def _candidate_json(candidate: "CandidatePolicy") -> dict[str, Any]:
-    cut = candidate.cut
     return {
         "gate": candidate.gate,
         "candidate": candidate.number,
         "settings": None if candidate.settings is None else candidate.settings.flat(),
-        "threshold": None if cut is None else {"state": cut.state, "lambda": cut.threshold},
+        "threshold": None if candidate.cut is None else cut_json(candidate.cut),
         "guarantee": candidate.guarantee,
         "by": candidate.by,
         "reason": candidate.reason,

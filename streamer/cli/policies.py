@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.rule import Cut
 
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
 
@@ -30,6 +31,11 @@ def promise_text(guarantee: str, *, explain: bool) -> str:
     if explain or "\n" not in parts:
         return parts
     return f"{parts.partition(chr(10))[0]}\n{EXPLAIN}."
+
+
+def cut_json(cut: "Cut") -> dict[str, Any]:
+    """Return a threshold as JSON values; `lambda` is null unless the state is cut."""
+    return {"state": cut.state, "lambda": cut.threshold}
 
 
 def policy_json(policy: "Policy") -> dict[str, Any]:

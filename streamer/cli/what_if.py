@@ -12,6 +12,7 @@ from streamer.cli import FOUND
 from streamer.cli import options as opt
 from streamer.cli.gate_names import gate_names
 from streamer.cli.gate_options import with_settings
+from streamer.cli.policies import cut_json
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
@@ -112,9 +113,7 @@ def what_if(
     from streamer.gates.settings import GateSettings
     from streamer.settings.settings import load_settings
 
-    seconds = opt.seconds(since, "--since")
-    if not 0 < seconds <= _LONGEST:
-        raise UsageError(f"--since must be above 0 and at most 36500d, not {since!r}")
+    back = period(since)
     if monitor_delta is not None and not 0 < monitor_delta < 1:
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
     cut = None if threshold is None else given_cut(threshold)
@@ -160,9 +159,7 @@ def what_if(
         now = wiring.now()
         again = named.keys() & {"scorer", "encoder"}
         with progress("score again") if again else nullcontext(lambda _done: None) as done:
-            asking = wiring.what_if(
-                settings, store, gate, since=now - timedelta(seconds=seconds), now=now, progress=done
-            )
+            asking = wiring.what_if(settings, store, gate, since=now - back, now=now, progress=done)
             answer = asking.ask(change, in_sample=in_sample, delta=monitor_delta)
     if json:
         print_json(answer_json(answer, change))
@@ -237,23 +234,30 @@ def _show_changed(what: str, found: "Changed", *, most: int) -> None:
 # -- as JSON -------------------------------------------------------------------------------------------------
 
 
+def period(since: str) -> timedelta:
+    """Read `--since`. Raises `UsageError` for none that is above 0 and at most a hundred years."""
+    from streamer.errors import UsageError
+
+    seconds = opt.seconds(since, "--since")
+    if not 0 < seconds <= _LONGEST:
+        raise UsageError(f"--since must be above 0 and at most 36500d, not {since!r}")
+    return timedelta(seconds=seconds)
+
+
 def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
     """Return an answer as JSON values; a `lambda` is null unless its state is cut."""
     from streamer.gates.rule import rule_to_json
 
-    cut = answer.reading.cut
     return {
         "gate": answer.gate.gate,
         "asked": {
             "settings": dict(change.settings),
-            "threshold": None
-            if change.cut is None
-            else {"state": change.cut.state, "lambda": change.cut.threshold},
+            "threshold": None if change.cut is None else cut_json(change.cut),
             "policy": change.policy,
             "proposal": change.proposal,
             "candidate": change.candidate,
         },
-        "threshold": {"state": cut.state, "lambda": cut.threshold},
+        "threshold": cut_json(answer.reading.cut),
         "rule": rule_to_json(answer.reading.rule) | {"curve": None},
         "basis": asdict(answer.basis),
         "since": answer.since,

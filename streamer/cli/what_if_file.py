@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamer.cli.policies import cut_json
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, guarantee_text
@@ -82,7 +83,7 @@ class FileAnswer:
         return {
             "file": self.question.file,
             "asked": {"settings": dict(self.question.given), "seed": self.question.seed},
-            "threshold": {"state": found.cut.state, "lambda": found.cut.threshold},
+            "threshold": cut_json(found.cut),
             "rule": rule_to_json(found.rule) | {"curve": None},
             "basis": {
                 "source": "calibrated" if found.threshold is not None else "given",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamer.calibration.guarantee import budget
+
 if TYPE_CHECKING:
     from streamer.clouds.measurement import OfflineRisk
     from streamer.gates.settings import Unit
@@ -27,11 +29,6 @@ def percent(ratio: float | None, decimals: int = 0) -> str:
     while decimals < 4 and float(f"{value:.{decimals}f}") in {0.0, 100.0} and value not in {0.0, 100.0}:
         decimals += 1
     return f"{value:.{decimals}f} %"
-
-
-def budget(alpha: float) -> str:
-    """Write a budget as a percentage, exactly."""
-    return f"{round(100 * alpha, 10):g} %"
 
 
 def sentence(report: OfflineRisk, alpha: float) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from streamer.calibration.guarantee import counted
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
@@ -453,6 +454,6 @@ SPECIFICATION = Topic(
     line=lambda event, _: [
         event["gate"],
         batch_text(event),
-        f"{(count := len(event['responses']))} {'response' if count == 1 else 'responses'}",
+        counted(len(event["responses"]), "response"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from streamer.calibration.guarantee import budget
 from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
@@ -359,7 +360,7 @@ SPECIFICATION = Topic(
         event["gate"],
         f"v{event['version']}",
         bound_text(event),
-        f"budget {round(100 * event['alpha'], 10):g} %",
+        f"budget {budget(event['alpha'])}",
         event["method"],
         event["unit"],
     ],

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import units_of
-from streamer.clouds.sentence import UNIT_WORDS, budget, percent, sentence
+from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
 from streamer.frames.tables import like, rows_of
 
 if TYPE_CHECKING:

@@ -231,12 +231,9 @@ class WhatIf:
         return found
 
     def _candidate(self) -> tuple[CandidatePolicy, GateSettings]:
-        found = None if self._candidates is None else self._candidates.newest(self._gate.gate)
-        if found is None or found.settings is None:
-            raise UsageError(
-                f"gate {self._gate.gate!r} has no candidate policy; `streamer candidate set` gives it one"
-            )
-        return found, found.settings
+        if self._candidates is None:
+            raise ValueError("a question about a candidate needs to be told where candidates are")
+        return self._candidates.present(self._gate.gate)
 
     def _threshold(
         self, change: Change, settings: GateSettings, past: Past, old: Flags, *, in_sample: bool

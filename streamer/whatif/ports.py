@@ -61,8 +61,8 @@ class PastPolicies(Protocol):
 class CandidateRecord(Protocol):
     """Where candidate policies are, and what they made of batches."""
 
-    def newest(self, gate: str) -> CandidatePolicy | None:
-        """Return the gate's candidate; None: it has none."""
+    def present(self, gate: str) -> tuple[CandidatePolicy, GateSettings]:
+        """Return the gate's candidate and its settings. Raises `UsageError` where it has none."""
         ...
 
     def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterable[MadeBeside]:

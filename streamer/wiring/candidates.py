@@ -40,17 +40,21 @@ def set_candidate(
     cut: Cut | None,
     by: str,
     reason: str,
+    must_ship: bool = False,
 ) -> CandidatePolicy:
     """Decide beside a gate from now on by other settings.
 
     Parameters
     ----------
     cut : its threshold; None: what a calibration finds on the labels that there are, and where that ships nothing, none.
+    must_ship : refuse, and change nothing, where that calibration ships nothing.
 
     Raises
     ------
     UsageError
         For what cannot be tried beside: another unit, or a scorer that asks a language model, which somebody pays for.
+    TryLater
+        Where it must ship and would not.
     """
     from streamer.recalibration.comparison import Reading
     from streamer.whatif.asking import plain_rule
@@ -66,6 +70,10 @@ def set_candidate(
     run = calibrated_beside(settings, store, gate, wanted)
     reading = None if run is None else Reading.of_run(run)
     if run is None or reading is None or reading.ships_nothing:
+        if must_ship:
+            raise TryLater(
+                f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"
+            )
         return store.candidates.start(gate, wanted, by=by, reason=reason)
     return store.candidates.start(
         gate, wanted, cut=reading.cut, rule=reading.rule, guarantee=run.guarantee, by=by, reason=reason

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from streamer.calibration import LossCurve
-from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.calibration.guarantee import budget
+from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.web.plot import Plot, ceiling, percent_ticks
 from streamer.wording.policies import cut_text

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.calibration import groups_needed
+from streamer.calibration.guarantee import budget
 from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
-from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.dev.report.charts import threshold_words
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.calibration.guarantee import budget
+from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.dev.report.charts import ScoreCounts, score_counts_chart, tradeoff_curves_chart
 from streamer.scoring.registry import GRAM
 from streamer.web.plot import Plot

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.figure import Figure
 
-from streamer.clouds.sentence import budget
+from streamer.calibration.guarantee import budget
 from streamer.research.evaluation.figure_style import BLACK, BLUE, VERMILION, finish
 from streamer.research.evaluation.words import short_name
 

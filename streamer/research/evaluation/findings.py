@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamer.clouds.sentence import UNIT_WORDS, budget, percent
+from streamer.calibration.guarantee import budget
+from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.research.evaluation.measures import JUDGE, MODES
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.tables import promised_rows

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import jinja2
 
-from streamer.clouds.sentence import UNIT_WORDS, budget
+from streamer.calibration.guarantee import budget
+from streamer.clouds.sentence import UNIT_WORDS
 from streamer.dev.report.page import TRADEOFF_KEY, picture, score_key
 from streamer.dev.report.style import STYLE
 from streamer.research.evaluation.charts import (

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.calibration import registry
-from streamer.clouds.sentence import UNIT_WORDS, budget
+from streamer.calibration.guarantee import budget
+from streamer.clouds.sentence import UNIT_WORDS
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.words import (

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamer.calibration.guarantee import budget
 from streamer.calibration.registry import weighting_schemes
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import ScoredCloud, run_scored, score_clouds
-from streamer.clouds.sentence import budget
 from streamer.errors import StreamerError
 from streamer.gates.settings import UNITS
 from streamer.research.experiments.command_arguments import alpha_argument, count_argument, default_encoder

@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import DecidedBatch, measure
-from streamer.clouds.sentence import budget, percent, sentence
+from streamer.clouds.sentence import percent, sentence
 from streamer.dev.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
 from streamer.dev.report.page import render_report, write_report
 from streamer.dev.report.terminal import run_summary
