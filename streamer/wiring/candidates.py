@@ -47,7 +47,7 @@ def set_candidate(
     Parameters
     ----------
     cut : its threshold; None: what a calibration finds on the labels that there are, and where that ships nothing, none.
-    must_ship : refuse, and change nothing, where that calibration ships nothing.
+    must_ship : refuse, and change nothing, where that calibration is closed, whatever segments of it would ship.
 
     Raises
     ------
@@ -69,11 +69,11 @@ def set_candidate(
         return store.candidates.start(gate, wanted, cut=cut, rule=plain_rule(wanted), by=by, reason=reason)
     run = calibrated_beside(settings, store, gate, wanted)
     reading = None if run is None else Reading.of_run(run)
+    if must_ship and (run is None or run.decided.state == "closed"):
+        raise TryLater(
+            f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"
+        )
     if run is None or reading is None or reading.ships_nothing:
-        if must_ship:
-            raise TryLater(
-                f"there are too few labels of answers that the candidate of gate {gate!r} scored for a threshold that ships anything"
-            )
         return store.candidates.start(gate, wanted, by=by, reason=reason)
     return store.candidates.start(
         gate, wanted, cut=reading.cut, rule=reading.rule, guarantee=run.guarantee, by=by, reason=reason
