@@ -102,11 +102,11 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
     monkeypatch.setattr(engine, "FROZEN_SECONDS", 1)
     lease = world.lease()
     world.commit(world.slice(lease, world.decision(0, "b")))
-    inside = threading.Event()
+    inside, taken = threading.Event(), threading.Event()
 
     def freeze() -> None:
         inside.set()
-        time.sleep(4)
+        taken.wait(timeout=240)
 
     if where == "between statements":
         store = interrupted(world, freeze)
@@ -125,9 +125,9 @@ def test_a_stopped_worker_does_not_keep_its_partition_locked(
     frozen = threading.Thread(target=work)
     frozen.start()
     assert inside.wait(timeout=240)
-    start = time.monotonic()
     assert world.lease(store=world.open()).epoch == 2
-    assert time.monotonic() - start < 3.5
+    assert frozen.is_alive(), "it is frozen still, and keeps nobody waiting"
+    taken.set()
     frozen.join(timeout=240)
     assert isinstance(said[0], Unavailable)
 

@@ -159,7 +159,7 @@ def test_a_migration_that_gets_no_lock_gives_up_soon_and_changes_nothing(postgre
         began = time.monotonic()
         with pytest.raises(Unavailable, match="lock timeout"):
             migrate(postgres_database_url, lock_seconds=0.3)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert schema_state(postgres_database_url).revision == LOG_FROM
         inspector = sa.inspect(connection)
         assert inspector.get_view_names(SCHEMA) == [], "a later migration left something behind"
