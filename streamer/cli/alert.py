@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_table, say
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
@@ -21,11 +23,7 @@ def list_(
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)
         found = store.alerts.list(gate, limit=limit, unacknowledged=open_)
@@ -64,12 +62,8 @@ def acknowledge(
     After a risk, selective-risk or draw alarm the next one begins, on decisions from now on. Its chance of a false alarm is
     smaller, so that all alarms of a gate together keep theirs.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         raised = store.alerts.acknowledge(alert_id, by=actor, reason=reason)
     if json:
         print_json(alert_json(raised))

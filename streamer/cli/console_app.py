@@ -1,12 +1,17 @@
 """`streamer console`: gates, decisions, proposals, alerts and labelling in a browser; and who may use it."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_table, say, warn
 from streamer.cli.services import UntilStdinClosesOption
+from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES
+from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.security.accounts import Account
@@ -80,12 +85,9 @@ def console(
     """
     if context.invoked_subcommand is not None:
         return
-    from streamer import wiring
-    from streamer.cli.console import note
     from streamer.cli.services import begin, collected, stop_when_stdin_closes
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     if oidc is not None:
         settings = settings.model_copy(update={"oidc": settings.oidc.model_copy(update={"issuer": oidc})})
     begin(settings)
@@ -120,13 +122,8 @@ def add(
     json: opt.JsonOption = False,
 ) -> None:
     """Make an account, or open a closed one again. It asks for the password twice."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, say
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     issuer = settings.oidc.issuer
     if oidc and (issuer is None or password_stdin):
         raise UsageError(
@@ -153,12 +150,7 @@ def add(
 @users.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List everybody who has or had an account."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-    from streamer.wording.numbers import when
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         found = store.accounts.list()
     if json:
         for account in found:
@@ -185,11 +177,8 @@ def roles(
     json: opt.JsonOption = False,
 ) -> None:
     """Change a person's roles. Their sessions end."""
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.set_roles(name, role, by=actor, reason=reason)
     _say_account(account, json)
 
@@ -202,11 +191,8 @@ def password(
     json: opt.JsonOption = False,
 ) -> None:
     """Give a person another password. Their sessions end."""
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.set_password(name, _password(password_stdin), by=actor)
     _say_account(account, json)
 
@@ -219,19 +205,14 @@ def close(
     json: opt.JsonOption = False,
 ) -> None:
     """Close an account: the person's sessions end, and they cannot sign in any more."""
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.close(name, by=actor, reason=reason)
     _say_account(account, json)
 
 
 def _password(stdin: bool) -> str:
     """Ask for a password twice, or read its line. It is never an argument, which others of this machine could read."""
-    import sys
-
     if stdin:
         return sys.stdin.readline().rstrip("\r\n")
     found: str = typer.prompt(
@@ -244,8 +225,6 @@ def _password(stdin: bool) -> str:
 
 
 def _say_account(account: "Account", json: bool) -> None:
-    from streamer.cli.console import print_json, say
-
     if json:
         print_json(_account_json(account))
     elif account.closed:
@@ -273,10 +252,6 @@ def _account_json(account: "Account") -> dict[str, object]:
 
 
 def _print(opened: "OpenedConsole", *, json: bool) -> None:
-    import sys
-
-    from streamer.cli.console import note, print_json, say, warn
-
     if opened.issuer_fault is not None:
         warn(
             f"Nobody can sign in at {opened.issuer} now: {opened.issuer_fault}. Whoever has a password here can, and each "

@@ -4,8 +4,12 @@ from typing import Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import counted, note, print_json, print_table, say
 from streamer.cli.options import JsonOption
+from streamer.cli.outbox import announce_now
+from streamer.errors import UsageError
 
 app = typer.Typer(
     no_args_is_help=True, help="Refused messages: list them with the reason, and send them again."
@@ -22,11 +26,7 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         letters = store.dead_letters.list(code=code, limit=limit)
     if json:
         for one in letters:
@@ -66,16 +66,10 @@ def replay(
     Do it once the cause is gone: the gate was created, a limit was raised. Each gets a new outcome at a new offset;
     what is still wrong is refused again. Who did it is noted at the dead letter.
     """
-    from streamer import wiring
-    from streamer.cli.console import counted, note, print_json, say
-    from streamer.cli.outbox import announce_now
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
     if bool(identities) == (code is not None):
         raise UsageError("name the dead letters: give their ids, or --code CODE for all with one error code")
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         wanted = identities or store.dead_letters.never_replayed(code or "")
         count = store.dead_letters.replay(wanted, by=actor) if wanted else 0

@@ -2,14 +2,24 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FOUND
+from streamer.cli.console import counted, output, print_json
 from streamer.cli.options import JsonOption
+from streamer.cli.reachability import require_broker
+from streamer.cli.unread_labels import unread_text
+from streamer.errors import StreamerError, UsageError
+from streamer.extras import needed_by
+from streamer.security.redaction import redact_text
+from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
@@ -50,11 +60,8 @@ def doctor(
 
     Each line says what to do. Exit status 3 when something fails; warnings alone are no failure.
     """
-    from streamer.cli.console import print_json
-    from streamer.settings.settings import load_settings
-
     findings = []
-    for finding in diagnose(load_settings(), full=full):
+    for finding in diagnose(wiring.load_settings(), full=full):
         findings.append(finding)
         if not json:
             _print(finding)
@@ -67,8 +74,6 @@ def doctor(
 
 def _print(finding: Diagnosis) -> None:
     from rich.text import Text
-
-    from streamer.cli.console import output
 
     line = Text.assemble(
         (f"{finding.level:<5}", _STYLES[finding.level]), (f"{finding.subject}: ", "bold"), finding.text
@@ -97,10 +102,6 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Diagnosis]
 def _guarded(
     subject: str, look: "Callable[[Settings], Iterator[Diagnosis]]", settings: "Settings"
 ) -> Iterator[Diagnosis]:
-    from streamer.errors import StreamerError
-    from streamer.extras import needed_by
-    from streamer.security.redaction import redact_text
-
     try:
         with needed_by("this check"):
             yield from look(settings)
@@ -141,9 +142,6 @@ def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
-    from contextlib import closing
-
-    from streamer import wiring
     from streamer.gates.settings import NO_ENCODER
 
     if settings.encoder.name == NO_ENCODER:
@@ -164,9 +162,6 @@ def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _database(settings: "Settings", *, full: bool) -> Iterator[Diagnosis]:
-    from streamer import wiring
-    from streamer.security.redaction import redact_text
-
     name = redact_text(settings.database.url)
     problem = wiring.check_database(settings)
     if problem is not None:
@@ -185,8 +180,6 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
 
     `publishes` : a broker is configured, for which messages wait.
     """
-    from streamer.cli.console import counted
-
     links = sum(store.reports.chain_heights().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
@@ -218,9 +211,6 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
 
 
 def _broker(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer import wiring
-    from streamer.cli.console import counted
-    from streamer.cli.reachability import require_broker
     from streamer.stream.embedded_broker import is_embedded
     from streamer.stream.topics import cluster_id, log_bounds
 
@@ -259,10 +249,7 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _gates(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer import wiring
-    from streamer.cli.console import counted
     from streamer.gates.settings import NO_ENCODER
-    from streamer.wording.policies import cut_text, status_text
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
@@ -338,8 +325,6 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _learning(policy: "Policy") -> Iterator[Diagnosis]:
     """Say what prevents a gate's learned score."""
-    from importlib.util import find_spec
-
     settings, name = policy.settings, f"gate {policy.gate}"
     if settings.learn_score == "off" or settings.scorer != "gram":
         return
@@ -368,9 +353,6 @@ def _learning(policy: "Policy") -> Iterator[Diagnosis]:
 
 def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
     """Say whether workers with these settings ask the judge that a gate's scores are of."""
-    from streamer import wiring
-    from streamer.errors import UsageError
-
     if not policy.settings.asks:
         return
     try:
@@ -389,8 +371,6 @@ def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
 
 def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Diagnosis]:
     """Say whether publishers send a gate embeddings that it does not accept, or no longer accepts."""
-    from streamer.cli.console import counted
-
     settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")
     if brought and settings.scorer == "gram" and settings.embeddings == "refuse":
         yield Diagnosis(
@@ -411,8 +391,6 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
 
 def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which gates workers with the keys that are configured here would decide with an older policy, or none."""
-    from streamer import wiring
-    from streamer.cli.console import counted
     from streamer.signing.policies import REFUSAL_TEXTS
 
     keys = wiring.policy_keys(settings)
@@ -450,9 +428,6 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _labels(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which labels are not read, and whose signatures cannot be good for lack of a public key."""
-    from streamer import wiring
-    from streamer.cli.unread_labels import unread_text
-
     keys = wiring.label_keys(settings)
     with wiring.open_store(settings) as store:
         gates = store.gates.list()
@@ -480,8 +455,6 @@ def _labels(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _dead_letters(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer import wiring
-
     with wiring.open_store(settings) as store:
         counts = store.dead_letters.counts()
     if not counts:

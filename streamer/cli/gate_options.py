@@ -12,6 +12,7 @@ import typer
 from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.gates import shapes
+from streamer.gates.labeller_names import normalised
 from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
@@ -467,8 +468,6 @@ SETTINGS: tuple[SettingOption, ...] = (
 
 
 def _spelt(name: str) -> str:
-    from streamer.gates.labeller_names import normalised
-
     return normalised(name)
 
 

@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_table, say
 from streamer.cli.gate_names import gate_names
+from streamer.errors import UsageError
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
@@ -48,7 +51,9 @@ def create(
             "--expires", metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."
         ),
     ] = None,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")] = "",
+    note_: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")
+    ] = "",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -56,23 +61,18 @@ def create(
 
     Standard output has only the key, so that it can go to a file.
     """
-    from streamer import wiring
-    from streamer.cli.console import note as say_beside
-    from streamer.cli.console import print_json, say
-    from streamer.errors import UsageError
     from streamer.security.api_keys import read_rate
-    from streamer.settings.settings import load_settings
 
     if bool(gate) == all_gates:
         raise UsageError("name the gates with --gate, or say --all-gates")
     actor, now = opt.who(by), wiring.now()
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         key, token = store.api_keys.create(
             gates=None if all_gates else gate,
             may=may,
             by=actor,
             rate=None if rate is None else read_rate(rate),
-            note=note,
+            note=note_,
             expires_at=None
             if expires is None
             else now + timedelta(seconds=opt.seconds(expires, "--expires")),
@@ -82,7 +82,7 @@ def create(
         print_json({"token": token} | _key_json(key, now))
         return
     say(token)
-    say_beside(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
+    note(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
 
 
 @app.command("list")
@@ -94,12 +94,8 @@ def list_(
     json: opt.JsonOption = False,
 ) -> None:
     """List every key there ever was, the oldest first; never the secret."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
     now = wiring.now()
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)
         keys = [
@@ -135,12 +131,8 @@ def revoke(
     json: opt.JsonOption = False,
 ) -> None:
     """Revoke a key for good, within ten seconds everywhere."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor, now = opt.who(by), wiring.now()
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         key = store.api_keys.revoke(key_id, by=actor, reason=reason, now=now)
     if json:
         print_json(_key_json(key, now))

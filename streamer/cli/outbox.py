@@ -2,17 +2,17 @@
 
 from typing import TYPE_CHECKING
 
+from streamer import wiring
+from streamer.cli.console import note, warn
+from streamer.cli.reachability import require_broker
+from streamer.errors import Unavailable, UsageError
+
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
 
 
 def announce_now(settings: "Settings") -> None:
     """Publish what the change left in the outbox. Without a broker nothing is lost: a worker publishes it."""
-    from streamer import wiring
-    from streamer.cli.console import note, warn
-    from streamer.cli.reachability import require_broker
-    from streamer.errors import Unavailable, UsageError
-
     if settings.kafka.bootstrap_servers is None:
         note("It is recorded. No broker is configured here; the next worker announces it.")
         return

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamer import wiring
+
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
 
@@ -18,7 +20,6 @@ def require_broker(settings: Settings) -> None:
     Unavailable : none answers.
     UsageError : none is configured, or it refuses the way in which it is talked to.
     """
-    from streamer import wiring
     from streamer.stream.handshake import shake_hands
 
     shake_hands(wiring.connection(settings), seconds=_SECONDS)

@@ -1,10 +1,13 @@
 """`streamer risk`: what the labels of the audit sample say of the risk in service, as the recalibrator last wrote it."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_pairs, say
 from streamer.cli.policies import promise_text
 from streamer.cli.verdicts import print_figures
 from streamer.wording.numbers import percent, when
@@ -33,14 +36,9 @@ def risk(
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
     """
-    from dataclasses import asdict
-
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, say
     from streamer.risk.rounds.report import report_of
-    from streamer.settings.settings import load_settings
 
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
         now = wiring.now()
         reports = []
@@ -67,8 +65,6 @@ def risk(
 
 
 def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
-    from streamer.cli.console import print_pairs, say
-
     say(sentence(report))
     if (before := before_text(report)) is not None:
         say(before)
@@ -101,8 +97,6 @@ def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
 
 def report_json(report: "RiskReport") -> dict[str, Any]:
     """Return a report as JSON values, what the verdict rests on first; an infinite duration is null."""
-    from dataclasses import asdict
-
     values = asdict(report)
     first = {name: values.pop(name) for name in ("gate", "verdict", "service")}
     values["open_or_closed"] = {name: values.pop(name) for name in ("exposure", "selective")}

@@ -7,6 +7,7 @@ import typer
 
 from streamer.cli.options import JsonOption
 from streamer.cli.services import UntilStdinClosesOption, run_service
+from streamer.wording.verdicts import sentence
 
 
 def serve(
@@ -49,7 +50,6 @@ def serve(
     stop in time.
     """
     from streamer.wiring import run_serving
-    from streamer.wording.verdicts import sentence
 
     run = partial(
         run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence

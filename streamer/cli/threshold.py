@@ -1,13 +1,20 @@
 """`streamer threshold`: the policies of a gate, who made each, why and when, and what each promises."""
 
+import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
+from streamer.cli.outbox import announce_now
 from streamer.cli.policies import policy_json, promise_text, styled_threshold
 from streamer.cli.signatures import signature_json, styled_signature
+from streamer.cli.unread_labels import labels_fields, unread_json
+from streamer.cli.verdicts import verdict_json
+from streamer.errors import Unavailable, UsageError
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
     cut_text,
@@ -17,6 +24,7 @@ from streamer.wording.policies import (
     threshold_text,
     who,
 )
+from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,11 +49,7 @@ def list_(
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    settings = load_settings()
+    settings = wiring.load_settings()
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:
         gates = [gate] if gate else [revision.gate for revision in store.gates.list()]
@@ -90,18 +94,12 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_fields, print_json, say, warn
-    from streamer.cli.unread_labels import labels_fields, unread_json
-    from streamer.cli.verdicts import verdict_json
     from streamer.gates.setting_changes import calibrated_for_another
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.in_sample import in_sample
-    from streamer.settings.settings import load_settings
     from streamer.signing.policies import REFUSAL_TEXTS
-    from streamer.wording.verdicts import headline
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:
         newest = store.policies.newest(gate)
@@ -208,12 +206,8 @@ def reject(
 
     The next run may propose what it finds. `streamer gate set GATE --recalibrate manual` stops scheduled runs.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         rejected = store.calibration.reject(gate, run, by=actor, reason=reason, now=wiring.now())
     if json:
         print_json({"gate": gate, "run": rejected.run, "by": actor, "reason": reason})
@@ -289,11 +283,7 @@ def sign(
     For policies made before there was a key, and after a change of keys. Look at it first (threshold show), and check
     with `streamer audit verify` that nobody changed it. A policy with a bad signature is never signed.
     """
-    from streamer import wiring
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
-    if wiring.policy_keys(load_settings()).signer is None:
+    if wiring.policy_keys(wiring.load_settings()).signer is None:
         raise UsageError(
             "no key to sign policies with is configured; `streamer audit keygen --out FILE` makes one, and"
             " STREAMER_POLICIES_PRIVATE_KEY_FILE names it"
@@ -325,8 +315,6 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
 @contextmanager
 def _may_stay_open(gate: str) -> "Iterator[None]":
     """Say what is uncertain when the database does not answer while a gate is being closed."""
-    from streamer.errors import Unavailable
-
     try:
         yield
     except Unavailable as error:
@@ -337,15 +325,8 @@ def _may_stay_open(gate: str) -> "Iterator[None]":
 
 def _wait_until_published(gate: str, seconds: float) -> None:
     """Return once no committed ship of a gate waits to be published. Raises `Unavailable` after so long."""
-    import time
-
-    from streamer import wiring
-    from streamer.cli.console import note
-    from streamer.errors import Unavailable
-    from streamer.settings.settings import load_settings
-
     deadline = time.monotonic() + seconds
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         while True:
             waiting, state = _unpublished(store, gate)
             if waiting == 0:
@@ -361,9 +342,6 @@ def _wait_until_published(gate: str, seconds: float) -> None:
 
 def _unpublished(store: "Store", gate: str) -> tuple[int | None, str]:
     """Count the ships of a closed gate that may still come: a number, or None where it is unknown; and in words."""
-    from streamer.cli.console import counted
-    from streamer.errors import Unavailable
-
     try:
         number = store.reports.unpublished_ships(gate)
     except Unavailable as error:
@@ -383,13 +361,8 @@ def _change(
     closing: bool = False,
 ) -> None:
     """Write a policy, describe it, and announce it; when `closing`, count the ships that may still come."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say, warn
-    from streamer.cli.outbox import announce_now
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     with ExitStack() as stack:
         with _may_stay_open(gate) if closing else nullcontext():
             store = stack.enter_context(wiring.open_store(settings))

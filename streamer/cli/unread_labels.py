@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from streamer.cli.console import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -11,8 +13,6 @@ if TYPE_CHECKING:
 
 def unread_text(unread: "UnreadLabels") -> str:
     """Say how many labels are not read, and why."""
-    from streamer.cli.console import counted
-
     reasons = [
         text
         for count, text in (
