@@ -12,7 +12,7 @@ from streamer.wording.numbers import when
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert
 
-app = typer.Typer(no_args_is_help=True, help="Alerts: list and acknowledge them.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

@@ -27,10 +27,7 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="The record: show decisions, verify it, export it, report on it, make checkpoints.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 _KeysOption = Annotated[
     Path | None,

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
     from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.settings import GateSettings
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Candidate policies: decide another score, encoder or threshold beside the one in force, and compare them.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("set")

@@ -9,7 +9,7 @@ from streamer.cli.console import print_json, print_table, warn
 from streamer.cli.options import JsonOption
 from streamer.security.redaction import redact
 
-app = typer.Typer(no_args_is_help=True, help="Settings: show each value and where it came from.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()

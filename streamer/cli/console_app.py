@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 PORT = 8471
 """Fixed, so that an open page finds the program again after a restart."""
 
-app = typer.Typer(
-    help="Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser."
-)
+app = typer.Typer()
 users = typer.Typer(no_args_is_help=True, help="People who use the console: add, list and change them.")
 app.add_typer(users, name="user")
 

@@ -15,9 +15,7 @@ from streamer.cli.options import ByOption, JsonOption, seconds, who
 from streamer.errors import UsageError
 from streamer.security.redaction import redact_text
 
-app = typer.Typer(
-    no_args_is_help=True, help="The database: upgrade its schema, create its roles, erase old texts."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -11,9 +11,7 @@ from streamer.cli.options import JsonOption
 from streamer.cli.outbox import announce_now
 from streamer.errors import UsageError
 
-app = typer.Typer(
-    no_args_is_help=True, help="Refused messages: list them with the reason, and send them again."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

@@ -6,7 +6,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
@@ -48,6 +48,9 @@ class Diagnosis:
     subject: str
     text: str
     todo: str = ""
+
+
+_ok, _warn, _fail = (partial(Diagnosis, level) for level in get_args(Level))
 
 
 def doctor(
@@ -106,11 +109,10 @@ def _guarded(
         with needed_by("this check"):
             yield from look(settings)
     except StreamerError as error:
-        yield Diagnosis("fail", subject, redact_text(" ".join(str(error).split())))
+        yield _fail(subject, redact_text(" ".join(str(error).split())))
     except Exception as error:
         first = (redact_text(str(error)).splitlines() or ["no text"])[0]
-        yield Diagnosis(
-            "fail",
+        yield _fail(
             subject,
             f"the check itself failed: {type(error).__name__}: {first}",
             "STREAMER_DEBUG=1 shows where",
@@ -121,7 +123,7 @@ def _python(_settings: "Settings") -> Iterator[Diagnosis]:
     from importlib.metadata import version
 
     present = ".".join(map(str, sys.version_info[:3]))
-    yield Diagnosis("ok", "python", f"{present}, conformal-streamer {version('conformal-streamer')}")
+    yield _ok("python", f"{present}, conformal-streamer {version('conformal-streamer')}")
 
 
 def _settings(settings: "Settings") -> Iterator[Diagnosis]:
@@ -131,33 +133,28 @@ def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
     unknown = misspelt_variables(Settings)
     if unknown:
-        yield Diagnosis(
-            "warn",
-            "settings",
-            f"set, but no setting: {', '.join(unknown)}",
-            "`streamer config show` lists the names",
+        yield _warn(
+            "settings", f"set, but no setting: {', '.join(unknown)}", "`streamer config show` lists the names"
         )
     else:
-        yield Diagnosis("ok", "settings", f"{len(settings.origins)} differ from the defaults")
+        yield _ok("settings", f"{len(settings.origins)} differ from the defaults")
 
 
 def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer.gates.settings import NO_ENCODER
 
     if settings.encoder.name == NO_ENCODER:
-        yield Diagnosis(
-            "ok", "encoder", "none: workers decide on scores, and on embeddings where the gate accepts them"
-        )
+        yield _ok("encoder", "none: workers decide on scores, and on embeddings where the gate accepts them")
         return
     asked = wiring.endpoint_encoder(settings)
     if asked is None:
         identity = wiring.encoder_identity(settings)
-        yield Diagnosis("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
+        yield _ok("encoder", f"{identity.id}, dimension {identity.dimension}")
         return
     with closing(asked):
         identity = asked.identity
-        yield Diagnosis(
-            "ok", "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
+        yield _ok(
+            "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
         )
 
 
@@ -165,13 +162,13 @@ def _database(settings: "Settings", *, full: bool) -> Iterator[Diagnosis]:
     name = redact_text(settings.database.url)
     problem = wiring.check_database(settings)
     if problem is not None:
-        yield Diagnosis("fail", "database", f"{name}: {problem}", "streamer db upgrade")
+        yield _fail("database", f"{name}: {problem}", "streamer db upgrade")
         return
-    yield Diagnosis("ok", "database", f"{name}, schema up to date")
+    yield _ok("database", f"{name}, schema up to date")
     with wiring.open_store(settings) as store:
         pooling = store.reports.pooling()
         if pooling is not None:
-            yield Diagnosis("ok", "connection", _CONNECTIONS[pooling])
+            yield _ok("connection", _CONNECTIONS[pooling])
         yield from _record(store, full=full, publishes=settings.kafka.bootstrap_servers is not None)
 
 
@@ -183,27 +180,21 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
     links = sum(store.reports.chain_heights().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
-        yield Diagnosis(
-            "ok", "record", f"{links} links; too long to verify by default", "streamer doctor --full"
-        )
+        yield _ok("record", f"{links} links; too long to verify by default", "streamer doctor --full")
     else:
         faults = store.verify_chain()
         for fault in faults:
-            yield Diagnosis(
-                "fail", "record", str(fault), "keep the database as it is and compare with a backup"
-            )
+            yield _fail("record", str(fault), "keep the database as it is and compare with a backup")
         if not faults:
-            yield Diagnosis("ok", "record", f"the hash chain verifies, {links} links")
+            yield _ok("record", f"the hash chain verifies, {links} links")
     if store.reports.may_rewrite():
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             "rights",
             "this database user could change what was recorded; workers need not be able to",
             "streamer db roles, then a user of the role streamer_app for everything but upgrades",
         )
     if waiting and publishes:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             "outbox",
             f"{counted(waiting, 'message waits', 'messages wait')} to be published",
             "run a worker: streamer worker",
@@ -215,8 +206,7 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer.stream.topics import cluster_id, log_bounds
 
     if settings.kafka.bootstrap_servers is None:
-        yield Diagnosis(
-            "ok",
+        yield _ok(
             "broker",
             "none is configured; `streamer serve --no-kafka` needs none, workers need STREAMER_KAFKA_BOOTSTRAP_SERVERS",
         )
@@ -224,25 +214,20 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
     require_broker(settings)
     connection = wiring.connection(settings)
     identity = settings.kafka.log_id or cluster_id(connection)
-    yield Diagnosis("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
+    yield _ok("broker", f"{settings.bootstrap_servers}, log {identity}")
     if is_embedded(identity):
-        yield Diagnosis(
-            "warn",
-            "broker",
-            "it is the embedded broker, for trial use only: it loses everything when it stops",
+        yield _warn(
+            "broker", "it is the embedded broker, for trial use only: it loses everything when it stops"
         )
     else:
         problems = wiring.check_topics(settings)
         for problem in problems:
-            yield Diagnosis(
-                "fail", "topics", problem, "streamer topics create, or change the topic on the broker"
-            )
+            yield _fail("topics", problem, "streamer topics create, or change the topic on the broker")
     bounds = log_bounds(connection, wiring.topics(settings).all())
     for topic in wiring.topics(settings).all():
         parts = [end - begin for (name, _), (begin, end) in bounds.items() if name == topic]
         if parts:
-            yield Diagnosis(
-                "ok",
+            yield _ok(
                 "topics",
                 f"{topic}: {counted(sum(parts), 'record', 'records')} on {counted(len(parts), 'partition', 'partitions')}",
             )
@@ -261,15 +246,14 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
-        yield Diagnosis("warn", "gates", "there is none yet", "streamer gate create NAME")
+        yield _warn("gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
         embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
         if embeds and policy.settings.encoder != identity:
-            yield Diagnosis(
-                "fail",
+            yield _fail(
                 f"gate {name}",
                 f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
                 "all its batches are held (encoder_mismatch)",
@@ -285,20 +269,18 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
                 todo = f"label more, then: streamer recalibrate {name}"
             else:
                 todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
-            yield Diagnosis("warn", f"gate {name}", status_text(policy), todo)
+            yield _warn(f"gate {name}", status_text(policy), todo)
         else:
-            yield Diagnosis("ok", f"gate {name}", status_text(policy))
+            yield _ok(f"gate {name}", status_text(policy))
             if waiting:
-                yield Diagnosis(
-                    "ok",
+                yield _ok(
                     f"gate {name}",
                     f"{counted(waiting, 'response waits', 'responses wait')} for a label",
                     f"streamer label queue --gate {name}",
                 )
         closure = closures[name]
         if closure is not None and not closure.closed and closure.version > policy.version:
-            yield Diagnosis(
-                "fail",
+            yield _fail(
                 f"gate {name}",
                 f"an alarm should have closed it on {closure.moment:%Y-%m-%d %H:%M:%SZ} and could not: nothing is calibrated "
                 "on what it decides before it has another policy",
@@ -306,16 +288,14 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
             )
         if name in proposals:
             found = proposals[name]
-            yield Diagnosis(
-                "ok",
+            yield _ok(
                 f"gate {name}",
                 f"run {found.run} proposes {cut_text(found.cut, found.rule)}"
                 + (f", which waits for a person: {found.why}" if found.why else ""),
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
         if name in scores:
-            yield Diagnosis(
-                "ok",
+            yield _ok(
                 f"gate {name}",
                 f"a learned score waits for a person: {scores[name].reason}",
                 f"streamer score show {name}, then: streamer score adopt {name}",
@@ -329,22 +309,19 @@ def _learning(policy: "Policy") -> Iterator[Diagnosis]:
     if settings.learn_score == "off" or settings.scorer != "gram":
         return
     if settings.recalibrate == "manual":
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             name,
             "no learned score is fitted by itself: it has no runs of the recalibrator (--recalibrate manual)",
             f"streamer gate set {policy.gate} --recalibrate propose",
         )
     elif not settings.keep_texts:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             name,
             "no learned score can be fitted: the gate keeps no texts",
             f"streamer gate set {policy.gate} --keep-texts",
         )
     elif find_spec("sklearn") is None:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             name,
             "no learned score can be fitted here: scikit-learn is not installed",
             "install the extra [learned] where the recalibrator runs",
@@ -360,8 +337,7 @@ def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
     except UsageError:
         configured = "none"
     if configured != policy.settings.encoder:
-        yield Diagnosis(
-            "fail",
+        yield _fail(
             f"gate {policy.gate}",
             f"its scores are of {policy.settings.encoder}, workers with these settings ask {configured}: all its batches are held "
             "(encoder_mismatch)",
@@ -373,16 +349,14 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
     """Say whether publishers send a gate embeddings that it does not accept, or no longer accepts."""
     settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")
     if brought and settings.scorer == "gram" and settings.embeddings == "refuse":
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             f"gate {policy.gate}",
             f"{recently} brought embeddings, which it refuses: such batches are held (encoder_mismatch)",
             f"publish only texts; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
             "--embeddings accept, and embedding_encoder in every event",
         )
     elif not_taken and settings.embeddings == "accept":
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             f"gate {policy.gate}",
             f"{not_taken} of {recently} that brought embeddings were held (encoder_mismatch)",
             f"publish embedding_encoder {settings.encoder!r} with embeddings of dimension {settings.dimension}",
@@ -400,8 +374,7 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
     refused = {gate: reason for gate, found in sorted(newest.items()) if (reason := keys.refusal(found))}
     for gate, reason in refused.items():
         version = newest[gate].version
-        yield Diagnosis(
-            "fail",
+        yield _fail(
             f"gate {gate}",
             f"policy {version} is refused: {REFUSAL_TEXTS[reason]}; workers with the same public keys go on with the last "
             "good one, or hold everything",
@@ -410,8 +383,7 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
             else "streamer audit verify; docs/security.md says what to do",
         )
     if not keys.demanded and signed:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             "signatures",
             f"{counted(len(signed), 'gate has a signed policy', 'gates have signed policies')}, and no public key is "
             "configured here: nobody checks them",
@@ -419,8 +391,7 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
         )
     elif keys.demanded and not refused:
         signs = "signs" if keys.signer is not None else "cannot sign"
-        yield Diagnosis(
-            "ok",
+        yield _ok(
             "signatures",
             f"the newest policy of every gate is signed with a trusted key; this installation {signs}",
         )
@@ -446,8 +417,7 @@ def _labels(settings: "Settings") -> Iterator[Diagnosis]:
                     "STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read; streamer label keygen makes keys",
                 )
         if name in unread:
-            yield Diagnosis(
-                "warn",
+            yield _warn(
                 f"gate {name}",
                 unread_text(unread[name]),
                 f"check where they come from; if they are legitimate: streamer gate set {name} --labellers ...",
@@ -458,7 +428,7 @@ def _dead_letters(settings: "Settings") -> Iterator[Diagnosis]:
     with wiring.open_store(settings) as store:
         counts = store.dead_letters.counts()
     if not counts:
-        yield Diagnosis("ok", "dead letters", "none")
+        yield _ok("dead letters", "none")
         return
     by_code = ", ".join(f"{count} {code}" for code, count in sorted(counts.items()))
-    yield Diagnosis("warn", "dead letters", by_code, "streamer dead-letters list")
+    yield _warn("dead letters", by_code, "streamer dead-letters list")

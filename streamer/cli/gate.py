@@ -57,7 +57,7 @@ if TYPE_CHECKING:
             ...
 
 
-app = typer.Typer(no_args_is_help=True, help="Create, show and change gates.")
+app = typer.Typer(no_args_is_help=True)
 
 BEST_OF = "best-of:"
 """Begins a scorer that `gate create` chooses by a file."""

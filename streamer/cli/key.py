@@ -15,9 +15,7 @@ from streamer.wording.numbers import when
 if TYPE_CHECKING:
     from streamer.security.api_keys import ApiKey
 
-app = typer.Typer(
-    no_args_is_help=True, help="API keys: create, list and revoke what programs call the HTTP endpoint with."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 
-app = typer.Typer(
-    no_args_is_help=True, help="Labels: list what waits for one, import files, label by program."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("import")

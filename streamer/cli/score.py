@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = "streamer.score.v1"
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Learned scores: fit one on a gate's labels, see what it would serve, and put it in force.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()

@@ -13,10 +13,7 @@ from streamer.cli import options as opt
 from streamer.cli.console import print_json, print_table, say, warn
 from streamer.errors import UsageError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Scorers of other packages: list those that are installed, and test one against what every scorer must do.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

@@ -37,10 +37,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Thresholds: list and show them, activate or reject proposals, roll back, close a gate, sign.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")

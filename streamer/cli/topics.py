@@ -8,7 +8,7 @@ from streamer.cli.console import print_json, say
 from streamer.cli.options import JsonOption
 from streamer.cli.reachability import require_broker
 
-app = typer.Typer(no_args_is_help=True, help="Topics on the broker: create and check them.")
+app = typer.Typer(no_args_is_help=True)
 
 _EMBEDDED = "the embedded broker of `streamer dev` makes its topics itself; these commands are for Kafka"
 
