@@ -14,9 +14,9 @@ from streamer import wiring
 from streamer.audit.reached import read_reached, write_reached
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
 from streamer.cli.key_files import write_key_files
-from streamer.cli.outbox import announce_now
 from streamer.errors import Unreadable, UsageError
 from streamer.events.cloudevents import rfc3339
 

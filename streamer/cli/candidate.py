@@ -8,9 +8,9 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_fields, print_json, say
 from streamer.cli.gate_options import with_settings
-from streamer.cli.outbox import announce_now
 from streamer.cli.policies import cut_json
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif.asking import SETTINGS

@@ -11,7 +11,7 @@ import typer
 from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli.console import counted, print_fields, print_json, say
-from streamer.cli.options import ByOption, JsonOption, seconds, who
+from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds, who
 from streamer.errors import UsageError
 from streamer.security.redaction import redact_text
 
@@ -120,9 +120,7 @@ def prune(
         ),
     ] = False,
     by: ByOption = None,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
-    ] = "old enough",
+    reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
     """Erase old texts and delete old published messages. What was erased cannot be restored.

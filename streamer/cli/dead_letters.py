@@ -6,9 +6,9 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import counted, note, print_json, print_table, say
 from streamer.cli.options import JsonOption
-from streamer.cli.outbox import announce_now
 from streamer.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True)

@@ -12,10 +12,10 @@ import typer
 
 from streamer import wiring
 from streamer.cli import FOUND
+from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, output, print_json
 from streamer.cli.options import JsonOption
-from streamer.cli.reachability import require_broker
-from streamer.cli.unread_labels import unread_text
+from streamer.cli.policies import unread_text
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.security.redaction import redact_text

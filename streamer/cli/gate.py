@@ -13,11 +13,10 @@ import typer
 from streamer import wiring
 from streamer.calibration import registry
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
 from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
-from streamer.cli.outbox import announce_now
-from streamer.cli.policies import gate_json, styled_threshold
-from streamer.cli.unread_labels import unread_json, unread_text
+from streamer.cli.policies import gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
 from streamer.extras import needed_by
 from streamer.gates.setting_changes import calibrated_for_another, unread

@@ -42,15 +42,8 @@ _POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
 )
 
 SHOWN = (
-    "unit",
-    "alpha",
-    "method",
-    "severity_kind",
-    "hold_action",
-    "mode",
-    "audit_probability",
-    "recalibrate",
-)
+    "unit", "alpha", "method", "severity_kind", "hold_action", "mode", "audit_probability", "recalibrate",
+)  # fmt: skip
 """What `--help` shows; `--help-all` shows everything."""
 
 

@@ -15,7 +15,7 @@ from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
-from streamer.cli.unread_labels import unread_json, unread_text
+from streamer.cli.policies import unread_json, unread_text
 from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines

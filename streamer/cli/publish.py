@@ -11,11 +11,11 @@ import typer
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, print_json, progress, say
 from streamer.cli.gate_names import gate_names
 from streamer.cli.known_gate import asking
 from streamer.cli.pacing import Backpressure
-from streamer.cli.reachability import require_broker
 from streamer.clouds.tables.columns import parse_mapping
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ import typer
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import complain, counted, note, print_json, print_table, say, warn
-from streamer.cli.outbox import announce_now
-from streamer.cli.policies import promise_text
-from streamer.cli.verdicts import verdict_json
+from streamer.cli.policies import promise_text, verdict_json
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.wording.numbers import percent

@@ -8,19 +8,9 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_pairs, say
-from streamer.cli.policies import promise_text
-from streamer.cli.verdicts import print_figures
-from streamer.wording.numbers import percent, when
-from streamer.wording.verdicts import (
-    ALARMS,
-    alarm_text,
-    before_text,
-    burn_text,
-    desk_text,
-    drawing_text,
-    lasting,
-    sentence,
-)
+from streamer.cli.policies import print_figures, promise_text
+from streamer.wording.numbers import when
+from streamer.wording.verdicts import ALARMS, alarm_text, before_text, facts, sentence
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import DeskReport, RiskReport
@@ -79,18 +69,7 @@ def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
                 f"{report.late} labels too late",
             )
         )
-    if report.read_through is not None:
-        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
-        pairs.append(("read through", when(report.read_through) + lag))
-    if report.terms is not None:
-        share = percent(1 - report.terms.delta)
-        pairs.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
-    if report.burn is not None:
-        pairs.append(("budget used", burn_text(report.burn)))
-    if report.drawing is not None and report.watched:
-        pairs.append(("labels drawn", drawing_text(report.drawing)))
-    if desk is not None:
-        pairs.append(("at the desk", desk_text(desk)))
+    pairs += facts(report, desk)
     pairs += [(f"alarm: {ALARMS[one.kind]}", alarm_text(one)) for one in report.alarms]
     print_pairs(pairs)
 

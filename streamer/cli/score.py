@@ -8,8 +8,8 @@ import typer
 from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_fields, print_json, say
-from streamer.cli.outbox import announce_now
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
 

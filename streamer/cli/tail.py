@@ -8,9 +8,9 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.broker import require_broker
 from streamer.cli.console import note, say
 from streamer.cli.interrupts import PatientInterrupt
-from streamer.cli.reachability import require_broker
 from streamer.errors import UsageError
 from streamer.events.receipts import receipt_line
 from streamer.events.topic import every

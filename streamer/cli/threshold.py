@@ -2,18 +2,25 @@
 
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
 from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
-from streamer.cli.outbox import announce_now
-from streamer.cli.policies import policy_json, promise_text, styled_threshold
-from streamer.cli.signatures import signature_json, styled_signature
-from streamer.cli.unread_labels import labels_fields, unread_json
-from streamer.cli.verdicts import verdict_json
+from streamer.cli.policies import (
+    labels_fields,
+    policy_json,
+    promise_text,
+    signature_json,
+    styled_signature,
+    styled_threshold,
+    unread_json,
+    verdict_json,
+)
 from streamer.errors import Unavailable, UsageError
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
@@ -28,7 +35,6 @@ from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
     from streamer.gates.policy import Policy
     from streamer.signing.policies import PolicyKeys, PolicyVersion
@@ -36,6 +42,10 @@ if TYPE_CHECKING:
     from streamer.store.policies.proposals import Proposal
 
 _POLL_SECONDS = 0.5
+
+_RunOption = Annotated[
+    int | None, typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run.")
+]
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -168,10 +178,7 @@ def _why_it_waits(proposal: "Proposal") -> str:
 @app.command()
 def activate(
     gate: opt.GateArgument,
-    run: Annotated[
-        int | None,
-        typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
-    ] = None,
+    run: _RunOption = None,
     reason: opt.ReasonOption = "approved",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
@@ -180,22 +187,14 @@ def activate(
 
     Only the newest run: choosing among thresholds after labels were read would void their guarantees.
     """
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.calibration.activate(gate, run, by=actor, reason=reason, now=now),
-    )
+    _change(gate, by, json, lambda store: partial(store.calibration.activate, gate, run, reason=reason))
 
 
 @app.command()
 def reject(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
-    run: Annotated[
-        int | None,
-        typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
-    ] = None,
+    reason: opt.ReasonOption,
+    run: _RunOption = None,
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -226,18 +225,13 @@ def rollback(
 
     It must have been calibrated for the gate's present settings.
     """
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.policies.rollback(gate, version, by=actor, reason=reason, now=now),
-    )
+    _change(gate, by, json, lambda store: partial(store.policies.rollback, gate, version, reason=reason))
 
 
 @app.command()
 def close(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    reason: opt.ReasonOption,
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Return only when everything shipped before is published."),
@@ -254,13 +248,7 @@ def close(
     still reach consumers; their number is printed.
     """
     seconds = opt.seconds(timeout, "--timeout")
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now),
-        closing=True,
-    )
+    _change(gate, by, json, lambda store: partial(store.policies.close, gate, reason=reason), closing=True)
     if wait:
         _wait_until_published(gate, seconds)
 
@@ -285,12 +273,7 @@ def sign(
             "no key to sign policies with is configured; `streamer audit keygen --out FILE` makes one, and"
             " STREAMER_POLICIES_PRIVATE_KEY_FILE names it"
         )
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.policies.sign(gate, version, by=actor, reason=reason, now=now),
-    )
+    _change(gate, by, json, lambda store: partial(store.policies.sign, gate, version, reason=reason))
 
 
 def _cells(policy: "Policy") -> list[object]:
@@ -353,7 +336,7 @@ def _change(
     gate: str,
     by: str | None,
     json: bool,
-    change: "Callable[[Store, str, datetime], Policy]",
+    change: "Callable[[Store], Callable[..., Policy]]",
     *,
     closing: bool = False,
 ) -> None:
@@ -364,7 +347,7 @@ def _change(
         with _may_stay_open(gate) if closing else nullcontext():
             store = stack.enter_context(wiring.open_store(settings))
             before = store.policies.versions([gate]).get(gate)
-            policy = change(store, actor, wiring.now())
+            policy = change(store)(by=actor, now=wiring.now())
         waiting, state = _unpublished(store, gate) if closing else (None, "")
     if json:
         print_json(policy_json(policy) | ({"unpublished_ships": waiting} if closing else {}))

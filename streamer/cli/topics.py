@@ -4,9 +4,9 @@ import typer
 
 from streamer import wiring
 from streamer.cli import FOUND
+from streamer.cli.broker import require_broker
 from streamer.cli.console import print_json, say
 from streamer.cli.options import JsonOption
-from streamer.cli.reachability import require_broker
 
 app = typer.Typer(no_args_is_help=True)
 

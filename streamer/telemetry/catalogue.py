@@ -51,44 +51,22 @@ ALARMS: tuple[Literal["risk", "selective", "draws", "drift_scores", "drift_cloud
 """What the recalibrator's watch raises alarms on."""
 
 RISK_GAUGES = (
-    "exposure_risk_ratio",
-    "exposure_risk_lower_ratio",
-    "exposure_risk_upper_ratio",
-    "exposure_budget_ratio",
-    "selective_risk_ratio",
-    "selective_risk_lower_ratio",
-    "selective_risk_upper_ratio",
-    "monitored_decisions",
-    "monitored_labels",
-    "overdue_labels",
-    "late_labels",
-    "risk_read_through_timestamp_seconds",
-    "budget_used_ratio",
-    "budget_used_lower_ratio",
-    "budget_used_upper_ratio",
-    "budget_remaining_seconds",
-    "budget_remaining_soonest_seconds",
-    "audit_probability_ratio",
-    "extra_labels_today",
-    "budget_verdict",
-    "label_lag_seconds",
-)
+    "exposure_risk_ratio", "exposure_risk_lower_ratio", "exposure_risk_upper_ratio", "exposure_budget_ratio",
+    "selective_risk_ratio", "selective_risk_lower_ratio", "selective_risk_upper_ratio",
+    "monitored_decisions", "monitored_labels", "overdue_labels", "late_labels", "risk_read_through_timestamp_seconds",
+    "budget_used_ratio", "budget_used_lower_ratio", "budget_used_upper_ratio", "budget_remaining_seconds",
+    "budget_remaining_soonest_seconds", "audit_probability_ratio", "extra_labels_today", "budget_verdict", "label_lag_seconds",
+)  # fmt: skip
 """The gauges of a gate's risk in service; each is absent until something is known."""
 
 STRETCHES: tuple[Literal["policy", "period", "before"], ...] = ("policy", "period", "before")
 """What figures over open time are about: the policy in force, the budget period, and that period before this policy."""
 
 OPEN_GAUGES = (
-    "open_prompts",
-    "open_labelled_answers",
-    "open_served_ratio",
-    "open_selective_risk_ratio",
-    "open_selective_risk_lower_ratio",
-    "open_selective_risk_upper_ratio",
-    "open_exposure_risk_ratio",
-    "open_exposure_risk_lower_ratio",
-    "open_exposure_risk_upper_ratio",
-)
+    "open_prompts", "open_labelled_answers", "open_served_ratio",
+    "open_selective_risk_ratio", "open_selective_risk_lower_ratio", "open_selective_risk_upper_ratio",
+    "open_exposure_risk_ratio", "open_exposure_risk_lower_ratio", "open_exposure_risk_upper_ratio",
+)  # fmt: skip
 """The gauges of what was decided while a gate was open, by stretch; each is absent until something is known."""
 
 ALARM_GAUGES = ("alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds")
