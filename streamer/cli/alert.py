@@ -6,7 +6,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_table, say
+from streamer.cli.console import print_json, print_list, say
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
@@ -27,23 +27,16 @@ def list_(
         if gate is not None:
             store.gates.get(gate)
         found = store.alerts.list(gate, limit=limit, unacknowledged=open_)
-    if json:
-        for raised in found:
-            print_json(alert_json(raised))
-        return
-    if not found:
-        note("There is no alert." if not open_ else "There is no unacknowledged alert.")
-        return
-    print_table(
+    print_list(
+        found,
         ["id", "raised", "gate", "level", "kind", "what", "acknowledged"],
-        [
-            [
-                raised.alert.alert_id[:8], when(raised.alert.raised_at), raised.alert.gate, raised.alert.level,
-                raised.alert.kind, raised.alert.message,
-                "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
-            ]
-            for raised in found
+        lambda raised: [
+            raised.alert.alert_id[:8], when(raised.alert.raised_at), raised.alert.gate, raised.alert.level,
+            raised.alert.kind, raised.alert.message,
+            "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
         ],
+        none="There is no unacknowledged alert." if open_ else "There is no alert.",
+        to_json=alert_json if json else None,
     )  # fmt: skip
 
 

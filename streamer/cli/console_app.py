@@ -7,7 +7,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_table, say, warn
+from streamer.cli.console import note, print_json, print_list, say, warn
 from streamer.cli.services import UntilStdinClosesOption
 from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES
@@ -48,15 +48,8 @@ def console(
             help="Under which name whoever opens the printed link acts. Default: your login name.",
         ),
     ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the console; 0: any free port.")
-    ] = PORT,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."
-        ),
-    ] = "127.0.0.1",
+    port: Annotated[int, opt.port("Port of the console")] = PORT,
+    host: opt.HostOption = "127.0.0.1",
     public_url: Annotated[
         str | None,
         typer.Option(
@@ -150,19 +143,15 @@ def list_(json: opt.JsonOption = False) -> None:
     """List everybody who has or had an account."""
     with wiring.open_store(wiring.load_settings()) as store:
         found = store.accounts.list()
-    if json:
-        for account in found:
-            print_json(_account_json(account))
-        return
-    if not found:
-        note("There is no account yet; `streamer console user add NAME --role administrator` makes one.")
-        return
-    print_table(
+    print_list(
+        found,
         ["name", "roles", "signs in", "since", "by", "why"],
-        [
-            [one.name, "closed" if one.closed else ", ".join(one.roles), _where(one), when(one.created_at), one.created_by, one.reason]
-            for one in found
+        lambda one: [
+            one.name, "closed" if one.closed else ", ".join(one.roles), _where(one), when(one.created_at), one.created_by,
+            one.reason,
         ],
+        none="There is no account yet; `streamer console user add NAME --role administrator` makes one.",
+        to_json=_account_json if json else None,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import counted, note, print_json, print_table, say
+from streamer.cli.console import counted, note, print_json, print_list, say
 from streamer.cli.options import JsonOption
 from streamer.errors import UsageError
 
@@ -26,24 +26,13 @@ def list_(
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
     with wiring.open_store(wiring.load_settings()) as store:
         letters = store.dead_letters.list(code=code, limit=limit)
-    if json:
-        for one in letters:
-            print_json(
-                {
-                    "id": one.id, "topic": one.topic, "partition": one.partition, "offset": one.offset, "code": one.code,
-                    "detail": one.detail, "at": one.at, "truncated": one.truncated,
-                }
-            )  # fmt: skip
-        return
-    if not letters:
-        note("No message was refused.")
-        return
-    print_table(
+    fields = ("id", "topic", "partition", "offset", "code", "detail", "at", "truncated")
+    print_list(
+        letters,
         ["id", "when", "code", "topic/partition/offset", "why"],
-        [
-            [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail]
-            for one in letters
-        ],
+        lambda one: [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail],
+        none="No message was refused.",
+        to_json=(lambda one: {name: getattr(one, name) for name in fields}) if json else None,
     )
 
 

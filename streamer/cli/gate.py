@@ -14,9 +14,9 @@ from streamer import wiring
 from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
+from streamer.cli.console import counted, note, print_fields, print_json, print_list, print_table, say, warn
 from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
-from streamer.cli.policies import gate_json, styled_threshold, unread_json, unread_text
+from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
 from streamer.extras import needed_by
 from streamer.gates.setting_changes import calibrated_for_another, unread
@@ -273,24 +273,21 @@ def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
     with wiring.open_store(wiring.load_settings()) as store:
         gates = [(revision, store.policies.newest(revision.gate)) for revision in store.gates.list()]
-    if json:
-        for revision, policy in gates:
-            print_json(gate_json(revision, policy))
-        return
-    if not gates:
-        note("There is no gate yet; create one with `streamer gate create NAME`.")
-        return
-    print_table(
+    print_list(
+        gates,
         ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
-        [
-            [
-                policy.gate, styled_threshold(policy), policy.settings.mode, policy.settings.unit,
-                policy.settings.alpha, policy.settings.method, HELD_WORDS[policy.settings.hold_action],
-                f"{policy.settings.audit_probability:.4g}", policy.version, policy.valid_from,
-            ]
-            for _, policy in gates
-        ],
-    )  # fmt: skip
+        lambda one: _cells(one[1]),
+        none=NO_GATE,
+        to_json=(lambda one: gate_json(*one)) if json else None,
+    )
+
+
+def _cells(policy: "Policy") -> list[object]:
+    settings = policy.settings
+    return [
+        policy.gate, styled_threshold(policy), settings.mode, settings.unit, settings.alpha, settings.method,
+        HELD_WORDS[settings.hold_action], f"{settings.audit_probability:.4g}", policy.version, policy.valid_from,
+    ]  # fmt: skip
 
 
 @app.command()

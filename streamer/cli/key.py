@@ -7,7 +7,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.console import note, print_json, print_table, say
+from streamer.cli.console import note, print_json, print_list, say
 from streamer.cli.gate_names import gate_names
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
@@ -99,23 +99,16 @@ def list_(
         keys = [
             key for key in store.api_keys.list() if gate is None or key.gates is None or gate in key.gates
         ]
-    if json:
-        for key in keys:
-            print_json(_key_json(key, now))
-        return
-    if not keys:
-        note("There is no API key: without one the endpoint serves this machine alone.")
-        return
-    print_table(
+    print_list(
+        keys,
         ["id", "state", "gates", "may", "rate", "created", "by", "expires", "note"],
-        [
-            [
-                key.id, _state(key, now), "all" if key.gates is None else ", ".join(key.gates), ", ".join(key.may),
-                None if key.rate is None else str(key.rate), when(key.created_at), key.created_by,
-                None if key.expires_at is None else when(key.expires_at), key.note,
-            ]
-            for key in keys
+        lambda key: [
+            key.id, _state(key, now), "all" if key.gates is None else ", ".join(key.gates), ", ".join(key.may),
+            None if key.rate is None else str(key.rate), when(key.created_at), key.created_by,
+            None if key.expires_at is None else when(key.expires_at), key.note,
         ],
+        none="There is no API key: without one the endpoint serves this machine alone.",
+        to_json=(lambda key: _key_json(key, now)) if json else None,
     )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store.labels.read_labels import UnreadLabels
 
+NO_GATE = "There is no gate yet; create one with `streamer gate create NAME`."
+
 _STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
 
 EXPLAIN = "--explain says on what basis, under which assumptions, and what is not promised"

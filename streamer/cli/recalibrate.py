@@ -9,7 +9,7 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import complain, counted, note, print_json, print_table, say, warn
-from streamer.cli.policies import promise_text, verdict_json
+from streamer.cli.policies import NO_GATE, promise_text, verdict_json
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.wording.numbers import percent
@@ -54,7 +54,7 @@ def recalibrate(
         with wiring.open_store(settings) as store:
             names = [revision.gate for revision in store.gates.list()]
         if not names:
-            note("There is no gate yet; create one with `streamer gate create NAME`.")
+            note(NO_GATE)
     failed = changed = False
     for name in names:
         with wiring.open_store(

@@ -29,15 +29,8 @@ def review(
             help="Print a link for this person, who then cannot choose another name; may be repeated.",
         ),
     ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the page; 0: any free port.")
-    ] = PORT,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."
-        ),
-    ] = "127.0.0.1",
+    port: Annotated[int, opt.port("Port of the page")] = PORT,
+    host: opt.HostOption = "127.0.0.1",
     open_: Annotated[
         bool | None,
         typer.Option(

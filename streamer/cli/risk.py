@@ -8,7 +8,7 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_pairs, say
-from streamer.cli.policies import print_figures, promise_text
+from streamer.cli.policies import NO_GATE, print_figures, promise_text
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import ALARMS, alarm_text, before_text, facts, sentence
 
@@ -44,7 +44,7 @@ def risk(
             print_json(report_json(report) | ({} if desk is None else {"desk": asdict(desk)}))
         return
     if not reports:
-        note("There is no gate yet; create one with `streamer gate create NAME`.")
+        note(NO_GATE)
     for place, (report, desk) in enumerate(zip(reports, desks, strict=True)):
         if place:
             say("")

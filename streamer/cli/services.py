@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from streamer import wiring
+from streamer.cli import options as opt
 from streamer.cli.console import (
     lines_are_logged,
     log_lines,
@@ -34,16 +35,7 @@ if TYPE_CHECKING:
 _RECALIBRATOR_PORT = 9470
 """Where deploy/prometheus looks for a recalibrator."""
 
-PortOption = Annotated[
-    int | None,
-    typer.Option(
-        "--port",
-        metavar="PORT",
-        min=0,
-        max=65535,
-        help="Port of /metrics, /healthz and /readyz; 0: any free port.",
-    ),
-]
+PortOption = Annotated[int | None, opt.port("Port of /metrics, /healthz and /readyz")]
 
 UntilStdinClosesOption = Annotated[
     bool,
@@ -113,12 +105,7 @@ def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_clos
 
 def dev(
     port: PortOption = None,
-    endpoint_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Port of the HTTP endpoint on 127.0.0.1; 0: any free port."
-        ),
-    ] = 0,
+    endpoint_port: Annotated[int, opt.port("Port of the HTTP endpoint on 127.0.0.1")] = 0,
     recalibrator_port: Annotated[
         int | None,
         typer.Option(
@@ -128,12 +115,7 @@ def dev(
             help=f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
         ),
     ] = None,
-    console_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Port of the console on 127.0.0.1; 0: any free port."
-        ),
-    ] = 0,
+    console_port: Annotated[int, opt.port("Port of the console on 127.0.0.1")] = 0,
     view: Annotated[
         bool,
         typer.Option(

@@ -12,6 +12,7 @@ from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
 from streamer.cli.policies import (
+    NO_GATE,
     labels_fields,
     policy_json,
     promise_text,
@@ -67,7 +68,7 @@ def list_(
             print_json(_version_json(version, keys))
         return
     if not versions:
-        note("There is no gate yet; create one with `streamer gate create NAME`.")
+        note(NO_GATE)
         return
     signed = keys.demanded or any(version.signature is not None for version in versions)
     print_table(
