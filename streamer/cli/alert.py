@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import print_json, print_list, say
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert
 
-app = typer.Typer(no_args_is_help=True, help="Alerts: list and acknowledge them.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
@@ -21,31 +23,20 @@ def list_(
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)
         found = store.alerts.list(gate, limit=limit, unacknowledged=open_)
-    if json:
-        for raised in found:
-            print_json(alert_json(raised))
-        return
-    if not found:
-        note("There is no alert." if not open_ else "There is no unacknowledged alert.")
-        return
-    print_table(
+    print_list(
+        found,
         ["id", "raised", "gate", "level", "kind", "what", "acknowledged"],
-        [
-            [
-                raised.alert.alert_id[:8], when(raised.alert.raised_at), raised.alert.gate, raised.alert.level,
-                raised.alert.kind, raised.alert.message,
-                "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
-            ]
-            for raised in found
+        lambda raised: [
+            raised.alert.alert_id[:8], when(raised.alert.raised_at), raised.alert.gate, raised.alert.level,
+            raised.alert.kind, raised.alert.message,
+            "" if raised.acknowledged_by is None else f"{raised.acknowledged_by}: {raised.acknowledged_reason}",
         ],
+        none="There is no unacknowledged alert." if open_ else "There is no alert.",
+        to_json=alert_json if json else None,
     )  # fmt: skip
 
 
@@ -64,12 +55,8 @@ def acknowledge(
     After a risk, selective-risk or draw alarm the next one begins, on decisions from now on. Its chance of a false alarm is
     smaller, so that all alarms of a gate together keep theirs.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         raised = store.alerts.acknowledge(alert_id, by=actor, reason=reason)
     if json:
         print_json(alert_json(raised))

@@ -4,26 +4,30 @@ import gc
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.audit.reached import read_reached, write_reached
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
+from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
+from streamer.cli.key_files import write_key_files
+from streamer.errors import Unreadable, UsageError
+from streamer.events.cloudevents import rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from streamer.audit.verification import VerificationReport
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="The record: show decisions, verify it, export it, report on it, make checkpoints.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 _KeysOption = Annotated[
     Path | None,
@@ -53,14 +57,10 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
-    from streamer import wiring
     from streamer.audit.story import is_linked, story_of
     from streamer.audit.verification import UNREADABLE
-    from streamer.cli.console import print_json, print_pairs, say
-    from streamer.errors import Unreadable, UsageError
-    from streamer.settings.settings import load_settings
 
-    with wiring.open_store(load_settings()) as store, store.evidence.snapshot() as snapshot:
+    with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
         try:
             found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
         except UNREADABLE as error:
@@ -138,16 +138,11 @@ def verify(
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
-    from streamer import wiring
-    from streamer.audit.reached import read_reached, write_reached
     from streamer.audit.verification import Lookups, Trusted, verify_record
-    from streamer.cli.console import note, print_json, progress, say, warn
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
 
     if full and incremental is not None:
         raise UsageError("--full and --incremental are opposites; give one of them")
-    settings = load_settings()
+    settings = wiring.load_settings()
     since = None if incremental is None else read_reached(incremental)
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
@@ -271,13 +266,9 @@ def export(
     The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate only the
     chain links of other gates are included, without their texts, actions and salts.
     """
-    from streamer import wiring
     from streamer.audit.bundle import write_bundle
-    from streamer.cli.console import note, print_json, progress, say
-    from streamer.events.cloudevents import rfc3339
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         if gate is not None:
             store.gates.get(gate)
@@ -315,15 +306,11 @@ def embed(
     It needs no database. An auditor makes them, or tries some, with an encoder of their own: whoever gives embeddings vouches
     for them.
     """
-    from streamer import wiring
     from streamer.audit.bundle import reading
     from streamer.audit.embedding_file import write_embeddings
-    from streamer.cli.console import print_json, progress, say
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
 
     with reading(bundle) as opened:
-        encoder = wiring.encoder(load_settings())
+        encoder = wiring.encoder(wiring.load_settings())
         if encoder is None:
             raise UsageError("embeddings need an encoder; STREAMER_ENCODER_NAME is none")
         with progress("embed") as done:
@@ -383,14 +370,9 @@ def report(
     verify_bundle.py --report derives each again and names any that differs. It is material for an assessment, not the
     assessment. Exit status 3 if the record does not verify; the report says so, too.
     """
-    from streamer import wiring
     from streamer.audit.bundle import write_bundle
     from streamer.audit.evidence.frameworks import ALL
     from streamer.audit.evidence.pack import BUNDLE, make_report, write_report
-    from streamer.cli.console import note, print_json, progress, say
-    from streamer.errors import UsageError
-    from streamer.events.cloudevents import rfc3339
-    from streamer.settings.settings import load_settings
 
     if framework not in ALL:
         raise UsageError(f"--framework must be one of {', '.join(ALL)}, not {framework!r}")
@@ -404,7 +386,7 @@ def report(
     begins, ends = _moment(since, "--since", now), _moment(until, "--until", now)
     if begins is not None and begins >= (ends or now):
         raise UsageError("the period is empty: --since must be before --until, or before now")
-    settings = load_settings()
+    settings = wiring.load_settings()
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
     made = bundle
@@ -452,12 +434,8 @@ def report(
         raise typer.Exit(FOUND)
 
 
-def _moment(text: str | None, option: str, now: "datetime") -> "datetime | None":
+def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
     """Turn a date, a moment or how far back it lies into a moment. Raises `UsageError` for anything else."""
-    from datetime import UTC, datetime, timedelta
-
-    from streamer.errors import UsageError
-
     if text is None:
         return None
     try:
@@ -489,13 +467,9 @@ def checkpoint(
 
     Witnesses get every checkpoint that they lack. Exit status 1 if one could not be reached; it gets them later.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json, say, warn
-    from streamer.cli.outbox import announce_now
     from streamer.events.checkpoints import decode_checkpoint
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         checkpointer, witnesses = (
             wiring.checkpointer(settings, store),
@@ -537,8 +511,6 @@ def keygen(
     get the public key: auditors, and for policies the workers.
     """
     from streamer.audit.signing import generate_keys
-    from streamer.cli.console import say
-    from streamer.cli.key_files import write_key_files
 
     beside = write_key_files(out, *generate_keys())
     say(

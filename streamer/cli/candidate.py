@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
+from streamer.cli.console import note, print_fields, print_json, say
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
 from streamer.gates.settings import PARAMETERS
@@ -18,10 +21,7 @@ if TYPE_CHECKING:
     from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.settings import GateSettings
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Candidate policies: decide another score, encoder or threshold beside the one in force, and compare them.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("set")
@@ -47,14 +47,11 @@ def set_(
     candidate, whose scores stay on record. Its scores are made beside the decision, which waits for them no longer than
     `worker.candidate_wait_seconds`: what fails or is late is recorded as no score.
     """
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, say
     from streamer.cli.gate import chosen_settings
     from streamer.cli.what_if import given_cut
-    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     cut = None if threshold is None else given_cut(threshold)
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
@@ -97,16 +94,13 @@ def show(
     A candidate without a threshold is calibrated on the older half of the labels and judged on the rest; a threshold that all of
     them give is proposed. Exit status 3 if a decision that is on record, of either, does not come out again.
     """
-    from streamer import wiring
-    from streamer.cli.console import note, print_fields, print_json, say
     from streamer.cli.what_if import answer_json, period, show_answer
     from streamer.recalibration.comparison import Reading
-    from streamer.settings.settings import load_settings
     from streamer.whatif import Change
     from streamer.whatif.asking import NothingToJudge
 
     back = period(since)
-    settings, change, now = load_settings(), Change(candidate=True), wiring.now()
+    settings, change, now = wiring.load_settings(), Change(candidate=True), wiring.now()
     answer, why_not = None, ""
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
@@ -168,12 +162,8 @@ def calibrate(
     json: opt.JsonOption = False,
 ) -> None:
     """Give a gate's candidate policy the threshold that all labels of answers it scored give by now, and judge it on what comes."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         present, wanted = store.gates.get(gate).settings, store.candidates.present(gate)[1]
         made = wiring.set_candidate(
@@ -199,14 +189,10 @@ def adopt(
     calibration finds, never one that somebody gave. The gate is closed for the moment between the two; one that demands two people
     stays closed until the second one approves. The candidate is stopped.
     """
-    from streamer import wiring
-    from streamer.cli.console import note, print_json
-    from streamer.cli.outbox import announce_now
     from streamer.cli.recalibrate import print_report, report_json
-    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     done = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
     if json:
         print_json(report_json(done))
@@ -226,12 +212,8 @@ def stop(
     json: opt.JsonOption = False,
 ) -> None:
     """End a gate's candidate policy. What it made of batches stays on record."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         stopped = store.candidates.stop(gate, by=actor, reason=reason)
         counts = store.candidates.counts(stopped.number)
     if json:

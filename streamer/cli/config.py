@@ -4,9 +4,12 @@ from typing import Any
 
 import typer
 
+from streamer import wiring
+from streamer.cli.console import print_json, print_table, warn
 from streamer.cli.options import JsonOption
+from streamer.security.redaction import redact
 
-app = typer.Typer(no_args_is_help=True, help="Settings: show each value and where it came from.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
@@ -22,11 +25,10 @@ def show(json: JsonOption = False) -> None:
     STREAMER_GROUP_FIELD_FILE names), from .env, from streamer.toml (or the file that STREAMER_CONFIG names), from
     a running `streamer dev`, or is its default.
     """
-    from streamer.cli.console import print_json, print_table, warn
-    from streamer.settings.settings import Settings, load_settings
+    from streamer.settings.settings import Settings
     from streamer.settings.sources import misspelt_variables
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     rows = setting_rows(settings)
     unknown = misspelt_variables(Settings)
     if json:
@@ -39,7 +41,6 @@ def show(json: JsonOption = False) -> None:
 
 def setting_rows(settings: Any) -> list[dict[str, object]]:
     """Return setting, variable, value (secrets hidden) and origin of everything in `settings`, in order."""
-    from streamer.security.redaction import redact
     from streamer.settings.sources import entry_type, is_table, leaves, setting_name, variable_name
 
     rows: list[dict[str, object]] = []

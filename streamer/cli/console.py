@@ -145,6 +145,24 @@ def print_table(
     output().print(table)
 
 
+def print_list(
+    found: Sequence[Any],
+    columns: Sequence[str],
+    row: Callable[[Any], Sequence[object]],
+    *,
+    none: str,
+    to_json: Callable[[Any], object] | None = None,
+) -> None:
+    """Print a table with a row for each; with `to_json` a JSON value for each instead. `none` is said where there is none."""
+    if to_json is not None:
+        for one in found:
+            print_json(to_json(one))
+    elif found:
+        print_table(columns, [row(one) for one in found])
+    else:
+        note(none)
+
+
 def print_fields(fields: Mapping[str, object]) -> None:
     """Print names and values below one another."""
     print_pairs(list(fields.items()))

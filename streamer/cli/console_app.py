@@ -1,12 +1,17 @@
 """`streamer console`: gates, decisions, proposals, alerts and labelling in a browser; and who may use it."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_list, say, warn
 from streamer.cli.services import UntilStdinClosesOption
+from streamer.errors import UsageError
 from streamer.security.accounts import LEAST_CHARACTERS, ROLES
+from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.security.accounts import Account
@@ -15,9 +20,7 @@ if TYPE_CHECKING:
 PORT = 8471
 """Fixed, so that an open page finds the program again after a restart."""
 
-app = typer.Typer(
-    help="Serve the console until Ctrl-C: gates, decisions, proposals, alerts and labelling in a browser."
-)
+app = typer.Typer()
 users = typer.Typer(no_args_is_help=True, help="People who use the console: add, list and change them.")
 app.add_typer(users, name="user")
 
@@ -45,15 +48,8 @@ def console(
             help="Under which name whoever opens the printed link acts. Default: your login name.",
         ),
     ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the console; 0: any free port.")
-    ] = PORT,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."
-        ),
-    ] = "127.0.0.1",
+    port: Annotated[int, opt.port("Port of the console")] = PORT,
+    host: opt.HostOption = "127.0.0.1",
     public_url: Annotated[
         str | None,
         typer.Option(
@@ -80,12 +76,9 @@ def console(
     """
     if context.invoked_subcommand is not None:
         return
-    from streamer import wiring
-    from streamer.cli.console import note
     from streamer.cli.services import begin, collected, stop_when_stdin_closes
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     if oidc is not None:
         settings = settings.model_copy(update={"oidc": settings.oidc.model_copy(update={"issuer": oidc})})
     begin(settings)
@@ -120,13 +113,8 @@ def add(
     json: opt.JsonOption = False,
 ) -> None:
     """Make an account, or open a closed one again. It asks for the password twice."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, say
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     issuer = settings.oidc.issuer
     if oidc and (issuer is None or password_stdin):
         raise UsageError(
@@ -153,26 +141,17 @@ def add(
 @users.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List everybody who has or had an account."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-    from streamer.wording.numbers import when
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         found = store.accounts.list()
-    if json:
-        for account in found:
-            print_json(_account_json(account))
-        return
-    if not found:
-        note("There is no account yet; `streamer console user add NAME --role administrator` makes one.")
-        return
-    print_table(
+    print_list(
+        found,
         ["name", "roles", "signs in", "since", "by", "why"],
-        [
-            [one.name, "closed" if one.closed else ", ".join(one.roles), _where(one), when(one.created_at), one.created_by, one.reason]
-            for one in found
+        lambda one: [
+            one.name, "closed" if one.closed else ", ".join(one.roles), _where(one), when(one.created_at), one.created_by,
+            one.reason,
         ],
+        none="There is no account yet; `streamer console user add NAME --role administrator` makes one.",
+        to_json=_account_json if json else None,
     )  # fmt: skip
 
 
@@ -185,11 +164,8 @@ def roles(
     json: opt.JsonOption = False,
 ) -> None:
     """Change a person's roles. Their sessions end."""
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.set_roles(name, role, by=actor, reason=reason)
     _say_account(account, json)
 
@@ -202,11 +178,8 @@ def password(
     json: opt.JsonOption = False,
 ) -> None:
     """Give a person another password. Their sessions end."""
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.set_password(name, _password(password_stdin), by=actor)
     _say_account(account, json)
 
@@ -219,19 +192,14 @@ def close(
     json: opt.JsonOption = False,
 ) -> None:
     """Close an account: the person's sessions end, and they cannot sign in any more."""
-    from streamer import wiring
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.close(name, by=actor, reason=reason)
     _say_account(account, json)
 
 
 def _password(stdin: bool) -> str:
     """Ask for a password twice, or read its line. It is never an argument, which others of this machine could read."""
-    import sys
-
     if stdin:
         return sys.stdin.readline().rstrip("\r\n")
     found: str = typer.prompt(
@@ -244,8 +212,6 @@ def _password(stdin: bool) -> str:
 
 
 def _say_account(account: "Account", json: bool) -> None:
-    from streamer.cli.console import print_json, say
-
     if json:
         print_json(_account_json(account))
     elif account.closed:
@@ -273,10 +239,6 @@ def _account_json(account: "Account") -> dict[str, object]:
 
 
 def _print(opened: "OpenedConsole", *, json: bool) -> None:
-    import sys
-
-    from streamer.cli.console import note, print_json, say, warn
-
     if opened.issuer_fault is not None:
         warn(
             f"Nobody can sign in at {opened.issuer} now: {opened.issuer_fault}. Whoever has a password here can, and each "

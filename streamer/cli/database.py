@@ -1,15 +1,21 @@
 """`streamer db`: the schema of the database, its roles, and erasing old texts."""
 
+import sys
+from dataclasses import asdict
+from datetime import timedelta
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FOUND
-from streamer.cli.options import ByOption, JsonOption, seconds, who
+from streamer.cli.console import counted, print_fields, print_json, say
+from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds, who
+from streamer.errors import UsageError
+from streamer.security.redaction import redact_text
 
-app = typer.Typer(
-    no_args_is_help=True, help="The database: upgrade its schema, create its roles, erase old texts."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
@@ -26,12 +32,7 @@ def upgrade(
 
     Run it before new workers start; those that run continue.
     """
-    from streamer import wiring
-    from streamer.cli.console import say
-    from streamer.security.redaction import redact_text
-    from streamer.settings.settings import load_settings
-
-    settings = load_settings()
+    settings = wiring.load_settings()
     state = wiring.migrate(
         settings, lock_seconds=None if lock_timeout is None else seconds(lock_timeout, "--lock-timeout")
     )
@@ -47,13 +48,7 @@ def upgrade(
 @app.command()
 def check(json: JsonOption = False) -> None:
     """Check that the database answers and its schema is this version's. Exit status 3 when it is not."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.errors import UsageError
-    from streamer.security.redaction import redact_text
-    from streamer.settings.settings import load_settings
-
-    settings = load_settings()
+    settings = wiring.load_settings()
     try:
         problem = wiring.check_database(settings)
     except UsageError as error:
@@ -80,14 +75,11 @@ def roles(json: JsonOption = False) -> None:
     db upgrade grants for new tables. A user whose rights are not enough gets the SQL statements that an administrator
     must run first, one a line on standard output, and exit status 2.
     """
-    from streamer.cli.console import print_fields, print_json, say
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
     from streamer.store.db.roles import RightsMissing
     from streamer.wiring.database import create_roles
 
     try:
-        created = create_roles(load_settings())
+        created = create_roles(wiring.load_settings())
     except RightsMissing as error:
         if json:
             print_json({"administrator": error.statements})
@@ -128,9 +120,7 @@ def prune(
         ),
     ] = False,
     by: ByOption = None,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
-    ] = "old enough",
+    reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
     """Erase old texts and delete old published messages. What was erased cannot be restored.
@@ -140,18 +130,11 @@ def prune(
     again after that counts as a duplicate, whatever it holds. Who erased, why, and what age allowed it goes on record with it.
     On PostgreSQL: as a member of streamer_migrate.
     """
-    from dataclasses import asdict
-    from datetime import timedelta
-    from functools import partial
-
-    from streamer.cli.console import counted, print_fields, print_json, say
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
     from streamer.wiring.database import prune as prune_database
 
     run = partial(
         prune_database,
-        load_settings(),
+        wiring.load_settings(),
         older_than=timedelta(seconds=seconds(older_than, "--older-than")),
         sooner_than_six_months=sooner_than_six_months,
         by=who(by),
@@ -183,6 +166,4 @@ def prune(
 
 
 def _asks() -> bool:
-    import sys
-
     return sys.stdin is not None and sys.stdin.isatty()

@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
+from streamer.cli.console import counted, note, print_json, print_list, say
 from streamer.cli.options import JsonOption
+from streamer.errors import UsageError
 
-app = typer.Typer(
-    no_args_is_help=True, help="Refused messages: list them with the reason, and send them again."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
@@ -22,30 +24,15 @@ def list_(
     json: JsonOption = False,
 ) -> None:
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         letters = store.dead_letters.list(code=code, limit=limit)
-    if json:
-        for one in letters:
-            print_json(
-                {
-                    "id": one.id, "topic": one.topic, "partition": one.partition, "offset": one.offset, "code": one.code,
-                    "detail": one.detail, "at": one.at, "truncated": one.truncated,
-                }
-            )  # fmt: skip
-        return
-    if not letters:
-        note("No message was refused.")
-        return
-    print_table(
+    fields = ("id", "topic", "partition", "offset", "code", "detail", "at", "truncated")
+    print_list(
+        letters,
         ["id", "when", "code", "topic/partition/offset", "why"],
-        [
-            [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail]
-            for one in letters
-        ],
+        lambda one: [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail],
+        none="No message was refused.",
+        to_json=(lambda one: {name: getattr(one, name) for name in fields}) if json else None,
     )
 
 
@@ -66,16 +53,10 @@ def replay(
     Do it once the cause is gone: the gate was created, a limit was raised. Each gets a new outcome at a new offset;
     what is still wrong is refused again. Who did it is noted at the dead letter.
     """
-    from streamer import wiring
-    from streamer.cli.console import counted, note, print_json, say
-    from streamer.cli.outbox import announce_now
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
     if bool(identities) == (code is not None):
         raise UsageError("name the dead letters: give their ids, or --code CODE for all with one error code")
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         wanted = identities or store.dead_letters.never_replayed(code or "")
         count = store.dead_letters.replay(wanted, by=actor) if wanted else 0

@@ -19,7 +19,7 @@ class DeferredCommand(TyperCommand):
     ----------
     name : as on the command line.
     home : where it is, ``module:attribute`` below `streamer.cli`: a function, or a `typer.Typer` with commands of its own.
-    line : what `streamer --help` says of it: the first paragraph of its own help.
+    line : what `streamer --help` says of it: a group's help, the first paragraph of a command's own.
     extra : the extra of pyproject.toml that has what it imports; None: all is always there.
     """
 
@@ -34,7 +34,7 @@ class DeferredCommand(TyperCommand):
         found = getattr(import_module(f"streamer.cli.{module}"), attribute)
         alone = typer.Typer(add_completion=False)
         if isinstance(found, typer.Typer):
-            alone.add_typer(found, name=self.name)
+            alone.add_typer(found, name=self.name, help=self.help)
         else:
             alone.command(self.name)(found)
         return written_for_help(typer.main.get_group(alone).commands[self.name or ""])

@@ -1,12 +1,16 @@
 """`streamer demo`: everything once, with all services inside this process."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamer import wiring
 from streamer.calibration.registry import every
+from streamer.cli.console import note, output, print_json
 from streamer.cli.options import JsonOption, share
+from streamer.errors import UsageError
 from streamer.gates.settings import METHODS
 
 if TYPE_CHECKING:
@@ -51,11 +55,8 @@ def demo(
     The first half is published to a closed gate, its labels come back by the labels topic, a recalibration opens
     the gate, and the second half streams through it. What is reported is measured on the second half.
     """
-    from streamer.cli.console import output, print_json
     from streamer.cli.services import end_on_sigterm
     from streamer.dev.embedded_step import run_demo
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
 
     if not 0 < alpha < 1:
         raise UsageError(f"--alpha must be between 0 and 1, both excluded, not {alpha:g}")
@@ -67,7 +68,7 @@ def demo(
     end_on_sigterm()
     with DemoProgress() as watch:
         run, page = run_demo(
-            load_settings(http={"port": 0}),
+            wiring.load_settings(http={"port": 0}),
             data=data,
             unit=gate_unit,
             alpha=alpha,
@@ -116,8 +117,6 @@ class DemoProgress:
         self._task: TaskID | None = None
 
     def __enter__(self) -> "DemoProgress":
-        import sys
-
         if sys.stderr.isatty():
             from rich.progress import (
                 BarColumn,
@@ -155,8 +154,6 @@ class DemoProgress:
 
     def phase(self, name: str, total: int | None = None) -> None:
         """Begin a part of the story in which `total` things will be done; None: one thing of unknown length."""
-        from streamer.cli.console import note
-
         if self._bars is None:
             note(name + (f" ({total})" if total else ""))
             return

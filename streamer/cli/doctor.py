@@ -2,14 +2,24 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Literal
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FOUND
+from streamer.cli.broker import require_broker
+from streamer.cli.console import counted, output, print_json
 from streamer.cli.options import JsonOption
+from streamer.cli.policies import unread_text
+from streamer.errors import StreamerError, UsageError
+from streamer.extras import needed_by
+from streamer.security.redaction import redact_text
+from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
@@ -40,6 +50,9 @@ class Diagnosis:
     todo: str = ""
 
 
+_ok, _warn, _fail = (partial(Diagnosis, level) for level in get_args(Level))
+
+
 def doctor(
     full: Annotated[
         bool, typer.Option("--full", help="Verify the whole record, however long it is.")
@@ -50,11 +63,8 @@ def doctor(
 
     Each line says what to do. Exit status 3 when something fails; warnings alone are no failure.
     """
-    from streamer.cli.console import print_json
-    from streamer.settings.settings import load_settings
-
     findings = []
-    for finding in diagnose(load_settings(), full=full):
+    for finding in diagnose(wiring.load_settings(), full=full):
         findings.append(finding)
         if not json:
             _print(finding)
@@ -67,8 +77,6 @@ def doctor(
 
 def _print(finding: Diagnosis) -> None:
     from rich.text import Text
-
-    from streamer.cli.console import output
 
     line = Text.assemble(
         (f"{finding.level:<5}", _STYLES[finding.level]), (f"{finding.subject}: ", "bold"), finding.text
@@ -97,19 +105,14 @@ def diagnose(settings: "Settings", *, full: bool = False) -> Iterator[Diagnosis]
 def _guarded(
     subject: str, look: "Callable[[Settings], Iterator[Diagnosis]]", settings: "Settings"
 ) -> Iterator[Diagnosis]:
-    from streamer.errors import StreamerError
-    from streamer.extras import needed_by
-    from streamer.security.redaction import redact_text
-
     try:
         with needed_by("this check"):
             yield from look(settings)
     except StreamerError as error:
-        yield Diagnosis("fail", subject, redact_text(" ".join(str(error).split())))
+        yield _fail(subject, redact_text(" ".join(str(error).split())))
     except Exception as error:
         first = (redact_text(str(error)).splitlines() or ["no text"])[0]
-        yield Diagnosis(
-            "fail",
+        yield _fail(
             subject,
             f"the check itself failed: {type(error).__name__}: {first}",
             "STREAMER_DEBUG=1 shows where",
@@ -120,7 +123,7 @@ def _python(_settings: "Settings") -> Iterator[Diagnosis]:
     from importlib.metadata import version
 
     present = ".".join(map(str, sys.version_info[:3]))
-    yield Diagnosis("ok", "python", f"{present}, conformal-streamer {version('conformal-streamer')}")
+    yield _ok("python", f"{present}, conformal-streamer {version('conformal-streamer')}")
 
 
 def _settings(settings: "Settings") -> Iterator[Diagnosis]:
@@ -130,53 +133,42 @@ def _settings(settings: "Settings") -> Iterator[Diagnosis]:
 
     unknown = misspelt_variables(Settings)
     if unknown:
-        yield Diagnosis(
-            "warn",
-            "settings",
-            f"set, but no setting: {', '.join(unknown)}",
-            "`streamer config show` lists the names",
+        yield _warn(
+            "settings", f"set, but no setting: {', '.join(unknown)}", "`streamer config show` lists the names"
         )
     else:
-        yield Diagnosis("ok", "settings", f"{len(settings.origins)} differ from the defaults")
+        yield _ok("settings", f"{len(settings.origins)} differ from the defaults")
 
 
 def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
-    from contextlib import closing
-
-    from streamer import wiring
     from streamer.gates.settings import NO_ENCODER
 
     if settings.encoder.name == NO_ENCODER:
-        yield Diagnosis(
-            "ok", "encoder", "none: workers decide on scores, and on embeddings where the gate accepts them"
-        )
+        yield _ok("encoder", "none: workers decide on scores, and on embeddings where the gate accepts them")
         return
     asked = wiring.endpoint_encoder(settings)
     if asked is None:
         identity = wiring.encoder_identity(settings)
-        yield Diagnosis("ok", "encoder", f"{identity.id}, dimension {identity.dimension}")
+        yield _ok("encoder", f"{identity.id}, dimension {identity.dimension}")
         return
     with closing(asked):
         identity = asked.identity
-        yield Diagnosis(
-            "ok", "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
+        yield _ok(
+            "encoder", f"{identity.id}, asked for at {identity.revision}, which gets the answers' texts"
         )
 
 
 def _database(settings: "Settings", *, full: bool) -> Iterator[Diagnosis]:
-    from streamer import wiring
-    from streamer.security.redaction import redact_text
-
     name = redact_text(settings.database.url)
     problem = wiring.check_database(settings)
     if problem is not None:
-        yield Diagnosis("fail", "database", f"{name}: {problem}", "streamer db upgrade")
+        yield _fail("database", f"{name}: {problem}", "streamer db upgrade")
         return
-    yield Diagnosis("ok", "database", f"{name}, schema up to date")
+    yield _ok("database", f"{name}, schema up to date")
     with wiring.open_store(settings) as store:
         pooling = store.reports.pooling()
         if pooling is not None:
-            yield Diagnosis("ok", "connection", _CONNECTIONS[pooling])
+            yield _ok("connection", _CONNECTIONS[pooling])
         yield from _record(store, full=full, publishes=settings.kafka.bootstrap_servers is not None)
 
 
@@ -185,32 +177,24 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
 
     `publishes` : a broker is configured, for which messages wait.
     """
-    from streamer.cli.console import counted
-
     links = sum(store.reports.chain_heights().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
-        yield Diagnosis(
-            "ok", "record", f"{links} links; too long to verify by default", "streamer doctor --full"
-        )
+        yield _ok("record", f"{links} links; too long to verify by default", "streamer doctor --full")
     else:
         faults = store.verify_chain()
         for fault in faults:
-            yield Diagnosis(
-                "fail", "record", str(fault), "keep the database as it is and compare with a backup"
-            )
+            yield _fail("record", str(fault), "keep the database as it is and compare with a backup")
         if not faults:
-            yield Diagnosis("ok", "record", f"the hash chain verifies, {links} links")
+            yield _ok("record", f"the hash chain verifies, {links} links")
     if store.reports.may_rewrite():
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             "rights",
             "this database user could change what was recorded; workers need not be able to",
             "streamer db roles, then a user of the role streamer_app for everything but upgrades",
         )
     if waiting and publishes:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             "outbox",
             f"{counted(waiting, 'message waits', 'messages wait')} to be published",
             "run a worker: streamer worker",
@@ -218,15 +202,11 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
 
 
 def _broker(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer import wiring
-    from streamer.cli.console import counted
-    from streamer.cli.reachability import require_broker
     from streamer.stream.embedded_broker import is_embedded
     from streamer.stream.topics import cluster_id, log_bounds
 
     if settings.kafka.bootstrap_servers is None:
-        yield Diagnosis(
-            "ok",
+        yield _ok(
             "broker",
             "none is configured; `streamer serve --no-kafka` needs none, workers need STREAMER_KAFKA_BOOTSTRAP_SERVERS",
         )
@@ -234,35 +214,27 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
     require_broker(settings)
     connection = wiring.connection(settings)
     identity = settings.kafka.log_id or cluster_id(connection)
-    yield Diagnosis("ok", "broker", f"{settings.bootstrap_servers}, log {identity}")
+    yield _ok("broker", f"{settings.bootstrap_servers}, log {identity}")
     if is_embedded(identity):
-        yield Diagnosis(
-            "warn",
-            "broker",
-            "it is the embedded broker, for trial use only: it loses everything when it stops",
+        yield _warn(
+            "broker", "it is the embedded broker, for trial use only: it loses everything when it stops"
         )
     else:
         problems = wiring.check_topics(settings)
         for problem in problems:
-            yield Diagnosis(
-                "fail", "topics", problem, "streamer topics create, or change the topic on the broker"
-            )
+            yield _fail("topics", problem, "streamer topics create, or change the topic on the broker")
     bounds = log_bounds(connection, wiring.topics(settings).all())
     for topic in wiring.topics(settings).all():
         parts = [end - begin for (name, _), (begin, end) in bounds.items() if name == topic]
         if parts:
-            yield Diagnosis(
-                "ok",
+            yield _ok(
                 "topics",
                 f"{topic}: {counted(sum(parts), 'record', 'records')} on {counted(len(parts), 'partition', 'partitions')}",
             )
 
 
 def _gates(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer import wiring
-    from streamer.cli.console import counted
     from streamer.gates.settings import NO_ENCODER
-    from streamer.wording.policies import cut_text, status_text
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
@@ -274,15 +246,14 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
-        yield Diagnosis("warn", "gates", "there is none yet", "streamer gate create NAME")
+        yield _warn("gates", "there is none yet", "streamer gate create NAME")
     configured = settings.encoder.name
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
         embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
         if embeds and policy.settings.encoder != identity:
-            yield Diagnosis(
-                "fail",
+            yield _fail(
                 f"gate {name}",
                 f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
                 "all its batches are held (encoder_mismatch)",
@@ -298,20 +269,18 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
                 todo = f"label more, then: streamer recalibrate {name}"
             else:
                 todo = f"publish batches to it, label what is drawn, then: streamer recalibrate {name}"
-            yield Diagnosis("warn", f"gate {name}", status_text(policy), todo)
+            yield _warn(f"gate {name}", status_text(policy), todo)
         else:
-            yield Diagnosis("ok", f"gate {name}", status_text(policy))
+            yield _ok(f"gate {name}", status_text(policy))
             if waiting:
-                yield Diagnosis(
-                    "ok",
+                yield _ok(
                     f"gate {name}",
                     f"{counted(waiting, 'response waits', 'responses wait')} for a label",
                     f"streamer label queue --gate {name}",
                 )
         closure = closures[name]
         if closure is not None and not closure.closed and closure.version > policy.version:
-            yield Diagnosis(
-                "fail",
+            yield _fail(
                 f"gate {name}",
                 f"an alarm should have closed it on {closure.moment:%Y-%m-%d %H:%M:%SZ} and could not: nothing is calibrated "
                 "on what it decides before it has another policy",
@@ -319,16 +288,14 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
             )
         if name in proposals:
             found = proposals[name]
-            yield Diagnosis(
-                "ok",
+            yield _ok(
                 f"gate {name}",
                 f"run {found.run} proposes {cut_text(found.cut, found.rule)}"
                 + (f", which waits for a person: {found.why}" if found.why else ""),
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
         if name in scores:
-            yield Diagnosis(
-                "ok",
+            yield _ok(
                 f"gate {name}",
                 f"a learned score waits for a person: {scores[name].reason}",
                 f"streamer score show {name}, then: streamer score adopt {name}",
@@ -338,28 +305,23 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _learning(policy: "Policy") -> Iterator[Diagnosis]:
     """Say what prevents a gate's learned score."""
-    from importlib.util import find_spec
-
     settings, name = policy.settings, f"gate {policy.gate}"
     if settings.learn_score == "off" or settings.scorer != "gram":
         return
     if settings.recalibrate == "manual":
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             name,
             "no learned score is fitted by itself: it has no runs of the recalibrator (--recalibrate manual)",
             f"streamer gate set {policy.gate} --recalibrate propose",
         )
     elif not settings.keep_texts:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             name,
             "no learned score can be fitted: the gate keeps no texts",
             f"streamer gate set {policy.gate} --keep-texts",
         )
     elif find_spec("sklearn") is None:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             name,
             "no learned score can be fitted here: scikit-learn is not installed",
             "install the extra [learned] where the recalibrator runs",
@@ -368,9 +330,6 @@ def _learning(policy: "Policy") -> Iterator[Diagnosis]:
 
 def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
     """Say whether workers with these settings ask the judge that a gate's scores are of."""
-    from streamer import wiring
-    from streamer.errors import UsageError
-
     if not policy.settings.asks:
         return
     try:
@@ -378,8 +337,7 @@ def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
     except UsageError:
         configured = "none"
     if configured != policy.settings.encoder:
-        yield Diagnosis(
-            "fail",
+        yield _fail(
             f"gate {policy.gate}",
             f"its scores are of {policy.settings.encoder}, workers with these settings ask {configured}: all its batches are held "
             "(encoder_mismatch)",
@@ -389,20 +347,16 @@ def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:
 
 def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[Diagnosis]:
     """Say whether publishers send a gate embeddings that it does not accept, or no longer accepts."""
-    from streamer.cli.console import counted
-
     settings, recently = policy.settings, counted(brought, "recent batch", "recent batches")
     if brought and settings.scorer == "gram" and settings.embeddings == "refuse":
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             f"gate {policy.gate}",
             f"{recently} brought embeddings, which it refuses: such batches are held (encoder_mismatch)",
             f"publish only texts; or, if publishers are trusted to make embeddings: streamer gate set {policy.gate} "
             "--embeddings accept, and embedding_encoder in every event",
         )
     elif not_taken and settings.embeddings == "accept":
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             f"gate {policy.gate}",
             f"{not_taken} of {recently} that brought embeddings were held (encoder_mismatch)",
             f"publish embedding_encoder {settings.encoder!r} with embeddings of dimension {settings.dimension}",
@@ -411,8 +365,6 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
 
 def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which gates workers with the keys that are configured here would decide with an older policy, or none."""
-    from streamer import wiring
-    from streamer.cli.console import counted
     from streamer.signing.policies import REFUSAL_TEXTS
 
     keys = wiring.policy_keys(settings)
@@ -422,8 +374,7 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
     refused = {gate: reason for gate, found in sorted(newest.items()) if (reason := keys.refusal(found))}
     for gate, reason in refused.items():
         version = newest[gate].version
-        yield Diagnosis(
-            "fail",
+        yield _fail(
             f"gate {gate}",
             f"policy {version} is refused: {REFUSAL_TEXTS[reason]}; workers with the same public keys go on with the last "
             "good one, or hold everything",
@@ -432,8 +383,7 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
             else "streamer audit verify; docs/security.md says what to do",
         )
     if not keys.demanded and signed:
-        yield Diagnosis(
-            "warn",
+        yield _warn(
             "signatures",
             f"{counted(len(signed), 'gate has a signed policy', 'gates have signed policies')}, and no public key is "
             "configured here: nobody checks them",
@@ -441,8 +391,7 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
         )
     elif keys.demanded and not refused:
         signs = "signs" if keys.signer is not None else "cannot sign"
-        yield Diagnosis(
-            "ok",
+        yield _ok(
             "signatures",
             f"the newest policy of every gate is signed with a trusted key; this installation {signs}",
         )
@@ -450,9 +399,6 @@ def _signatures(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _labels(settings: "Settings") -> Iterator[Diagnosis]:
     """Say which labels are not read, and whose signatures cannot be good for lack of a public key."""
-    from streamer import wiring
-    from streamer.cli.unread_labels import unread_text
-
     keys = wiring.label_keys(settings)
     with wiring.open_store(settings) as store:
         gates = store.gates.list()
@@ -471,8 +417,7 @@ def _labels(settings: "Settings") -> Iterator[Diagnosis]:
                     "STREAMER_LABELS_PUBLIC_KEYS_FILE, wherever labels are read; streamer label keygen makes keys",
                 )
         if name in unread:
-            yield Diagnosis(
-                "warn",
+            yield _warn(
                 f"gate {name}",
                 unread_text(unread[name]),
                 f"check where they come from; if they are legitimate: streamer gate set {name} --labellers ...",
@@ -480,12 +425,10 @@ def _labels(settings: "Settings") -> Iterator[Diagnosis]:
 
 
 def _dead_letters(settings: "Settings") -> Iterator[Diagnosis]:
-    from streamer import wiring
-
     with wiring.open_store(settings) as store:
         counts = store.dead_letters.counts()
     if not counts:
-        yield Diagnosis("ok", "dead letters", "none")
+        yield _ok("dead letters", "none")
         return
     by_code = ", ".join(f"{count} {code}" for code, count in sorted(counts.items()))
-    yield Diagnosis("warn", "dead letters", by_code, "streamer dead-letters list")
+    yield _warn("dead letters", by_code, "streamer dead-letters list")

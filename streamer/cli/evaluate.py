@@ -2,13 +2,19 @@
 
 import os
 from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.cli.console import note, output, print_json, print_table, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, names, share
+from streamer.clouds.tables.columns import parse_mapping
+from streamer.clouds.unlabelled import check_unlabelled
+from streamer.errors import UsageError
 from streamer.scoring.registry import LEARNED, SCORER_NAMES
 
 if TYPE_CHECKING:
@@ -173,15 +179,11 @@ def evaluate(
     tables.md, figures, responses.csv, parameters.csv and results.json. Stop when you like: what was computed is kept, and
     the same command resumes; a second identical run returns at once.
     """
-    from streamer import wiring
-    from streamer.cli.console import note, print_json
     from streamer.cli.demo import DemoProgress
-    from streamer.errors import UsageError
     from streamer.research.evaluation import Options, evaluated
     from streamer.research.evaluation.data_sets import named_apart
     from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
-    from streamer.settings.settings import load_settings
 
     if not files and not from_store:
         raise UsageError("name files of response clouds, or a gate with --from-store")
@@ -200,7 +202,7 @@ def evaluate(
     )
     overrides = {"model": judge_model, "base_url": judge_base_url}
     asked = {name: value for name, value in overrides.items() if value is not None}
-    settings = load_settings(judge=asked) if asked else load_settings()
+    settings = wiring.load_settings(judge=asked) if asked else wiring.load_settings()
     data_sets = [*_read(files or [], column, options), *_stored(settings, from_store or [], options)]
     for data in data_sets:
         check_data_set(data, options)
@@ -229,8 +231,6 @@ def evaluate(
 
 
 def _read(files: list[Path], column: list[str] | None, options: "Options") -> "list[DataSet]":
-    from streamer.cli.console import note
-    from streamer.clouds.tables.columns import parse_mapping
     from streamer.research.evaluation import read_data_set
 
     columns = parse_mapping(column or ())
@@ -240,10 +240,6 @@ def _read(files: list[Path], column: list[str] | None, options: "Options") -> "l
 def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":
     if not gates:
         return []
-    from datetime import timedelta
-
-    from streamer import wiring
-    from streamer.clouds.unlabelled import check_unlabelled
     from streamer.research.evaluation.stored import stored_data_set
 
     found, unlabelled = [], check_unlabelled(options.unlabelled)
@@ -267,7 +263,6 @@ def _with_scores(
     cache: Path,
     watch: "ProgressWatch",
 ) -> "list[DataSet]":
-    from streamer.errors import UsageError
     from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import Encoding, judged_data_sets, scored_data_sets
     from streamer.research.evaluation.data_sets import keeps_texts
@@ -297,9 +292,6 @@ def _with_scores(
 @contextmanager
 def _encoder(settings: "Settings", *, own: bool) -> "Iterator[str | Encoder]":
     """Give the configured encoder's name, or what asks its endpoint; `own`: answers bring embeddings of their own."""
-    from streamer import wiring
-    from streamer.cli.console import note
-
     asked = None if own else wiring.endpoint_encoder(settings)
     if asked is None:
         yield settings.encoder.name
@@ -313,13 +305,12 @@ def _encoder(settings: "Settings", *, own: bool) -> "Iterator[str | Encoder]":
 
 
 def _print(found: "Evaluation", out: Path) -> None:
-    from streamer.cli.console import output, print_table, say, warn
     from streamer.research.evaluation.findings import findings, headline
 
     for result in found.data_sets:
         say(f"{result.name}: {headline(found, result).sentence}")
-        for note in result.notes:
-            warn(f"{result.name}: {note}")
+        for remark in result.notes:
+            warn(f"{result.name}: {remark}")
     say("")
     print_table(
         (

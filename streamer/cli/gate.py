@@ -1,15 +1,24 @@
 """`streamer gate`: gates are rows with append-only revisions, never files."""
 
 import re
+import sys
 from contextlib import suppress
+from dataclasses import asdict
+from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.calibration import registry
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
+from streamer.cli.console import counted, note, print_fields, print_json, print_list, print_table, say, warn
 from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
-from streamer.cli.policies import gate_json, styled_threshold
+from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
+from streamer.errors import UsageError
+from streamer.extras import needed_by
 from streamer.gates.setting_changes import calibrated_for_another, unread
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.settings import (
@@ -25,6 +34,7 @@ from streamer.gates.settings import (
 from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
+from streamer.wording.verdicts import drawing_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,7 +56,7 @@ if TYPE_CHECKING:
             ...
 
 
-app = typer.Typer(no_args_is_help=True, help="Create, show and change gates.")
+app = typer.Typer(no_args_is_help=True)
 
 BEST_OF = "best-of:"
 """Begins a scorer that `gate create` chooses by a file."""
@@ -97,14 +107,9 @@ def create(
     json: opt.JsonOption = False,
 ) -> None:
     """Create a gate. It starts closed: it holds everything and draws batches for labelling until calibrated."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, say
-    from streamer.cli.outbox import announce_now
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
     given = with_promise(given, promise)
-    settings = load_settings()
+    settings = wiring.load_settings()
     given = _with_meant_kind(with_best_scorer(given, settings), sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
         given = _with_upstream(given, settings, store)
@@ -166,17 +171,11 @@ def set_(
     parameters, shape, segments, label floor, max attempts) closes the gate until it is recalibrated. So does a change that
     excludes labels (removing a labeller, naming labellers for the first time, demanding signatures). Any other change keeps the threshold.
     """
-    from streamer import wiring
-    from streamer.cli.console import counted, print_json, print_table, say, warn
-    from streamer.cli.outbox import announce_now
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
     given = with_promise(given, promise)
     if not given and label_above is None:
         raise UsageError("nothing to change: give at least one option, see `streamer gate set --help`")
-    settings = load_settings()
+    settings = wiring.load_settings()
     given = _with_meant_kind(given, sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
@@ -217,8 +216,6 @@ def set_(
 
 def _warn_of_options(chosen: GateSettings, given: "Mapping[str, object]") -> None:
     """Warn of options that have no effect on this gate."""
-    from streamer.cli.console import warn
-
     for name in sorted(unread(chosen) & given.keys()):
         warn(
             f"--{name.replace('_', '-')} has no effect on this gate: method {chosen.method}, shape {chosen.shape.name}"
@@ -229,8 +226,6 @@ def _warn_of_options(chosen: GateSettings, given: "Mapping[str, object]") -> Non
 
 def _meant_kind(kind: str) -> str | None:
     """Return the known kind of severity that an unknown one looks like; None where it looks like none."""
-    from difflib import get_close_matches
-
     from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.labels import registry
 
@@ -244,10 +239,6 @@ def _with_meant_kind(given: dict[str, Any], *, sure: bool, json: bool) -> dict[s
 
     Raises `UsageError` where nobody sits: labels of the kind that was meant would never count.
     """
-    import sys
-
-    from streamer.errors import UsageError
-
     kind = given.get("severity_kind")
     meant = _meant_kind(kind) if isinstance(kind, str) and not sure else None
     if meant is None:
@@ -280,45 +271,31 @@ def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated
 @app.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         gates = [(revision, store.policies.newest(revision.gate)) for revision in store.gates.list()]
-    if json:
-        for revision, policy in gates:
-            print_json(gate_json(revision, policy))
-        return
-    if not gates:
-        note("There is no gate yet; create one with `streamer gate create NAME`.")
-        return
-    print_table(
+    print_list(
+        gates,
         ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
-        [
-            [
-                policy.gate, styled_threshold(policy), policy.settings.mode, policy.settings.unit,
-                policy.settings.alpha, policy.settings.method, HELD_WORDS[policy.settings.hold_action],
-                f"{policy.settings.audit_probability:.4g}", policy.version, policy.valid_from,
-            ]
-            for _, policy in gates
-        ],
-    )  # fmt: skip
+        lambda one: _cells(one[1]),
+        none=NO_GATE,
+        to_json=(lambda one: gate_json(*one)) if json else None,
+    )
+
+
+def _cells(policy: "Policy") -> list[object]:
+    settings = policy.settings
+    return [
+        policy.gate, styled_threshold(policy), settings.mode, settings.unit, settings.alpha, settings.method,
+        HELD_WORDS[settings.hold_action], f"{settings.audit_probability:.4g}", policy.version, policy.valid_from,
+    ]  # fmt: skip
 
 
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show one gate: what it decides with, and why it ships or holds."""
-    from dataclasses import asdict
-
-    from streamer import wiring
-    from streamer.cli.console import print_fields, print_json, say
-    from streamer.cli.unread_labels import unread_json, unread_text
     from streamer.risk.rounds.report import Drawing
-    from streamer.settings.settings import load_settings
-    from streamer.wording.verdicts import drawing_text
 
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         revision, policy = store.gates.get(gate), store.policies.newest(gate)
         unread = store.labels.unread(gate)
         rate, extra = store.monitoring.rate(gate)
@@ -368,11 +345,6 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     UsageError
         When the file cannot be evaluated, or the gate's unit is `batch`.
     """
-    from pathlib import Path
-
-    from streamer.cli.console import note
-    from streamer.errors import UsageError
-    from streamer.extras import needed_by
     from streamer.scoring.plugins import entry_points
     from streamer.scoring.registry import SCORER_NAMES
     from streamer.scoring.scorers.judge import Judge
@@ -427,9 +399,6 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
 
 def _no_judge(settings: "Settings") -> str | None:
     """Why no gate can have the judge's marks as scores here; None where one can."""
-    from streamer import wiring
-    from streamer.errors import UsageError
-
     try:
         wiring.judge_scoring_id(settings)
     except UsageError as error:
@@ -452,8 +421,6 @@ def with_floor(
     import numpy as np
 
     from streamer.calibration.history import LEAST, MOST, level_above
-    from streamer.cli.console import counted, note
-    from streamer.errors import UsageError
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
@@ -480,8 +447,6 @@ def chosen_settings(
     `known_dimension` looks an encoder up that workers have run. Raises `UsageError` for what no gate can have; the
     message names the option.
     """
-    from streamer.errors import UsageError
-
     chosen = dict(present)
     if "method" in given:  # a method that is named gets its present edition
         chosen = {
@@ -516,8 +481,6 @@ def chosen_settings(
 
 def _with_upstream(given: "Mapping[str, Any]", settings: "Settings", store: "Any") -> dict[str, Any]:
     """Replace the name of an upstream by its id, which says how it is set now."""
-    from streamer import wiring
-
     name = given.get("upstream")
     if name is None or UPSTREAM_ID.fullmatch(name):
         return dict(given)
@@ -532,8 +495,6 @@ def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> 
 
     Raises `UsageError` where another option says the contrary.
     """
-    from streamer.errors import UsageError
-
     if given.get("scorer") != LEARNED:
         return dict(given)
     if given.get("learn_score") == "off":
@@ -546,7 +507,6 @@ def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> 
 
 def _of_another_package(name: str) -> "dict[str, str]":
     """Freeze the scorer of an installed package. Raises `UsageError` for a name that none has."""
-    from streamer.errors import UsageError
     from streamer.scoring.plugins import entry_points, frozen
 
     if name not in entry_points():
@@ -567,9 +527,6 @@ def _in_place(
     scorer: "Scorer", given: "Mapping[str, Any]", present: "Mapping[str, Any]", settings: "Settings"
 ) -> str:
     """Return what a gate has in the place of an encoder whose scorer reads no embeddings: of a judge its name."""
-    from streamer import wiring
-    from streamer.errors import UsageError
-
     wanted = str(scorer.in_place)
     if "encoder" in given:
         if not stands_for(wanted, str(given["encoder"])):
@@ -593,8 +550,6 @@ def _dimension_of(
     encoder: str, given: int | None, settings: "Settings", known_dimension: "Callable[[str], int | None]"
 ) -> int:
     """Find the dimension of an encoder's vectors; raises `UsageError` where it is unknown, or known to be another."""
-    from streamer import wiring
-    from streamer.errors import UsageError
     from streamer.scoring.encoders.endpoint_encoder import is_endpoint_name, parted_name
     from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 
@@ -634,9 +589,6 @@ def _encoder_id(name: str, settings: "Settings") -> str:
 
     So is ``openai:MODEL@DIMENSION``; without a dimension the configured endpoint is asked for it.
     """
-    from streamer import wiring
-    from streamer.errors import UsageError
-
     if name == NO_ENCODER:
         raise UsageError(
             "a gate with the scorer gram needs an encoder; give --encoder NAME, or --scorer external, or, for "

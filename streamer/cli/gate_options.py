@@ -12,6 +12,7 @@ import typer
 from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.gates import shapes
+from streamer.gates.labeller_names import normalised
 from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
@@ -41,15 +42,8 @@ _POLICY, _METHODS, _AUDIT, _BY_ITSELF, _WATCH = (
 )
 
 SHOWN = (
-    "unit",
-    "alpha",
-    "method",
-    "severity_kind",
-    "hold_action",
-    "mode",
-    "audit_probability",
-    "recalibrate",
-)
+    "unit", "alpha", "method", "severity_kind", "hold_action", "mode", "audit_probability", "recalibrate",
+)  # fmt: skip
 """What `--help` shows; `--help-all` shows everything."""
 
 
@@ -467,8 +461,6 @@ SETTINGS: tuple[SettingOption, ...] = (
 
 
 def _spelt(name: str) -> str:
-    from streamer.gates.labeller_names import normalised
-
     return normalised(name)
 
 

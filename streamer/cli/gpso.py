@@ -5,7 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.cli.console import note, print_json, print_table, progress, say
 from streamer.cli.options import JsonOption, names
+from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
@@ -115,10 +118,8 @@ def gpso(
     GPSO learns from severities; gates do not use it. Logistic regression and the nearest class mean get the same
     splits. Embeddings are kept in .streamer/embeddings, where `streamer evaluate` keeps its own: a second run is quick.
     """
-    from streamer.cli.console import note, print_json, say
     from streamer.research.experiments.gpso_options import StudyOptions
     from streamer.research.experiments.gpso_tables import NOTES, study_json
-    from streamer.settings.settings import load_settings
 
     options = StudyOptions(
         cut=cut,
@@ -133,7 +134,7 @@ def gpso(
         rank_cap=max_rank,
         seed=seed,
     )
-    settings = load_settings()
+    settings = wiring.load_settings()
     names = _names(files)
     if out is not None:
         _make_folder(out)
@@ -163,8 +164,6 @@ def _pipelines(text: str) -> tuple[str, ...]:
 
 def _names(files: list[Path]) -> dict[str, Path]:
     """Name each file by the last part of its path, or by the whole where two share that."""
-    from streamer.errors import UsageError
-
     short = [path.name.removesuffix(".gz").removesuffix(".jsonl") for path in files]
     names = {
         (name if short.count(name) == 1 else str(path)): path for name, path in zip(short, files, strict=True)
@@ -176,10 +175,8 @@ def _names(files: list[Path]) -> dict[str, Path]:
 
 def _labelled(path: Path) -> "list[Cloud]":
     """Read a file whose severities are of one kind. Raises `UsageError`, with the file's name and the line."""
-    from streamer.cli.console import note
     from streamer.clouds.cloud import NOT_KEPT, severity_kind
     from streamer.clouds.cloud_files import read_clouds
-    from streamer.errors import UsageError
 
     clouds = list(read_clouds(path, report=note))
     if any(r.text == NOT_KEPT and r.embedding is None for cloud in clouds for r in cloud.responses):
@@ -194,8 +191,6 @@ def _labelled(path: Path) -> "list[Cloud]":
 def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "StudyOptions") -> "GpsoStudy":
     import numpy as np
 
-    from streamer.cli.console import progress
-    from streamer.errors import UsageError
     from streamer.research.experiments.embeddings import stored_encoder
     from streamer.research.experiments.gpso_selection import cloud_embeddings, select
     from streamer.research.experiments.gpso_study import gpso_study
@@ -222,7 +217,6 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
 
 
 def _print(name: str, study: "GpsoStudy") -> None:
-    from streamer.cli.console import print_table, say
     from streamer.research.experiments import gpso_tables as tables
 
     say(name)
@@ -250,8 +244,6 @@ def _print(name: str, study: "GpsoStudy") -> None:
 
 
 def _make_folder(out: Path) -> None:
-    from streamer.errors import UsageError, why
-
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -261,7 +253,6 @@ def _make_folder(out: Path) -> None:
 def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:
     import json
 
-    from streamer.errors import UsageError
     from streamer.research.experiments import gpso_tables as tables
 
     written = {

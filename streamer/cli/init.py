@@ -1,5 +1,7 @@
 """`streamer init`: a folder to start in, with settings, an example table and a gate."""
 
+import io
+import shutil
 from collections.abc import Iterable
 from contextlib import chdir, suppress
 from pathlib import Path
@@ -7,7 +9,14 @@ from typing import Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, say
 from streamer.cli.options import JsonOption, share
+from streamer.errors import UsageError, why
+from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA
+from streamer.security.csv_cells import CsvTable
+from streamer.security.redaction import redact_text
 
 SETTINGS = """\
 # Settings of the commands that run in this folder. `streamer config show` prints them all, and where each came from.
@@ -37,15 +46,8 @@ def init(
 
     The answers are simulated, and so are their severities: put your own in their place. Existing files are not overwritten.
     """
-    from streamer import wiring
-    from streamer.cli import options as opt
-    from streamer.cli.console import note, print_json, say
     from streamer.clouds.simulation import SIMULATED_KIND
-    from streamer.errors import UsageError, why
-    from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA
     from streamer.gates.settings import GateSettings
-    from streamer.security.redaction import redact_text
-    from streamer.settings.settings import load_settings
     from streamer.settings.sources import DEFAULT_CONFIG_FILE
 
     actor = opt.who(None)
@@ -63,7 +65,7 @@ def init(
         for name, text in files.items():
             (folder / name).write_text(_answers() if text is None else text, encoding="utf-8", newline="")
         with chdir(folder):
-            settings = load_settings()
+            settings = wiring.load_settings()
             chosen = GateSettings(
                 alpha=alpha,
                 severity_kind=SIMULATED_KIND,
@@ -98,8 +100,6 @@ def init(
 
 def _remove(folder: Path, files: Iterable[str], *, whole: bool) -> None:
     """Take back what was begun, so that the same command can be given again; what was there before stays."""
-    import shutil
-
     with suppress(OSError):
         if whole:
             shutil.rmtree(folder)
@@ -109,10 +109,7 @@ def _remove(folder: Path, files: Iterable[str], *, whole: bool) -> None:
 
 
 def _answers() -> str:
-    import io
-
     from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
-    from streamer.security.csv_cells import CsvTable
 
     text = io.StringIO(newline="")
     table = CsvTable(text)

@@ -5,16 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_list, say
 from streamer.cli.gate_names import gate_names
+from streamer.errors import UsageError
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.security.api_keys import ApiKey
 
-app = typer.Typer(
-    no_args_is_help=True, help="API keys: create, list and revoke what programs call the HTTP endpoint with."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
@@ -48,7 +49,9 @@ def create(
             "--expires", metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."
         ),
     ] = None,
-    note: Annotated[str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")] = "",
+    note_: Annotated[
+        str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")
+    ] = "",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -56,23 +59,18 @@ def create(
 
     Standard output has only the key, so that it can go to a file.
     """
-    from streamer import wiring
-    from streamer.cli.console import note as say_beside
-    from streamer.cli.console import print_json, say
-    from streamer.errors import UsageError
     from streamer.security.api_keys import read_rate
-    from streamer.settings.settings import load_settings
 
     if bool(gate) == all_gates:
         raise UsageError("name the gates with --gate, or say --all-gates")
     actor, now = opt.who(by), wiring.now()
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         key, token = store.api_keys.create(
             gates=None if all_gates else gate,
             may=may,
             by=actor,
             rate=None if rate is None else read_rate(rate),
-            note=note,
+            note=note_,
             expires_at=None
             if expires is None
             else now + timedelta(seconds=opt.seconds(expires, "--expires")),
@@ -82,7 +80,7 @@ def create(
         print_json({"token": token} | _key_json(key, now))
         return
     say(token)
-    say_beside(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
+    note(f"Key {key.id}, shown this once. It ends with: streamer key revoke {key.id}")
 
 
 @app.command("list")
@@ -94,34 +92,23 @@ def list_(
     json: opt.JsonOption = False,
 ) -> None:
     """List every key there ever was, the oldest first; never the secret."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
     now = wiring.now()
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)
         keys = [
             key for key in store.api_keys.list() if gate is None or key.gates is None or gate in key.gates
         ]
-    if json:
-        for key in keys:
-            print_json(_key_json(key, now))
-        return
-    if not keys:
-        note("There is no API key: without one the endpoint serves this machine alone.")
-        return
-    print_table(
+    print_list(
+        keys,
         ["id", "state", "gates", "may", "rate", "created", "by", "expires", "note"],
-        [
-            [
-                key.id, _state(key, now), "all" if key.gates is None else ", ".join(key.gates), ", ".join(key.may),
-                None if key.rate is None else str(key.rate), when(key.created_at), key.created_by,
-                None if key.expires_at is None else when(key.expires_at), key.note,
-            ]
-            for key in keys
+        lambda key: [
+            key.id, _state(key, now), "all" if key.gates is None else ", ".join(key.gates), ", ".join(key.may),
+            None if key.rate is None else str(key.rate), when(key.created_at), key.created_by,
+            None if key.expires_at is None else when(key.expires_at), key.note,
         ],
+        none="There is no API key: without one the endpoint serves this machine alone.",
+        to_json=(lambda key: _key_json(key, now)) if json else None,
     )  # fmt: skip
 
 
@@ -135,12 +122,8 @@ def revoke(
     json: opt.JsonOption = False,
 ) -> None:
     """Revoke a key for good, within ten seconds everywhere."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor, now = opt.who(by), wiring.now()
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         key = store.api_keys.revoke(key_id, by=actor, reason=reason, now=now)
     if json:
         print_json(_key_json(key, now))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
+
+from streamer import wiring
+from streamer.cli.console import warn
+from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,8 +39,6 @@ class WhatIsKnown:
 
     def look(self, events: Sequence[bytes]) -> None:
         """Look at batches that are to be published next; warns of each gate that nobody has created."""
-        from streamer.cli.console import warn
-        from streamer.errors import StreamerError
         from streamer.events.responses import content_hash, decode_responses
 
         if self._store is None:
@@ -64,11 +66,6 @@ class WhatIsKnown:
 @contextmanager
 def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
     """Look up in the record what is to be published; a publisher need not be able to read it."""
-    from contextlib import ExitStack
-
-    from streamer import wiring
-    from streamer.errors import StreamerError
-
     with ExitStack() as stack:
         try:
             store = stack.enter_context(wiring.open_store(settings))
@@ -79,9 +76,7 @@ def asking(settings: Settings, limits: Limits) -> Iterator[WhatIsKnown]:
 
 def refuse_real_gate(settings: Settings, gate: str) -> None:
     """Raise `UsageError` when a gate has batches or labels that no simulation made."""
-    from streamer import wiring
     from streamer.clouds.simulation import QUESTION_ID_PREFIX
-    from streamer.errors import StreamerError, UsageError
 
     try:
         with wiring.open_store(settings) as store:
@@ -108,10 +103,6 @@ def warn_of_unknown(settings: Settings, gate: str, *, kind: str) -> None:
 
     publisher need not be able to read the record: then nothing is said.
     """
-    from streamer import wiring
-    from streamer.cli.console import warn
-    from streamer.errors import StreamerError
-
     try:
         with wiring.open_store(settings) as store:
             found = store.gates.get(gate) if store.policies.versions([gate]) else None

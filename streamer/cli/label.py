@@ -1,20 +1,27 @@
 """`streamer label`: what waits for a severity, severities that come back in a file, and those that programs give."""
 
+import sys
 from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamer import wiring
 from streamer.cli import label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
+from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
+from streamer.cli.policies import unread_json, unread_text
+from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
+from streamer.security.visible import VisibleLines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from datetime import datetime
 
     from streamer.journal import LabelRevision
     from streamer.labels.label_files import LabelTask
@@ -22,9 +29,7 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 
-app = typer.Typer(
-    no_args_is_help=True, help="Labels: list what waits for one, import files, label by program."
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("import")
@@ -75,12 +80,7 @@ def import_(
     writes a file that has them. Rows without labelled_at get the time when the file was last changed, so
     importing it again changes nothing, and an older file does not undo a newer one.
     """
-    from streamer import wiring
-    from streamer.cli.console import counted, note, print_json, say, warn
-    from streamer.cli.unread_labels import unread_json, unread_text
-    from streamer.settings.settings import load_settings
-
-    settings = load_settings()
+    settings = wiring.load_settings()
     labels, empty, unmatched = _read(file, gate, kind, labeller, _columns(column or []), format_)
     with wiring.open_store(settings) as store:
         added = store.labels.add(labels, source="file", sign=sign)
@@ -132,7 +132,6 @@ def import_(
 
 def _columns(given: list[str]) -> dict[str, str]:
     """Read ``FIELD=NAME``, each field once. Raises `UsageError`."""
-    from streamer.errors import UsageError
     from streamer.labels.label_files import LABEL_FIELDS
 
     found: dict[str, str] = {}
@@ -178,26 +177,19 @@ def _read(
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:
     """Return every answer that was drawn for a label, by its name in a labelling tool that keeps no more."""
-    from streamer import wiring
     from streamer.labels.bridges.bridge import identity
     from streamer.labels.bridges.registry import bridges
-    from streamer.settings.settings import load_settings
 
     tool = bridges()[bridge or ""]
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         return {
             tool.task_id(one.key, one.response_id, one.kind): identity(one)
             for one in store.labels.drawn(gate)
         }
 
 
-def _last_changed(file: Path) -> "datetime":
+def _last_changed(file: Path) -> datetime:
     """Return when the file was last written; the present when unknown, or if that lies in the future."""
-    from contextlib import suppress
-    from datetime import UTC, datetime
-
-    from streamer import wiring
-
     now = wiring.now()
     with suppress(OSError):
         return min(now, datetime.fromtimestamp(file.stat().st_mtime, UTC))
@@ -234,19 +226,11 @@ def queue(
     Rows of gates whose audit probability is raised come before all others and say `yes` in the column `urgent`: the risk
     alarm waits for them.
     """
-    import sys
-
-    from streamer import wiring
-    from streamer.cli.console import counted, note
-    from streamer.cli.unread_labels import unread_text
-    from streamer.errors import UsageError
     from streamer.labels.bridges.registry import bridges
     from streamer.labels.label_files import format_of, write_queue
-    from streamer.security.visible import VisibleLines
-    from streamer.settings.settings import load_settings
 
     chosen = format_ or (format_of(out) if out is not None else "csv")
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         unread = store.labels.unread(gate)
@@ -286,7 +270,6 @@ def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "I
 
     `with_texts` passes over what is kept without texts.
     """
-    from streamer import wiring
     from streamer.labels.label_files import LabelTask
 
     last, urgent = None, store.labels.urgent(wiring.now())

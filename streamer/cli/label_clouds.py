@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.console import counted, note, print_json, progress, say, warn
 from streamer.cli.label_filling import parameter
+from streamer.clouds.tables.columns import parse_mapping
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
 
@@ -29,17 +32,14 @@ def clouds(file: str, out: Path, by: str, json: bool, column: list[str] | None, 
     are kept in FILE.labels. Stop when you like, the same command does the rest. Clouds without
     references stay unlabelled where a kind compares with them.
     """
-    from streamer.cli.console import counted, note, print_json, progress, say, warn
-    from streamer.clouds.tables.columns import parse_mapping
     from streamer.labels.cloud_labels import CloudLabelling
     from streamer.labels.filling import FillingTally, fill
-    from streamer.settings.settings import load_settings
 
     tally = FillingTally()
     kind = program_kind(by)
     chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
     with (
-        chosen.labeller(load_settings()) as labeller,
+        chosen.labeller(wiring.load_settings()) as labeller,
         CloudLabelling(file, out, labeller, columns=parse_mapping(column or ()), report=note) as labelling,
     ):
         with (

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.console import counted, note, print_json, progress, say, warn
+from streamer.cli.interrupts import PatientInterrupt
+from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:
     import inspect
@@ -54,16 +59,9 @@ def parameter(name: str, one: KindOption, of: str = "") -> inspect.Parameter:
 
 def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) -> None:
     """Fill the queues and report, also when something stops it in the middle: what was kept stays."""
-    from time import monotonic
-
-    from streamer import wiring
-    from streamer.cli.console import progress
-    from streamer.cli.interrupts import PatientInterrupt
-    from streamer.errors import StreamerError
     from streamer.labels.filling import FillingTally, fill
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings(**kind.overrides())
+    settings = wiring.load_settings(**kind.overrides())
     opened, priced = kind.labeller(settings), kind.priced(settings)
     tally, who, stopped = FillingTally(), None, None
     start = monotonic()
@@ -104,8 +102,6 @@ def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) ->
 
 def _gates(store: Store, gate: str | None, kind: str) -> list[str]:
     """Return the gates whose queues are to be filled. Raises `UsageError` for one of another kind."""
-    from streamer.errors import UsageError
-
     if gate is None:
         return [one.gate for one in store.gates.list() if one.settings.severity_kind == kind]
     wanted = store.gates.get(gate).settings.severity_kind
@@ -119,9 +115,6 @@ def _gates(store: Store, gate: str | None, kind: str) -> list[str]:
 
 def _that_read(store: Store, gates: Sequence[str], who: str) -> list[str]:
     """Return the gates that would read this labeller's labels. Raises `UsageError` when there is none."""
-    from streamer.cli.console import warn
-    from streamer.errors import UsageError
-
     refusals = store.labels.refusals(who, gates)
     left = [gate for gate in gates if gate not in refusals]
     if not left:
@@ -156,8 +149,6 @@ def _print_json(
     *,
     priced: bool,
 ) -> None:
-    from streamer.cli.console import print_json
-
     print_json(
         {
             "gates": gates,
@@ -187,8 +178,6 @@ def _print(
     priced: bool,
     stopped: bool,
 ) -> None:
-    from streamer.cli.console import counted, note, say, warn
-
     if not gates:
         note(
             f"No gate is controlled by severities of the kind {kind!r} (streamer gate create --severity-kind {kind})."

@@ -5,6 +5,12 @@ from typing import Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.cli.console import say
+from streamer.cli.key_files import write_key_files
+from streamer.errors import UsageError
+from streamer.gates import labeller_names
+
 
 def keygen(
     labeller: Annotated[
@@ -22,12 +28,7 @@ def keygen(
     Keep the private key only where this labeller's labels are made. Put the public keys of all labellers, one after the
     other, into one file for everything that reads labels.
     """
-    from streamer import wiring
     from streamer.audit.signing import generate_keys
-    from streamer.cli.console import say
-    from streamer.cli.key_files import write_key_files
-    from streamer.errors import UsageError
-    from streamer.gates import labeller_names
 
     name = labeller_names.normalised(labeller)
     if (wrong := labeller_names.fault(name)) is not None:

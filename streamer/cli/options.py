@@ -36,6 +36,17 @@ RareByOption = Annotated[str | None, _by(hidden=True)]
 """Of a command that shows it with `--help-all` only, as the next."""
 ReasonOption = Annotated[str, _reason(hidden=False)]
 RareReasonOption = Annotated[str, _reason(hidden=True)]
+HostOption = Annotated[
+    str,
+    typer.Option(metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."),
+]
+
+
+def port(what: str) -> Any:
+    """Make the option of a port; `what` it is of."""
+    return typer.Option(metavar="PORT", min=0, max=65535, help=f"{what}; 0: any free port.")
+
+
 GateArgument = Annotated[
     str, typer.Argument(metavar="GATE", help="Name of the gate.", autocompletion=gate_names)
 ]

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
+from streamer import wiring
 from streamer.calibration.registry import offered, promises
+from streamer.cli.console import note, print_json, progress, warn
 from streamer.cli.options import (
     ColumnOption,
     JsonOption,
@@ -16,6 +18,8 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import plan_json, print_among_shipped, print_plan, print_rungs, print_until_sure
+from streamer.clouds.tables.columns import parse_mapping
+from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -239,7 +243,6 @@ def _plan_budget(
     *,
     json: bool,
 ) -> None:
-    from streamer.cli.console import print_json, progress
     from streamer.planning.plan import make_plan, rounds
 
     with progress("Simulating calibrations", rounds(prompts, budget, unit, runs)) as advance:
@@ -267,7 +270,6 @@ def _plan_among_shipped(
     *,
     json: bool,
 ) -> None:
-    from streamer.cli.console import print_json
     from streamer.planning.among_shipped import LABELS, plan_among_shipped
 
     made = plan_among_shipped(
@@ -306,7 +308,6 @@ def _plan_until_sure(
     *,
     json: bool,
 ) -> None:
-    from streamer.cli.console import print_json, progress
     from streamer.planning.until_sure import HALVINGS, ORDERS, plan_until_sure
 
     data = _of_best_answers("--steps", data, others, unit)
@@ -335,7 +336,6 @@ def _plan_rungs(
     *,
     json: bool,
 ) -> None:
-    from streamer.cli.console import print_json, progress
     from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
 
     data = _of_best_answers("--rungs", data, others, unit)
@@ -368,7 +368,6 @@ def _guessed(guessed: dict[str, float | None], responses: int | None, seed: int)
 
 
 def _past(data: "_Past", guessed: dict[str, float | None], responses: int | None, seed: int) -> "Prompts":
-    from streamer.cli.console import progress
     from streamer.planning.prompts import past_prompts
 
     for name, value in guessed.items():
@@ -384,7 +383,6 @@ def _past(data: "_Past", guessed: dict[str, float | None], responses: int | None
 def _past_orders(
     data: "_Past", sizes: "Sequence[int]", orders: int, seed: int
 ) -> "list[Mapping[int, SampledBatches]]":
-    from streamer.cli.console import progress
     from streamer.planning.prompts import past_prompts
 
     clouds, encoder = _labelled(data)
@@ -412,13 +410,8 @@ class _Past(NamedTuple):
 
 
 def _labelled(data: _Past) -> "tuple[list[Cloud], CachedEncoder | None]":
-    from streamer import wiring
-    from streamer.cli.console import note, warn
     from streamer.clouds.cloud import severity_kind
     from streamer.clouds.cloud_files import read_clouds
-    from streamer.clouds.tables.columns import parse_mapping
-    from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
-    from streamer.settings.settings import load_settings
 
     clouds = list(read_clouds(data.file, parse_mapping(data.column), report=note))
     severity_kind(clouds)
@@ -429,7 +422,7 @@ def _labelled(data: _Past) -> "tuple[list[Cloud], CachedEncoder | None]":
         clouds = [filled(cloud) for cloud in clouds]
     if all(c.own_scores is not None for c in clouds) or all(c.responses[0].embedding for c in clouds):
         return clouds, None
-    encoder = wiring.encoder(load_settings())
+    encoder = wiring.encoder(wiring.load_settings())
     if encoder is None:
         raise UsageError("past responses are scored by their embeddings, and encoder.name is none: set one")
     return clouds, encoder

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
-from streamer.cli.console import SERVED, percent
+from streamer.cli.console import SERVED, counted, percent, print_fields, print_table, say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,8 +40,6 @@ def plan_json(made: Plan) -> dict[str, Any]:
 
 
 def print_plan(made: Plan) -> None:
-    from streamer.cli.console import print_fields, say
-
     each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
     say(
         f"Plan for a budget of {percent(made.alpha)}{each} on exposure risk: unit {made.unit}, method {made.method}, "
@@ -65,7 +64,6 @@ def print_plan(made: Plan) -> None:
 
 def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> None:
     from streamer.calibration.registry import every
-    from streamer.cli.console import print_fields, print_table, say
     from streamer.planning.among_shipped import POWER
 
     sure = (
@@ -125,8 +123,6 @@ def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> No
 
 
 def print_until_sure(made: UntilSure) -> None:
-    from streamer.cli.console import print_table, say
-
     *steps, most = made.sizes
     say(
         f"Sampling until sure, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} past prompts.\n"
@@ -163,8 +159,6 @@ def print_until_sure(made: UntilSure) -> None:
 
 
 def print_rungs(made: PlannedRungs) -> None:
-    from streamer.cli.console import print_table, say
-
     left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     say(
         f"A cheap gate and a dear one behind it, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} "
@@ -219,15 +213,11 @@ def _levels(one: Rungs) -> tuple[str, str]:
 
 def _floored(budget: float) -> str:
     """A budget with three digits, and no more than it is."""
-    from math import floor, log10
-
     digits = 2 - floor(log10(budget))
     return f"{floor(budget * 10**digits) / 10**digits:g}"
 
 
 def _basis(made: Plan) -> str:
-    from streamer.cli.console import counted
-
     figures = (
         f"mean severity {made.response_severity:.2f}, AUC {_or_dash(made.auc)}, "
         f"correlation within a prompt {_or_dash(made.correlation)}"
@@ -247,7 +237,6 @@ def _basis(made: Plan) -> str:
 
 
 def _needs(made: Plan) -> dict[str, object]:
-    from streamer.cli.console import counted
     from streamer.planning.plan import ENOUGH
 
     what, served = SERVED[made.unit], made.best.ship_rate
@@ -279,8 +268,6 @@ def _needs(made: Plan) -> dict[str, object]:
 
 
 def _print_predictions(title: str, made: Plan, rows: Sequence[Prediction], marked: int) -> None:
-    from streamer.cli.console import print_table
-
     print_table(
         ["labels", *_figure_heads(made), ""],
         [
@@ -298,7 +285,6 @@ def _print_predictions(title: str, made: Plan, rows: Sequence[Prediction], marke
 def _print_splits(made: Plan) -> None:
     from streamer.calibration.plan import smallest_alpha
     from streamer.calibration.registry import calibrator
-    from streamer.cli.console import print_table
 
     def remark(one: Prediction) -> str:
         if one is made.best or one.split == made.best.split:
@@ -322,8 +308,6 @@ def _print_splits(made: Plan) -> None:
 
 
 def _print_floors(made: Plan) -> None:
-    from streamer.cli.console import print_table, say
-
     print_table(
         ["highest", "labels", *_figure_heads(made)[:-1], ""],
         [
@@ -345,8 +329,6 @@ def _print_floors(made: Plan) -> None:
 
 def _print_sizes(made: Plan) -> None:
     from rich.text import Text
-
-    from streamer.cli.console import print_table
 
     title = f"How many responses to sample, with {made.labels} labels, one a prompt"
     print_table(

@@ -1,12 +1,22 @@
 """`streamer publish`: response batches, and the labels of response clouds, onto the topics."""
 
 from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.broker import require_broker
+from streamer.cli.console import counted, note, print_json, progress, say
 from streamer.cli.gate_names import gate_names
+from streamer.cli.known_gate import asking
+from streamer.cli.pacing import Backpressure
+from streamer.clouds.tables.columns import parse_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,20 +80,10 @@ def publish(
     If the database can be read, batches that were already decided are reported as repeats. Exit status 1 when a batch
     names an unknown gate: it is published, and workers refuse it until the gate is created.
     """
-    from pathlib import Path
-    from time import monotonic, sleep
-
-    from streamer import wiring
-    from streamer.cli import FAILED
     from streamer.cli.batch_files import publications
-    from streamer.cli.console import counted, note, print_json, progress, say
-    from streamer.cli.known_gate import asking
-    from streamer.cli.reachability import require_broker
-    from streamer.clouds.tables.columns import parse_mapping
-    from streamer.settings.settings import load_settings
 
     columns = parse_mapping(column or ())
-    settings = load_settings()
+    settings = wiring.load_settings()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
 
     def batches_of(file: str, report: "Callable[[str], None]") -> "Iterator[Publication]":
@@ -160,8 +160,6 @@ def publish(
 
 def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: int) -> "Iterator[Publication]":
     """Pass batches on when the record was asked about them, `ahead` at a time."""
-    from itertools import islice
-
     while group := list(islice(batches, ahead)):
         known.look([one.value for one in group])
         yield from group
@@ -170,8 +168,6 @@ def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: in
 @contextmanager
 def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
     """Give what to call with each record's size: it waits for the worker when the broker is the embedded one."""
-    from streamer import wiring
-    from streamer.cli.pacing import Backpressure
     from streamer.stream.embedded_broker import is_embedded
 
     log_id = settings.kafka.log_id

@@ -4,12 +4,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
-from streamer.cli.policies import promise_text
+from streamer.cli.broker import announce_now
+from streamer.cli.console import complain, counted, note, print_json, print_table, say, warn
+from streamer.cli.policies import NO_GATE, promise_text, verdict_json
+from streamer.errors import UsageError
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, own_cuts, sample_sentence, threshold_text
+from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
@@ -41,23 +46,15 @@ def recalibrate(
     Only the gate's own method decides; it was chosen before labels were read. The other calibrators are shown
     beside it as diagnostics: choosing among them now would void the guarantee.
     """
-    from streamer import wiring
-    from streamer.cli.console import complain, note, print_json
-    from streamer.cli.outbox import announce_now
-    from streamer.cli.verdicts import verdict_json
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-    from streamer.wording.verdicts import headline
-
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     if gate is not None:
         names = [gate]
     else:
         with wiring.open_store(settings) as store:
             names = [revision.gate for revision in store.gates.list()]
         if not names:
-            note("There is no gate yet; create one with `streamer gate create NAME`.")
+            note(NO_GATE)
     failed = changed = False
     for name in names:
         with wiring.open_store(
@@ -89,7 +86,6 @@ def print_report(done: "Recalibration", headline: str | None, *, explain: bool) 
     """Print a run: its sample, its candidates, and what it changed."""
     from rich.text import Text
 
-    from streamer.cli.console import counted, note, print_table, say, warn
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.in_sample import in_sample
     from streamer.recalibration.skill import separation

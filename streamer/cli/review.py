@@ -1,10 +1,16 @@
 """`streamer review`: people give severities to what the audit sample drew, on a page in their browser."""
 
+import os
+import sys
+import threading
+import webbrowser
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, say, warn
 
 if TYPE_CHECKING:
     from streamer.wiring.review import Opened
@@ -23,15 +29,8 @@ def review(
             help="Print a link for this person, who then cannot choose another name; may be repeated.",
         ),
     ] = None,
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port of the page; 0: any free port.")
-    ] = PORT,
-    host: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST", help="Address to listen on; any but this machine's own needs --insecure."
-        ),
-    ] = "127.0.0.1",
+    port: Annotated[int, opt.port("Port of the page")] = PORT,
+    host: opt.HostOption = "127.0.0.1",
     open_: Annotated[
         bool | None,
         typer.Option(
@@ -49,11 +48,9 @@ def review(
     decided is shown only after a severity was given. Gates whose severities a program gives (`streamer label --help`) are
     left out.
     """
-    from streamer import wiring
     from streamer.cli.services import begin, collected
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     begin(settings)
 
     def announce(opened: "Opened") -> None:
@@ -76,10 +73,6 @@ def review(
 
 
 def _print_json(opened: "Opened") -> None:
-    import sys
-
-    from streamer.cli.console import print_json
-
     print_json(
         {
             "gates": opened.gates,
@@ -91,10 +84,6 @@ def _print_json(opened: "Opened") -> None:
 
 
 def _print(opened: "Opened") -> None:
-    import sys
-
-    from streamer.cli.console import note, say, warn
-
     for address in opened.addresses:
         say(address.url if address.name is None else f"{address.name}: {address.url}")
     sys.stdout.flush()
@@ -112,9 +101,6 @@ def _print(opened: "Opened") -> None:
 
 
 def _has_screen() -> bool:
-    import os
-    import sys
-
     return sys.stdout.isatty() and (
         sys.platform in ("darwin", "win32")
         or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
@@ -123,10 +109,6 @@ def _has_screen() -> bool:
 
 def _open(address: str) -> None:
     """Show the page in a browser. Its command line can be read by others of this machine: the address works once."""
-    import threading
-    import webbrowser
-
-    from streamer.cli.console import note
 
     def show() -> None:
         if not webbrowser.open(address):

@@ -1,23 +1,16 @@
 """`streamer risk`: what the labels of the audit sample say of the risk in service, as the recalibrator last wrote it."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.policies import promise_text
-from streamer.cli.verdicts import print_figures
-from streamer.wording.numbers import percent, when
-from streamer.wording.verdicts import (
-    ALARMS,
-    alarm_text,
-    before_text,
-    burn_text,
-    desk_text,
-    drawing_text,
-    lasting,
-    sentence,
-)
+from streamer.cli.console import note, print_json, print_pairs, say
+from streamer.cli.policies import NO_GATE, print_figures, promise_text
+from streamer.wording.numbers import when
+from streamer.wording.verdicts import ALARMS, alarm_text, before_text, facts, sentence
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import DeskReport, RiskReport
@@ -33,14 +26,9 @@ def risk(
     The figures are those that `streamer recalibrator` last wrote. They are bounds that hold at all times at once, so
     you may look as often as you like.
     """
-    from dataclasses import asdict
-
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, say
     from streamer.risk.rounds.report import report_of
-    from streamer.settings.settings import load_settings
 
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         gates = [store.gates.get(gate)] if gate else store.gates.list()
         now = wiring.now()
         reports = []
@@ -56,7 +44,7 @@ def risk(
             print_json(report_json(report) | ({} if desk is None else {"desk": asdict(desk)}))
         return
     if not reports:
-        note("There is no gate yet; create one with `streamer gate create NAME`.")
+        note(NO_GATE)
     for place, (report, desk) in enumerate(zip(reports, desks, strict=True)):
         if place:
             say("")
@@ -67,8 +55,6 @@ def risk(
 
 
 def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
-    from streamer.cli.console import print_pairs, say
-
     say(sentence(report))
     if (before := before_text(report)) is not None:
         say(before)
@@ -83,26 +69,13 @@ def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
                 f"{report.late} labels too late",
             )
         )
-    if report.read_through is not None:
-        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
-        pairs.append(("read through", when(report.read_through) + lag))
-    if report.terms is not None:
-        share = percent(1 - report.terms.delta)
-        pairs.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
-    if report.burn is not None:
-        pairs.append(("budget used", burn_text(report.burn)))
-    if report.drawing is not None and report.watched:
-        pairs.append(("labels drawn", drawing_text(report.drawing)))
-    if desk is not None:
-        pairs.append(("at the desk", desk_text(desk)))
+    pairs += facts(report, desk)
     pairs += [(f"alarm: {ALARMS[one.kind]}", alarm_text(one)) for one in report.alarms]
     print_pairs(pairs)
 
 
 def report_json(report: "RiskReport") -> dict[str, Any]:
     """Return a report as JSON values, what the verdict rests on first; an infinite duration is null."""
-    from dataclasses import asdict
-
     values = asdict(report)
     first = {name: values.pop(name) for name in ("gate", "verdict", "service")}
     values["open_or_closed"] = {name: values.pop(name) for name in ("exposure", "selective")}

@@ -1,13 +1,18 @@
 """`streamer sample`: response clouds from language models, the paper's way."""
 
+import sys
 from decimal import Decimal
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.console import progress
+from streamer.cli.interrupts import WindDown
 from streamer.cli.sample_options import (
     UNASKED,
     AnswererOptions,
@@ -18,6 +23,7 @@ from streamer.cli.sample_options import (
     prices_of,
     recipe_of,
 )
+from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,13 +59,11 @@ def sample(
     nothing twice. The settings are in the group `sampling`; docs/sampling.md says what differs from the paper.
     """
     from streamer.cli.sample_report import print_plan
-    from streamer.errors import UsageError
     from streamer.research.sampling import SamplingPlan, SamplingSession, read_prompts
     from streamer.research.sampling.session import arms_of
     from streamer.research.sampling.wiring import sampling_endpoints
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings(sampling=sending.settings())
+    settings = wiring.load_settings(sampling=sending.settings())
     recipe, temperatures = recipe_of(cloud, who, decoding, sending)
     endpoints = sampling_endpoints(settings, who.model or [], who.base_url or [])
     prices = prices_of(sending.price or [], len(endpoints))
@@ -89,12 +93,7 @@ def _run(
     json: bool,
 ) -> None:
     """Ask for what is missing and write what is there, also when something stops it in the middle."""
-    from time import monotonic
-
-    from streamer.cli.console import progress
-    from streamer.cli.interrupts import WindDown
     from streamer.cli.sample_report import print_result
-    from streamer.errors import StreamerError
     from streamer.research.sampling import SamplingTally
     from streamer.research.sampling.wiring import sampling_vendor
 
@@ -141,10 +140,6 @@ def _run(
 
 
 def _confirm(planned: "CostEstimate", prompts: str) -> None:
-    import sys
-
-    from streamer.errors import UsageError
-
     if prompts == "-" or not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             f"{planned.requests} requests are to be sent; give --yes to send more than {UNASKED} without being asked, or "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from streamer.cli.console import counted, note, print_json, print_table, say, warn
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from decimal import Decimal
@@ -24,8 +26,6 @@ def print_plan(
     session: SamplingSession, planned: CostEstimate, *, again: bool, examples: bool, json: bool
 ) -> None:
     """Report what will be sent, at what cost, to whom; with `examples` also what the requests say."""
-    from streamer.cli.console import counted, note, print_json, print_table, say
-
     plan = session.plan
     first = _first_of_each_kind(session.requests(again=again)) if examples else {}
     if json:
@@ -83,8 +83,6 @@ def print_result(
     json: bool,
 ) -> None:
     """Report what came, what did not, and what to do next."""
-    from streamer.cli.console import counted, note, print_json, say, warn
-
     left = max(0, tally.wanted - tally.answered - tally.failed.total())
     if json:
         print_json(_result_document(session, tally, files, not_taken, seconds, left))
@@ -130,8 +128,6 @@ def print_result(
 
 
 def _warn_of_places(file: WrittenFile) -> None:
-    from streamer.cli.console import counted, warn
-
     for count, what in (
         (file.refused, "refused by the model or a filter (--again asks again)"),
         (file.empty, "empty (--again asks again)"),
@@ -163,8 +159,6 @@ def _row(session: SamplingSession, row: EstimateRow) -> list[object]:
 
 
 def _total(planned: CostEstimate) -> str:
-    from streamer.cli.console import counted
-
     if not planned.requests:
         return "Nothing is left to ask for."
     text = (

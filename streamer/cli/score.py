@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
+from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.broker import announce_now
+from streamer.cli.console import note, print_fields, print_json, say
+from streamer.errors import UsageError
+from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.labels.learning import Lesson
@@ -13,10 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT = "streamer.score.v1"
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Learned scores: fit one on a gate's labels, see what it would serve, and put it in force.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
@@ -38,14 +41,9 @@ def fit(
     recorded, and the gate does not change. No proposal is written, and the exit status is 1, unless the score serves at least
     one point more of all prompts on prompts that did not fit it, and this is more than chance.
     """
-    from streamer import wiring
-    from streamer.cli import FAILED
-    from streamer.cli.console import note, print_fields, print_json, say
-    from streamer.errors import UsageError
     from streamer.scoring.fitting import CONFIDENCE, MARGIN
-    from streamer.settings.settings import load_settings
 
-    lesson = wiring.fit_score(load_settings(), gate)
+    lesson = wiring.fit_score(wiring.load_settings(), gate)
     worth = lesson.worth
     if worth.shown and out is not None:
         try:
@@ -111,14 +109,10 @@ def adopt(
     audit sample is scored again, which needs the gate's encoder. The gate is closed for the moment between the
     change and its calibration. `streamer gate set GATE --scorer gram` goes back, and closes the gate until it is recalibrated.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json
-    from streamer.cli.outbox import announce_now
     from streamer.cli.recalibrate import print_report, report_json
-    from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     if file is None:
         model, done = wiring.adopt_proposed(settings, gate, by=actor, reason=reason)
     else:
@@ -134,15 +128,11 @@ def adopt(
 @app.command()
 def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
     """Show a gate's score, what is proposed in its place, and when the recalibrator fits one next."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_fields, print_json, say
     from streamer.labels.learning import wanted_labels
     from streamer.scoring.learned import LearnedModel
     from streamer.scoring.registry import is_learned
-    from streamer.settings.settings import load_settings
-    from streamer.wording.numbers import when
 
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         settings = store.gates.get(gate).settings
         newest = store.score_fits.newest(gate)
         labelled = store.learned_scores.labelled(gate, settings=settings, before=wiring.now())
@@ -213,12 +203,8 @@ def reject(
 
     The next one is fitted when there are half as many labelled prompts again.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         rejected = store.score_fits.reject(gate, by=actor, reason=reason)
     name = "" if rejected.model is None else rejected.model.name
     if json:
@@ -252,7 +238,6 @@ def _proposal(gate: str, lesson: "Lesson") -> str:
 def _read(gate: str, file: Path) -> "LearnedModel":
     import json
 
-    from streamer.errors import UsageError
     from streamer.scoring.learned import LearnedModel
 
     try:

@@ -1,21 +1,24 @@
 """`streamer scorer`: scorers of other packages."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from streamer.cli import FAILED
 from streamer.cli import options as opt
+from streamer.cli.console import print_json, print_table, say, warn
+from streamer.errors import UsageError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Scorers of other packages: list those that are installed, and test one against what every scorer must do.",
-)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def list_(json: opt.JsonOption = False) -> None:
     """List the scorers that `gate create --scorer` takes: those of this package, and installed entry points of streamer.scorers."""
-    from streamer.cli.console import print_json, print_table
     from streamer.scoring.plugins import entry_points, frozen
     from streamer.scoring.registry import EVERY
 
@@ -49,12 +52,6 @@ def check(
     It scores batches of made-up answers, with copies, blank and long ones: twice, in other orders, after other batches, and in
     processes of its own with other hash seeds.
     """
-    import sys
-    from pathlib import Path
-
-    from streamer.cli import FAILED
-    from streamer.cli.console import print_json, say, warn
-    from streamer.errors import UsageError
     from streamer.scoring.contract import Finding
     from streamer.scoring.contract import check as findings
     from streamer.scoring.plugins import entry_points, scorer_of
@@ -100,11 +97,6 @@ sys.stdout.writelines(["\\n", json.dumps(scores_of(scorer_of(sys.argv[1])))])
 
 def _elsewhere(place: str) -> str | None:
     """Say what differs between processes; None: nothing."""
-    import os
-    import subprocess
-    import sys
-    from pathlib import Path
-
     told = []
     for seed in ("0", "1"):
         paths = [str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -5,8 +5,9 @@ from typing import Annotated
 
 import typer
 
-from streamer.cli.options import JsonOption
+from streamer.cli import options as opt
 from streamer.cli.services import UntilStdinClosesOption, run_service
+from streamer.wording.verdicts import sentence
 
 
 def serve(
@@ -16,9 +17,7 @@ def serve(
     host: Annotated[
         str, typer.Option(metavar="HOST", help="Address to listen on, of this machine's own.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port to listen on; 0: any free port.")
-    ] = 8080,
+    port: Annotated[int, opt.port("Port to listen on")] = 8080,
     instance: Annotated[
         int,
         typer.Option(
@@ -38,7 +37,7 @@ def serve(
         ),
     ] = 30.0,
     until_stdin_closes: UntilStdinClosesOption = False,
-    json: JsonOption = False,
+    json: opt.JsonOption = False,
 ) -> None:
     """Serve the gates by HTTP until SIGTERM or Ctrl-C: a request gets its decision once it is on record.
 
@@ -49,7 +48,6 @@ def serve(
     stop in time.
     """
     from streamer.wiring import run_serving
-    from streamer.wording.verdicts import sentence
 
     run = partial(
         run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence

@@ -1,13 +1,30 @@
 """`streamer worker`, `streamer recalibrator` and `streamer dev`: what runs until it is stopped."""
 
-from contextlib import contextmanager
+import os
+import signal
+import sys
+import threading
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from streamer import wiring
+from streamer.cli import options as opt
+from streamer.cli.console import (
+    lines_are_logged,
+    log_lines,
+    note,
+    output,
+    print_fields,
+    print_json,
+    say,
+    warn,
+)
 from streamer.cli.options import JsonOption
 from streamer.gates.settings import NO_ENCODER
+from streamer.security.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -18,16 +35,7 @@ if TYPE_CHECKING:
 _RECALIBRATOR_PORT = 9470
 """Where deploy/prometheus looks for a recalibrator."""
 
-PortOption = Annotated[
-    int | None,
-    typer.Option(
-        "--port",
-        metavar="PORT",
-        min=0,
-        max=65535,
-        help="Port of /metrics, /healthz and /readyz; 0: any free port.",
-    ),
-]
+PortOption = Annotated[int | None, opt.port("Port of /metrics, /healthz and /readyz")]
 
 UntilStdinClosesOption = Annotated[
     bool,
@@ -84,11 +92,9 @@ def recalibrator(
 
 def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_closes: bool, json: bool) -> int:
     """Run a service of the settings until it is told to stop, and return its exit status."""
-    from streamer.cli.console import log_lines
-    from streamer.settings.settings import load_settings
     from streamer.telemetry.logs import configure_logging
 
-    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
+    settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
     log_lines(configure_logging(settings.logging.format, settings.logging.level))
     _warn_of_misspelt()
     _leave_at_sigterm()
@@ -99,12 +105,7 @@ def run_service(run: "Callable[..., int]", port: int | None, *, until_stdin_clos
 
 def dev(
     port: PortOption = None,
-    endpoint_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Port of the HTTP endpoint on 127.0.0.1; 0: any free port."
-        ),
-    ] = 0,
+    endpoint_port: Annotated[int, opt.port("Port of the HTTP endpoint on 127.0.0.1")] = 0,
     recalibrator_port: Annotated[
         int | None,
         typer.Option(
@@ -114,12 +115,7 @@ def dev(
             help=f"Port of the recalibrator's /metrics; 0: any free port. Default: {_RECALIBRATOR_PORT}.",
         ),
     ] = None,
-    console_port: Annotated[
-        int,
-        typer.Option(
-            metavar="PORT", min=0, max=65535, help="Port of the console on 127.0.0.1; 0: any free port."
-        ),
-    ] = 0,
+    console_port: Annotated[int, opt.port("Port of the console on 127.0.0.1")] = 0,
     view: Annotated[
         bool,
         typer.Option(
@@ -136,11 +132,9 @@ def dev(
     its log in memory, about 5 MiB a partition, and forgets it at the end; the record stays in the database. Metrics
     are at the ports 9464 and 9470, where deploy/prometheus looks for them; if one is in use and you named none, at any free one.
     """
-    from streamer.cli.console import note
     from streamer.dev.embedded_step import run_dev
-    from streamer.settings.settings import load_settings
 
-    settings = load_settings(**({} if port is None else {"http": {"port": port}}))
+    settings = wiring.load_settings(**({} if port is None else {"http": {"port": port}}))
     any_port = {"worker"} if port is None and "http.port" not in settings.origins else set()
     any_port |= {"recalibrator"} if recalibrator_port is None else set()
     begin(settings)
@@ -165,7 +159,6 @@ def dev(
 
 def begin(settings: "Settings") -> None:
     """Have what a person runs until Ctrl-C write its log as the settings say, and end by SIGTERM likewise."""
-    from streamer.cli.console import log_lines
     from streamer.telemetry.logs import configure_logging
 
     configure_logging(settings.logging.format, settings.logging.level)
@@ -175,14 +168,10 @@ def begin(settings: "Settings") -> None:
 
 def collected() -> bool:
     """Whether standard output goes where the JSON log goes, and not to a person."""
-    from streamer.cli.console import lines_are_logged
-
     return lines_are_logged() and not _on_a_terminal()
 
 
 def _on_a_terminal() -> bool:
-    import sys
-
     return sys.stdout.isatty()
 
 
@@ -191,7 +180,6 @@ def _living_view() -> "Iterator[Callable[[Look], None]]":
     """Take over the whole terminal at the first update, and restore it at the end."""
     from rich.live import Live
 
-    from streamer.cli.console import output
     from streamer.cli.dev_screen import draw
 
     live = Live(console=output(), screen=True, auto_refresh=False, vertical_overflow="ellipsis")
@@ -208,9 +196,6 @@ def _living_view() -> "Iterator[Callable[[Look], None]]":
 
 
 def _announce(facts: "Mapping[str, object]") -> None:
-    from streamer.cli.console import print_fields
-    from streamer.security.redaction import redact
-
     shown = {name: redact(name, value) for name, value in facts.items()}
     if "http" in shown:
         shown["http"] = f"{shown['http']}/metrics, /healthz, /readyz"
@@ -218,8 +203,6 @@ def _announce(facts: "Mapping[str, object]") -> None:
 
 
 def _announce_dev(facts: "Mapping[str, object]") -> None:
-    from streamer.cli.console import note, say
-
     # On lines of their own, so that no terminal breaks what is clicked or copied.
     _announce({name: value for name, value in facts.items() if name not in ("request", "console")})
     say(f"console  {facts['console']}")
@@ -232,21 +215,12 @@ def _announce_dev(facts: "Mapping[str, object]") -> None:
 
 
 def _announce_json(facts: "Mapping[str, object]") -> None:
-    import sys
-
-    from streamer.cli.console import print_json
-    from streamer.security.redaction import redact
-
     print_json({name: redact(name, value) for name, value in facts.items()})
     sys.stdout.flush()
 
 
 def _leave_at_sigterm() -> None:
     """Let a SIGTERM that comes before the worker is under way be a normal end; then it handles the signal itself."""
-    import os
-    import signal
-    import sys
-    from contextlib import suppress
 
     def end(_number: int, _frame: object) -> None:
         # At once: nothing is leased yet, and an exception in the middle of a query would come out as another error.
@@ -258,10 +232,6 @@ def _leave_at_sigterm() -> None:
 
 
 def stop_when_stdin_closes() -> None:
-    import os
-    import signal
-    import threading
-
     def wait() -> None:
         # The descriptor itself: a thread inside the buffered reader would break the interpreter's shutdown.
         while os.read(0, 65536):
@@ -273,14 +243,11 @@ def stop_when_stdin_closes() -> None:
 
 def end_on_sigterm() -> None:
     """Let SIGTERM end this process as Ctrl-C does, so that what it started is stopped and its note removed."""
-    import signal
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def _warn_of_misspelt() -> None:
 
-    from streamer.cli.console import warn
     from streamer.settings.settings import Settings
     from streamer.settings.sources import misspelt_variables
 

@@ -1,11 +1,19 @@
 """`streamer simulate`: traffic to try an installation with, simulated, with labels, until it is stopped."""
 
+import time
+from itertools import islice
 from typing import Annotated
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.broker import require_broker
+from streamer.cli.console import counted, note, print_json, say
 from streamer.cli.gate_names import gate_names
+from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
+from streamer.errors import UsageError
+from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 
 
 def simulate(
@@ -53,26 +61,16 @@ def simulate(
     No language model answers: questions, right, wrong and noisy answers and their severities come from a simulation.
     Every response is labelled; only labels of the audit sample count. A gate with real batches or labels is refused.
     """
-    import time
-    from itertools import islice
-
-    from streamer import wiring
-    from streamer.cli.console import counted, note, print_json, say
-    from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
-    from streamer.cli.reachability import require_broker
     from streamer.cli.services import end_on_sigterm
     from streamer.clouds.cloud import cloud_labels, cloud_message
     from streamer.clouds.simulation import SIMULATED_KIND
     from streamer.clouds.traffic import endless_clouds, occurrences
-    from streamer.errors import UsageError
     from streamer.events.labels import encode_label
-    from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
-    from streamer.settings.settings import load_settings
 
     if GATE_NAME.fullmatch(gate) is None:
         raise UsageError(f"--gate {gate!r} is not a valid gate name: {GATE_NAME_RULE}")
     delay = opt.seconds(label_after, "--label-after")
-    settings = load_settings()
+    settings = wiring.load_settings()
     if not into_real_gate:
         refuse_real_gate(settings, gate)
     require_broker(settings)

@@ -1,11 +1,20 @@
 """`streamer tail`: follow a topic, one line an event."""
 
+import sys
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
+from streamer.cli.broker import require_broker
+from streamer.cli.console import note, say
+from streamer.cli.interrupts import PatientInterrupt
+from streamer.errors import UsageError
+from streamer.events.receipts import receipt_line
 from streamer.events.topic import every
+from streamer.security.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,22 +49,11 @@ def tail(
     ] = False,
 ) -> None:
     """Follow a topic, one line an event, until Ctrl-C."""
-    import sys
-
-    from streamer import wiring
-    from streamer.cli.console import note, say
-    from streamer.cli.interrupts import PatientInterrupt
-    from streamer.cli.reachability import require_broker
-    from streamer.errors import UsageError
-    from streamer.events.receipts import receipt_line
-    from streamer.security.visible import visible
-    from streamer.settings.settings import load_settings
-
     if receipts and (json or not every()[topic].has_receipts):
         raise UsageError(
             "only actions and what becomes of them at the desk have receipts: streamer tail actions --receipts, without --json"
         )
-    settings = load_settings()
+    settings = wiring.load_settings()
     require_broker(settings)
     name = wiring.topics(settings).of(every()[topic])
     seen, columns = 0, AlignedFields()
@@ -130,8 +128,6 @@ def line(topic: str, record: "TailedRecord", columns: AlignedFields | None = Non
 
 
 def _time(timestamp_ms: int) -> str:
-    from datetime import UTC, datetime
-
     # Only the time of day: a publisher may date a record past the year 9999.
     return datetime.fromtimestamp(timestamp_ms % 86_400_000 / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
 

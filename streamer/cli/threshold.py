@@ -1,13 +1,28 @@
 """`streamer threshold`: the policies of a gate, who made each, why and when, and what each promises."""
 
+import time
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.policies import policy_json, promise_text, styled_threshold
-from streamer.cli.signatures import signature_json, styled_signature
+from streamer.cli.broker import announce_now
+from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
+from streamer.cli.policies import (
+    NO_GATE,
+    labels_fields,
+    policy_json,
+    promise_text,
+    signature_json,
+    styled_signature,
+    styled_threshold,
+    unread_json,
+    verdict_json,
+)
+from streamer.errors import Unavailable, UsageError
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
     cut_text,
@@ -17,10 +32,10 @@ from streamer.wording.policies import (
     threshold_text,
     who,
 )
+from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from datetime import datetime
 
     from streamer.gates.policy import Policy
     from streamer.signing.policies import PolicyKeys, PolicyVersion
@@ -29,10 +44,11 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Thresholds: list and show them, activate or reject proposals, roll back, close a gate, sign.",
-)
+_RunOption = Annotated[
+    int | None, typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run.")
+]
+
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
@@ -41,11 +57,7 @@ def list_(
     json: opt.JsonOption = False,
 ) -> None:
     """List every policy version, the newest first."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, print_table
-    from streamer.settings.settings import load_settings
-
-    settings = load_settings()
+    settings = wiring.load_settings()
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:
         gates = [gate] if gate else [revision.gate for revision in store.gates.list()]
@@ -56,7 +68,7 @@ def list_(
             print_json(_version_json(version, keys))
         return
     if not versions:
-        note("There is no gate yet; create one with `streamer gate create NAME`.")
+        note(NO_GATE)
         return
     signed = keys.demanded or any(version.signature is not None for version in versions)
     print_table(
@@ -90,18 +102,12 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one policy: its threshold, what it promises and what not, who made it and why."""
-    from streamer import wiring
-    from streamer.cli.console import note, print_fields, print_json, say, warn
-    from streamer.cli.unread_labels import labels_fields, unread_json
-    from streamer.cli.verdicts import verdict_json
     from streamer.gates.setting_changes import calibrated_for_another
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.in_sample import in_sample
-    from streamer.settings.settings import load_settings
     from streamer.signing.policies import REFUSAL_TEXTS
-    from streamer.wording.verdicts import headline
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     keys = wiring.policy_keys(settings)
     with wiring.open_store(settings) as store:
         newest = store.policies.newest(gate)
@@ -173,10 +179,7 @@ def _why_it_waits(proposal: "Proposal") -> str:
 @app.command()
 def activate(
     gate: opt.GateArgument,
-    run: Annotated[
-        int | None,
-        typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
-    ] = None,
+    run: _RunOption = None,
     reason: opt.ReasonOption = "approved",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
@@ -185,22 +188,14 @@ def activate(
 
     Only the newest run: choosing among thresholds after labels were read would void their guarantees.
     """
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.calibration.activate(gate, run, by=actor, reason=reason, now=now),
-    )
+    _change(gate, by, json, lambda store: partial(store.calibration.activate, gate, run, reason=reason))
 
 
 @app.command()
 def reject(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
-    run: Annotated[
-        int | None,
-        typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
-    ] = None,
+    reason: opt.ReasonOption,
+    run: _RunOption = None,
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -208,12 +203,8 @@ def reject(
 
     The next run may propose what it finds. `streamer gate set GATE --recalibrate manual` stops scheduled runs.
     """
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         rejected = store.calibration.reject(gate, run, by=actor, reason=reason, now=wiring.now())
     if json:
         print_json({"gate": gate, "run": rejected.run, "by": actor, "reason": reason})
@@ -235,18 +226,13 @@ def rollback(
 
     It must have been calibrated for the gate's present settings.
     """
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.policies.rollback(gate, version, by=actor, reason=reason, now=now),
-    )
+    _change(gate, by, json, lambda store: partial(store.policies.rollback, gate, version, reason=reason))
 
 
 @app.command()
 def close(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    reason: opt.ReasonOption,
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Return only when everything shipped before is published."),
@@ -263,13 +249,7 @@ def close(
     still reach consumers; their number is printed.
     """
     seconds = opt.seconds(timeout, "--timeout")
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.policies.close(gate, by=actor, reason=reason, now=now),
-        closing=True,
-    )
+    _change(gate, by, json, lambda store: partial(store.policies.close, gate, reason=reason), closing=True)
     if wait:
         _wait_until_published(gate, seconds)
 
@@ -289,21 +269,12 @@ def sign(
     For policies made before there was a key, and after a change of keys. Look at it first (threshold show), and check
     with `streamer audit verify` that nobody changed it. A policy with a bad signature is never signed.
     """
-    from streamer import wiring
-    from streamer.errors import UsageError
-    from streamer.settings.settings import load_settings
-
-    if wiring.policy_keys(load_settings()).signer is None:
+    if wiring.policy_keys(wiring.load_settings()).signer is None:
         raise UsageError(
             "no key to sign policies with is configured; `streamer audit keygen --out FILE` makes one, and"
             " STREAMER_POLICIES_PRIVATE_KEY_FILE names it"
         )
-    _change(
-        gate,
-        by,
-        json,
-        lambda store, actor, now: store.policies.sign(gate, version, by=actor, reason=reason, now=now),
-    )
+    _change(gate, by, json, lambda store: partial(store.policies.sign, gate, version, reason=reason))
 
 
 def _cells(policy: "Policy") -> list[object]:
@@ -325,8 +296,6 @@ def _version_json(found: "PolicyVersion", keys: "PolicyKeys") -> "dict[str, Any]
 @contextmanager
 def _may_stay_open(gate: str) -> "Iterator[None]":
     """Say what is uncertain when the database does not answer while a gate is being closed."""
-    from streamer.errors import Unavailable
-
     try:
         yield
     except Unavailable as error:
@@ -337,15 +306,8 @@ def _may_stay_open(gate: str) -> "Iterator[None]":
 
 def _wait_until_published(gate: str, seconds: float) -> None:
     """Return once no committed ship of a gate waits to be published. Raises `Unavailable` after so long."""
-    import time
-
-    from streamer import wiring
-    from streamer.cli.console import note
-    from streamer.errors import Unavailable
-    from streamer.settings.settings import load_settings
-
     deadline = time.monotonic() + seconds
-    with wiring.open_store(load_settings()) as store:
+    with wiring.open_store(wiring.load_settings()) as store:
         while True:
             waiting, state = _unpublished(store, gate)
             if waiting == 0:
@@ -361,9 +323,6 @@ def _wait_until_published(gate: str, seconds: float) -> None:
 
 def _unpublished(store: "Store", gate: str) -> tuple[int | None, str]:
     """Count the ships of a closed gate that may still come: a number, or None where it is unknown; and in words."""
-    from streamer.cli.console import counted
-    from streamer.errors import Unavailable
-
     try:
         number = store.reports.unpublished_ships(gate)
     except Unavailable as error:
@@ -378,23 +337,18 @@ def _change(
     gate: str,
     by: str | None,
     json: bool,
-    change: "Callable[[Store, str, datetime], Policy]",
+    change: "Callable[[Store], Callable[..., Policy]]",
     *,
     closing: bool = False,
 ) -> None:
     """Write a policy, describe it, and announce it; when `closing`, count the ships that may still come."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say, warn
-    from streamer.cli.outbox import announce_now
-    from streamer.settings.settings import load_settings
-
     actor = opt.who(by)
-    settings = load_settings()
+    settings = wiring.load_settings()
     with ExitStack() as stack:
         with _may_stay_open(gate) if closing else nullcontext():
             store = stack.enter_context(wiring.open_store(settings))
             before = store.policies.versions([gate]).get(gate)
-            policy = change(store, actor, wiring.now())
+            policy = change(store)(by=actor, now=wiring.now())
         waiting, state = _unpublished(store, gate) if closing else (None, "")
     if json:
         print_json(policy_json(policy) | ({"unpublished_ships": waiting} if closing else {}))

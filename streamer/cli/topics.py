@@ -2,10 +2,13 @@
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FOUND
+from streamer.cli.broker import require_broker
+from streamer.cli.console import print_json, say
 from streamer.cli.options import JsonOption
 
-app = typer.Typer(no_args_is_help=True, help="Topics on the broker: create and check them.")
+app = typer.Typer(no_args_is_help=True)
 
 _EMBEDDED = "the embedded broker of `streamer dev` makes its topics itself; these commands are for Kafka"
 
@@ -13,13 +16,9 @@ _EMBEDDED = "the embedded broker of `streamer dev` makes its topics itself; thes
 @app.command()
 def create(json: JsonOption = False) -> None:
     """Create the topics that are missing, with the configured partitions. Safe to repeat."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.cli.reachability import require_broker
-    from streamer.settings.settings import load_settings
     from streamer.stream.embedded_broker import is_embedded
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     require_broker(settings)
     created = () if is_embedded(settings.kafka.log_id) else wiring.create_topics(settings)
     if json:
@@ -33,13 +32,9 @@ def create(json: JsonOption = False) -> None:
 @app.command()
 def check(json: JsonOption = False) -> None:
     """Check that every topic exists with the right settings: partitions, size limits, compaction. Exit status 3 if not."""
-    from streamer import wiring
-    from streamer.cli.console import print_json, say
-    from streamer.cli.reachability import require_broker
-    from streamer.settings.settings import load_settings
     from streamer.stream.embedded_broker import is_embedded
 
-    settings = load_settings()
+    settings = wiring.load_settings()
     require_broker(settings)
     problems = () if is_embedded(settings.kafka.log_id) else wiring.check_topics(settings)
     if json:

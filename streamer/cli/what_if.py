@@ -8,11 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from streamer import wiring
 from streamer.cli import FOUND
 from streamer.cli import options as opt
+from streamer.cli.console import note, print_json, print_table, progress, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
+from streamer.errors import UsageError
+from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
@@ -22,7 +26,6 @@ from streamer.wording.verdicts import interval_text
 from streamer.wording.what_if import answer_rows, basis_sentence, caveats, in_force, sentence
 
 if TYPE_CHECKING:
-    from streamer.gates.rule import Cut
     from streamer.whatif import Changed, WhatIfAnswer
 
 _SHOWN_ANSWERS = 10
@@ -104,20 +107,16 @@ def what_if(
 
     With a file, no gate and no database are needed: half of its prompts calibrate, the other half is judged.
     """
-    from streamer import wiring
-    from streamer.cli.console import note, print_json, progress
     from streamer.cli.gate import chosen_settings
     from streamer.cli.what_if_file import FileQuestion, ask_file, is_file
-    from streamer.errors import UsageError
     from streamer.gates.setting_changes import unread
     from streamer.gates.settings import GateSettings
-    from streamer.settings.settings import load_settings
 
     back = period(since)
     if monitor_delta is not None and not 0 < monitor_delta < 1:
         raise UsageError(f"--monitor-delta must be between 0 and 1, not {monitor_delta!r}")
     cut = None if threshold is None else given_cut(threshold)
-    settings = load_settings()
+    settings = wiring.load_settings()
     if is_file(gate):
         for option, was_given in (
             ("--against", against is not None),
@@ -169,11 +168,8 @@ def what_if(
         raise typer.Exit(FOUND)
 
 
-def given_cut(text: str) -> "Cut":
+def given_cut(text: str) -> Cut:
     """Read a threshold as it is given on the command line. Raises `UsageError`."""
-    from streamer.errors import UsageError
-    from streamer.gates.rule import Cut
-
     if text == "open":
         return Cut("open", None)
     if text == "closed":
@@ -186,8 +182,6 @@ def given_cut(text: str) -> "Cut":
 
 def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: bool) -> None:
     """Print an answer for people, with at most `most` of the answers that would have been decided otherwise."""
-    from streamer.cli.console import note, print_table, say, warn
-
     say(sentence(answer, change))
     say(basis_sentence(answer))
     print_table(["of the same prompts", in_force(answer), "what if"], answer_rows(answer))
@@ -214,8 +208,6 @@ def show_answer(answer: "WhatIfAnswer", change: Change, *, most: int, explain: b
 
 
 def _show_changed(what: str, found: "Changed", *, most: int) -> None:
-    from streamer.cli.console import print_table, say
-
     if not found.answers:
         say(f"No answer {what}.")
         return
@@ -236,8 +228,6 @@ def _show_changed(what: str, found: "Changed", *, most: int) -> None:
 
 def period(since: str) -> timedelta:
     """Read `--since`. Raises `UsageError` for none that is above 0 and at most a hundred years."""
-    from streamer.errors import UsageError
-
     seconds = opt.seconds(since, "--since")
     if not 0 < seconds <= _LONGEST:
         raise UsageError(f"--since must be above 0 and at most 36500d, not {since!r}")
@@ -246,8 +236,6 @@ def period(since: str) -> timedelta:
 
 def answer_json(answer: "WhatIfAnswer", change: Change) -> dict[str, Any]:
     """Return an answer as JSON values; a `lambda` is null unless its state is cut."""
-    from streamer.gates.rule import rule_to_json
-
     return {
         "gate": answer.gate.gate,
         "asked": {

@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamer import wiring
+from streamer.cli.console import note, print_table, say, warn
 from streamer.cli.policies import cut_json
+from streamer.clouds.tables.columns import parse_mapping
+from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
+from streamer.errors import UsageError
+from streamer.gates.rule import rule_to_json
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, guarantee_text
@@ -59,8 +65,6 @@ class FileAnswer:
 
     def show(self, *, explain: bool) -> None:
         """Print it for people."""
-        from streamer.cli.console import note, print_table, say
-
         found = self.found
         say(f"{self.question.file} {self._asked()}: {found.sentence}.")
         say(found.basis)
@@ -77,8 +81,6 @@ class FileAnswer:
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values; a `lambda` is null unless its state is cut."""
-        from streamer.gates.rule import rule_to_json
-
         found = self.found
         return {
             "file": self.question.file,
@@ -122,10 +124,6 @@ def ask_file(question: FileQuestion, settings: Settings) -> FileAnswer:
     UsageError
         For a file that cannot be read or has no severities, and for what a table cannot be asked.
     """
-    from streamer.cli.console import note, warn
-    from streamer.clouds.tables.columns import parse_mapping
-    from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
-    from streamer.errors import UsageError
     from streamer.frames.answers import read
     from streamer.frames.gate import Gate
 
@@ -178,8 +176,6 @@ class _Encode:
         self._loaded: Any = None
 
     def __call__(self, texts: list[str]) -> ArrayLike:
-        from streamer import wiring
-        from streamer.errors import UsageError
         from streamer.scoring.encoders.registry import load_encoder
 
         if self._name == NO_ENCODER:

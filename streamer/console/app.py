@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hmac
 import json
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, quote
 
@@ -24,6 +23,7 @@ from streamer.security.accounts import ROLES
 from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COLOURS
+from streamer.web.requests import bounded_body, media_type, static_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -43,10 +43,12 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 65_536
 """Of a form."""
 
-_STATIC: Final = {
-    "/console.js": ("console.js", "text/javascript; charset=utf-8"),
-    "/icon.svg": ("icon.svg", "image/svg+xml"),
-}
+_STATIC: Final = (
+    ("console.js", "text/javascript; charset=utf-8", ""),
+    ("console.css", "text/css; charset=utf-8", COLOURS + CHARTS),
+    ("icon.svg", "image/svg+xml", ""),
+)
+"""Files, their types, and what is put before them."""
 
 _TITLES: Final = {
     400: "That was not understood",
@@ -113,8 +115,10 @@ def console_app(
     page, act = site.page, site.act
     pages = site.pages
     routes = [
-        *(Route(path, _file(*what), methods=["GET"]) for path, what in _STATIC.items()),
-        Route("/console.css", _styles(), methods=["GET"]),
+        *(
+            Route(f"/{name}", static_file("streamer.console", name, kind, before=before), methods=["GET"])
+            for name, kind, before in _STATIC
+        ),
         Route("/login", site.login, methods=["GET", "POST"]),
         Route("/enter", site.enter, methods=["GET", "POST"]),
         Route("/leave", site.leave, methods=["POST"]),
@@ -588,14 +592,11 @@ def _status(error: Exception) -> tuple[int, str]:
 
 async def _form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
     """Read a form; of a field that is there several times its values, separated by line feeds."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    if media_type(request) != "application/x-www-form-urlencoded":
         raise Refused(400, "what the pages send are forms")
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > most:
-            raise Refused(400, f"a form has at most {most} bytes")
+    body = await bounded_body(request, most)
+    if body is None:
+        raise Refused(400, f"a form has at most {most} bytes")
     try:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
@@ -644,22 +645,3 @@ def _password(form: Mapping[str, str]) -> str:
     if form.get("password", "") != form.get("again", ""):
         raise Refused(409, "the two passwords differ")
     return form.get("password", "")
-
-
-def _file(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    content = files("streamer.console").joinpath("static", name).read_bytes()
-
-    async def answer(_request: Request) -> Response:
-        return Response(content, media_type=media_type)
-
-    return answer
-
-
-def _styles() -> Callable[[Request], Awaitable[Response]]:
-    own = files("streamer.console").joinpath("static", "console.css").read_text("utf-8")
-    content = (COLOURS + CHARTS + own).encode()
-
-    async def answer(_request: Request) -> Response:
-        return Response(content, media_type="text/css; charset=utf-8")
-
-    return answer

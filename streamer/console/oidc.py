@@ -47,18 +47,8 @@ _FRESH_SECONDS: Final = 600.0
 _MOST_BYTES: Final = 1_000_000
 # Signatures that only the issuer can make: with an HMAC the client's secret could, and `none` is nobody's.
 _ALGORITHMS: Final = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-    "Ed25519",
-)
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519",
+)  # fmt: skip
 _NEEDED: Final = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 
 

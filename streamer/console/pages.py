@@ -36,9 +36,7 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import (
     ALARMS,
     alarm_text,
-    burn_text,
-    desk_text,
-    drawing_text,
+    facts,
     figures,
     lasting,
     sentence,
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.labels.learning import ScoreFit
     from streamer.recalibration.in_sample import InSample
-    from streamer.risk.rounds.report import DeskReport, RiskReport
+    from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.verdict import OpenFigures
     from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
@@ -146,7 +144,7 @@ class Pages:
             "segments": segment_lines(policy.rule),
             "settings": _settings(policy),
             "figures": figures(report),
-            "facts": _facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
+            "facts": facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
             "thresholds": thresholds_chart(
                 [one.active.policy for one in versions if one.active is not None] or [policy],
                 now=self._clock(),
@@ -539,23 +537,6 @@ def _settings(policy: Policy) -> list[tuple[str, str]]:
         ("recalibration", settings.recalibrate),
         ("mode", settings.mode),
     ]
-
-
-def _facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
-    facts = []
-    if report.read_through is not None:
-        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
-        facts.append(("read through", when(report.read_through) + lag))
-    if report.terms is not None:
-        share = percent(1 - report.terms.delta)
-        facts.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
-    if report.burn is not None:
-        facts.append(("budget used", burn_text(report.burn)))
-    if report.drawing is not None and report.watched:
-        facts.append(("labels drawn", drawing_text(report.drawing)))
-    if desk is not None:
-        facts.append(("at the desk", desk_text(desk)))
-    return facts
 
 
 def _sample_rows(before: InSample | None, after: InSample | None, many: str) -> list[tuple[str, str, str]]:

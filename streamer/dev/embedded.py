@@ -72,10 +72,7 @@ class EmbeddedStep:
         self._endpoint_port = endpoint_port
         self._console_port = console_port
         self._any_port = any_port
-        self._worker: ServiceProcess | None = None
-        self._recalibrator: ServiceProcess | None = None
-        self._endpoint: ServiceProcess | None = None
-        self._console: ServiceProcess | None = None
+        self._services: dict[str, ServiceProcess] = {}
         self.broker = EmbeddedBroker()
 
     @property
@@ -91,18 +88,21 @@ class EmbeddedStep:
     @property
     def recalibrator_url(self) -> str | None:
         """The same of the recalibrator; None when there is none."""
-        return None if self._recalibrator is None else self._recalibrator.url
+        return self._services["recalibrator"].url if "recalibrator" in self._services else None
 
     @property
     def endpoint(self) -> Mapping[str, Any]:
         """What the endpoint says of itself, its address as ``endpoint``; empty when it is not served."""
-        return {} if self._endpoint is None else self._endpoint.facts
+        return self._facts("endpoint")
 
     @property
     def console(self) -> str | None:
         """Where the console is opened: its link until there are accounts; None when it is not served."""
-        facts = {} if self._console is None else self._console.facts
+        facts = self._facts("console")
         return facts.get("link") or facts.get("url")
+
+    def _facts(self, service: str) -> dict[str, Any]:
+        return self._services[service].facts if service in self._services else {}
 
     def start(self, *, waiting: Callable[[], None] = lambda: None) -> None:
         """Start the broker and the services and wait until they are ready. `waiting` is called while they are not.
@@ -117,43 +117,30 @@ class EmbeddedStep:
         self.broker.start(topics=(topics.responses, topics.actions, topics.labels, topics.thresholds))
         try:
             environment = self._environment()
-            self._worker = ServiceProcess(
-                "worker", directory=self._directory, environment=environment | self._moves("worker")
-            )
-            self._worker.start()
+            self._begin("worker", environment=environment | self._moves("worker"))
             beside = environment | {"STREAMER_HTTP_PORT": "0"}  # the configured port is the worker's
             if self._endpoint_port is not None:
-                self._endpoint = ServiceProcess(
-                    "endpoint",
-                    command=("serve", "--port", str(self._endpoint_port)),
-                    directory=self._directory,
-                    environment=beside,
-                )
-                self._endpoint.start()
+                self._begin("endpoint", "serve", "--port", str(self._endpoint_port), environment=beside)
             if self._recalibrator_port is not None:
-                self._recalibrator = ServiceProcess(
-                    "recalibrator",
-                    command=("recalibrator", "--port", str(self._recalibrator_port)),
-                    directory=self._directory,
-                    environment=beside | self._moves("recalibrator"),
-                )
-                self._recalibrator.start()
+                at = ("--port", str(self._recalibrator_port))
+                moving = beside | self._moves("recalibrator")
+                self._begin("recalibrator", "recalibrator", *at, environment=moving)
             if self._console_port is not None:
-                self._console = ServiceProcess(
-                    "console",
-                    command=("console", "--port", str(self._console_port), "--as", _login_name()),
-                    directory=self._directory,
-                    environment=beside,
-                )
-                self._console.start()
-            for service in self._services():
-                if service is not self._console:  # it listens before it says where
+                at = ("--port", str(self._console_port))
+                self._begin("console", "console", *at, "--as", _login_name(), environment=beside)
+            for name, service in self._services.items():
+                if name != "console":  # it listens before it says where
                     service.wait_until_ready(waiting)
         except BaseException:
             self.stop()
             raise
         if self._shared:
             write_dev_session(self.session())
+
+    def _begin(self, name: str, *command: str, environment: Mapping[str, str]) -> None:
+        service = ServiceProcess(name, command=command, directory=self._directory, environment=environment)
+        self._services[name] = service
+        service.start()
 
     def _moves(self, service: str) -> dict[str, str]:
         return {"STREAMER_HTTP_ANY_PORT": str(service in self._any_port)}
@@ -205,18 +192,13 @@ class EmbeddedStep:
     def check_worker(self) -> None:
         """Raise `WorkerDied` if a service is not running any more."""
         self._running_worker()
-        for service in self._services():
+        for service in self._services.values():
             service.check()
 
-    def _services(self) -> list[ServiceProcess]:
-        """Those that were started, the worker last."""
-        every = (self._console, self._endpoint, self._recalibrator, self._worker)
-        return [one for one in every if one is not None]
-
     def _running_worker(self) -> ServiceProcess:
-        if self._worker is None:
+        if "worker" not in self._services:
             raise RuntimeError("the worker was not started")
-        return self._worker
+        return self._services["worker"]
 
     def session(self) -> DevSession:
         """The addresses, for other processes of this machine."""
@@ -236,7 +218,7 @@ class EmbeddedStep:
         """
         worker = self._running_worker()
         while (status := worker.poll()) is None:
-            for service in self._services():
+            for service in self._services.values():
                 if service is not worker:
                     service.check()
             waiting()
@@ -247,8 +229,8 @@ class EmbeddedStep:
         """Let the services drain and end, then stop the broker. May be called twice."""
         if self._shared:
             remove_dev_session(os.getpid())
-        services = self._services()
-        self._worker = self._recalibrator = self._endpoint = self._console = None
+        services = list(reversed(self._services.values()))  # the worker last
+        self._services = {}
         for service in services:
             service.ask_to_stop()
         for service in services:

@@ -150,32 +150,22 @@ def _request(step: EmbeddedStep, store: Store) -> str:
 def _looking(step: EmbeddedStep, store: Store) -> Looking:
     from streamer.dev.look import Line, Looking
 
-    class _Story:
-        def request(self) -> str:
-            return _request(step, store)
+    def policies() -> list[Line]:
+        return [
+            Line(at=one.at, gate=one.gate, text=f"policy {one.version} {one.event} by {one.by}: {one.reason}")
+            for one in store.policies.recent_events(_SHOWN)
+        ]
 
-        def policies(self) -> list[Line]:
-            return [
-                Line(
-                    at=one.at,
-                    gate=one.gate,
-                    text=f"policy {one.version} {one.event} by {one.by}: {one.reason}",
-                )
-                for one in store.policies.recent_events(_SHOWN)
-            ]
-
-        def alarms(self) -> list[Line]:
-            return [
-                Line(
-                    at=one.alert.raised_at, gate=one.alert.gate, text=f"{one.alert.kind}: {one.alert.message}"
-                )
-                for one in store.alerts.list(limit=_SHOWN)
-            ]
+    def alarms() -> list[Line]:
+        raised = [one.alert for one in store.alerts.list(limit=_SHOWN)]
+        return [Line(at=one.raised_at, gate=one.gate, text=f"{one.kind}: {one.message}") for one in raised]
 
     return Looking(
         worker=step.metrics_url,
         recalibrator=step.recalibrator_url,
-        story=_Story(),
+        policies=policies,
+        alarms=alarms,
+        request=lambda: _request(step, store),
         addresses=[
             ("broker", step.broker.bootstrap),
             ("endpoint", step.endpoint["endpoint"]),

@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from streamer.errors import StreamerError
 from streamer.telemetry.live_numbers import Samples, live_numbers
@@ -53,23 +53,14 @@ class Look:
     now: datetime
 
 
-class RecordLines(Protocol):
-    """What the record says of policies and alarms, the newest first. Raises a `StreamerError` when it cannot be read."""
-
-    def request(self) -> str:
-        """A shell command that asks the endpoint, of a gate on record."""
-        ...
-
-    def policies(self) -> Sequence[Line]: ...
-    def alarms(self) -> Sequence[Line]: ...
-
-
 class Looking:
     """Looks at services and record; remembers the look before, for rates.
 
     Parameters
     ----------
     worker, recalibrator : root of each service's HTTP addresses; None where there is none.
+    policies, alarms : what the record says of them, the newest first; raise a `StreamerError` when it cannot be read.
+    request : a shell command that asks the endpoint, of a gate on record; raises likewise.
     addresses, console : shown as they are.
     clock : the present moment, with zone.
     """
@@ -79,14 +70,18 @@ class Looking:
         *,
         worker: str,
         recalibrator: str | None,
-        story: RecordLines,
+        policies: Callable[[], Sequence[Line]],
+        alarms: Callable[[], Sequence[Line]],
+        request: Callable[[], str],
         addresses: Sequence[tuple[str, str]],
         clock: Callable[[], datetime],
         console: str = "",
     ) -> None:
         self._worker = worker
         self._recalibrator = recalibrator
-        self._story = story
+        self._policies = policies
+        self._alarms = alarms
+        self._request = request
         self._addresses = tuple(addresses)
         self._clock = clock
         self._console = console
@@ -113,8 +108,8 @@ class Looking:
         alarms: Sequence[Line] = ()
         request = ""
         try:
-            policies, alarms = self._story.policies(), self._story.alarms()
-            request = self._story.request()
+            policies, alarms = self._policies(), self._alarms()
+            request = self._request()
         except StreamerError as error:
             troubles.append(f"The record cannot be read: {error}")
         return Look(

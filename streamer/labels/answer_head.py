@@ -30,59 +30,11 @@ _FINAL = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
-_ABBREVIATIONS = frozenset(
-    {
-        "adm",
-        "al",
-        "approx",
-        "blvd",
-        "ca",
-        "capt",
-        "cf",
-        "co",
-        "col",
-        "corp",
-        "dept",
-        "dr",
-        "e.g",
-        "ed",
-        "eds",
-        "est",
-        "etc",
-        "fig",
-        "ft",
-        "gen",
-        "gov",
-        "hon",
-        "i.e",
-        "inc",
-        "jr",
-        "lt",
-        "ltd",
-        "maj",
-        "messrs",
-        "mr",
-        "mrs",
-        "ms",
-        "mt",
-        "mx",
-        "op",
-        "p",
-        "pp",
-        "pres",
-        "prof",
-        "rep",
-        "rev",
-        "sen",
-        "sgt",
-        "sr",
-        "st",
-        "univ",
-        "viz",
-        "vol",
-        "vs",
-    }
-)
+_ABBREVIATIONS = frozenset({
+    "adm", "al", "approx", "blvd", "ca", "capt", "cf", "co", "col", "corp", "dept", "dr", "e.g", "ed", "eds", "est",
+    "etc", "fig", "ft", "gen", "gov", "hon", "i.e", "inc", "jr", "lt", "ltd", "maj", "messrs", "mr", "mrs", "ms",
+    "mt", "mx", "op", "p", "pp", "pres", "prof", "rep", "rev", "sen", "sgt", "sr", "st", "univ", "viz", "vol", "vs",
+})  # fmt: skip
 
 
 def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:

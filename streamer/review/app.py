@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib.resources import files
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -18,6 +17,7 @@ from streamer.review import messages
 from streamer.review.access import LabellingSession, labeller_name
 from streamer.review.items import Mark, Reviewer, UnknownItem
 from streamer.web.guard import Guard
+from streamer.web.requests import bounded_body, media_type, static_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -115,7 +115,9 @@ def review_app(
 
         return answer
 
-    routes = [Route(path, _file(*what), methods=["GET"]) for path, what in _FILES.items()]
+    routes = [
+        Route(path, static_file("streamer.review", *what), methods=["GET"]) for path, what in _FILES.items()
+    ]
     routes += [
         Route("/api/enter", enter, methods=["POST"]),
         Route("/api/name", answering(messages.CallMe, _call, nameless=True), methods=["POST"]),
@@ -132,12 +134,7 @@ def review_app(
     return Guard(
         Starlette(
             routes=routes,
-            exception_handlers={
-                ReviewRefused: _refused,
-                Unavailable: _away,
-                UnknownItem: _unknown,
-                UsageError: _unusable,
-            },
+            exception_handlers=dict.fromkeys((ReviewRefused, Unavailable, UnknownItem, UsageError), _refused),
         ),
         listening=listening,
         public=public,
@@ -251,49 +248,33 @@ def _midnight(now: datetime) -> datetime:
 
 
 async def _read(request: Request, kind: type[T]) -> T:
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if media_type(request) != "application/json":
         raise ReviewRefused(415, "bad_request", "what the page sends is JSON")
-    body = b""
-    async for piece in request.stream():
-        body += piece
-        if len(body) > messages.MOST_BYTES:
-            raise ReviewRefused(413, "bad_request", f"a request has at most {messages.MOST_BYTES} bytes")
+    body = await bounded_body(request, messages.MOST_BYTES)
+    if body is None:
+        raise ReviewRefused(413, "bad_request", f"a request has at most {messages.MOST_BYTES} bytes")
     try:
         return messages.read(body, kind)
     except ValueError as error:
         raise ReviewRefused(400, "bad_request", f"the request cannot be read: {error}") from None
 
 
-def _file(name: str, media_type: str) -> Callable[[Request], Any]:
-    content = files("streamer.review").joinpath("static", name).read_bytes()
-
-    async def answer(_request: Request) -> Response:
-        return Response(content, media_type=media_type)
-
-    return answer
-
-
 def _json(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-def _error(status: int, code: str, detail: str) -> Response:
+async def _refused(_request: Request, error: Exception) -> Response:
+    status, code, detail = _refusal(error)
     return _json({"error": code, "detail": detail}, status)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
-    if not isinstance(error, ReviewRefused):
-        raise error
-    return _error(error.status, error.code, str(error))
-
-
-async def _away(_request: Request, _why: Exception) -> Response:
-    return _error(503, "away", "the database does not answer")
-
-
-async def _unknown(_request: Request, _why: Exception) -> Response:
-    return _error(404, "unknown_item", "the database knows no such item of this person")
-
-
-async def _unusable(_request: Request, error: Exception) -> Response:
-    return _error(400, "bad_request", str(error))
+def _refusal(error: Exception) -> tuple[int, str, str]:
+    match error:
+        case ReviewRefused():
+            return error.status, error.code, str(error)
+        case Unavailable():
+            return 503, "away", "the database does not answer"
+        case UnknownItem():
+            return 404, "unknown_item", "the database knows no such item of this person"
+        case _:
+            return 400, "bad_request", str(error)

@@ -7,17 +7,8 @@ import re
 HIDDEN = "********"
 
 _SECRET_WORDS = (
-    "password",
-    "passwd",
-    "secret",
-    "token",
-    "passphrase",
-    "jaas",
-    "credential",
-    "private",
-    "api_key",
-    "apikey",
-)
+    "password", "passwd", "secret", "token", "passphrase", "jaas", "credential", "private", "api_key", "apikey",
+)  # fmt: skip
 _COUNTS = ("max_tokens",)
 """Names that hold a secret word and mean a number."""
 # Greedy up to the last "@": a password may hold "@" or "/" unescaped, and hiding too much does no harm.

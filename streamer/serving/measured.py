@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from starlette.routing import Route
 
@@ -13,27 +13,14 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
 
 NO_ROUTE: Final = "none"
 """The route of requests to unknown addresses."""
 
 
-class Requests(Protocol):
-    """Counts requests. Returns at once and never raises."""
-
-    def expect_requests(self, route: str) -> None:
-        """Start a route's counters at zero."""
-        ...
-
-    def observe_request(
-        self, route: str, status: int | None, seconds: float, exemplar: dict[str, str] | None
-    ) -> None:
-        """A request was answered, to its end; `status` is None when nothing of an answer was sent, `exemplar` its trace."""
-        ...
-
-
-def measured(app: Starlette, requests: Requests, tracing: Tracing) -> ASGIApp:
+def measured(app: Starlette, requests: Metrics, tracing: Tracing) -> ASGIApp:
     """Return the application, whose requests are reported to both."""
     for route in (*(_template(one) for one in app.routes), NO_ROUTE):
         requests.expect_requests(route)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamer.events.receipts import HTTP_HEADER
 from streamer.serving.problems import Problem, refused
+from streamer.web.requests import bounded_body, media_type
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -19,20 +20,17 @@ _TRACE: Final = ("traceparent", "tracestate")
 
 async def body(request: Request, most: int, seconds: float) -> bytes:
     """Read a body of JSON. Raises `Problem` for one of another type, or beyond `most` bytes, or not there within `seconds`."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if media_type(request) != "application/json":
         # Nor could a page of another origin send this without asking first.
         raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
-    found = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            async for chunk in request.stream():
-                found += chunk
-                if len(found) > most:
-                    raise refused("too_large", f"the body is larger than {most} bytes")
+            found = await bounded_body(request, most)
     except TimeoutError:
         raise Problem(408, "bad_request", f"the body did not come within {seconds:g} s") from None
-    return bytes(found)
+    if found is None:
+        raise refused("too_large", f"the body is larger than {most} bytes")
+    return found
 
 
 def idempotency_key(request: Request) -> str | None:

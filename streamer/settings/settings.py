@@ -15,7 +15,7 @@ The tables ``[upstreams.GATE]``, one for each gate, stand in ``streamer.toml``, 
 
 from __future__ import annotations
 
-from decimal import Decimal  # noqa: TC003  # pydantic reads it
+from decimal import Decimal  # pydantic reads it
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -26,6 +26,12 @@ from streamer.settings.sources import property_name, setting_sources
 
 _PositiveInt = Annotated[int, Field(ge=1)]
 _Port = Annotated[int, Field(ge=0, le=65535)]
+_RequestSeconds = Annotated[
+    float,
+    Field(gt=0, le=3600, description="For one request, from its start to the last byte of its reply."),
+]
+_ReplyPrice = Annotated[Decimal | None, Field(ge=0, description="Price of a million reply tokens.")]
+_LimitParameter = Literal["max_tokens", "max_completion_tokens"]
 
 
 class _Group(BaseModel):
@@ -160,9 +166,7 @@ class EncoderSettings(_Group):
     api_key: str | None = Field(
         None, repr=False, description="The endpoint's key, if it asks for one; better in a file."
     )
-    timeout_seconds: float = Field(
-        10.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
-    )
+    timeout_seconds: _RequestSeconds = 10.0
     tries: _PositiveInt = Field(
         4,
         description="Attempts at one request while the endpoint is busy, failing or unavailable; a worker repeats the whole "
@@ -194,7 +198,7 @@ class JudgeSettings(_Group):
     )
     temperature: float = Field(0.2, ge=0, le=2, description="Temperature of the replies.")
     max_tokens: _PositiveInt = Field(200, description="Most tokens of one reply.")
-    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+    limit_parameter: _LimitParameter = Field(
         "max_tokens",
         description="The endpoint's name for that limit; newer OpenAI models require the second.",
     )
@@ -202,9 +206,7 @@ class JudgeSettings(_Group):
     json_mode: bool = Field(
         False, description="Ask the endpoint to constrain replies to JSON; not every one can."
     )
-    timeout_seconds: float = Field(
-        60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
-    )
+    timeout_seconds: _RequestSeconds = 60.0
     tries: _PositiveInt = Field(
         6, description="Attempts at one question while the endpoint is busy, failing or unavailable."
     )
@@ -226,9 +228,7 @@ class JudgeSettings(_Group):
         ge=0,
         description="Price of a million request tokens; with the next one, costs are reported.",
     )
-    price_per_million_output: Decimal | None = Field(
-        None, ge=0, description="Price of a million reply tokens."
-    )
+    price_per_million_output: _ReplyPrice = None
 
     @model_validator(mode="after")
     def _both_prices(self) -> Self:
@@ -255,13 +255,11 @@ class SamplingSettings(_Group):
             "each, like `STREAMER_SAMPLING_API_KEYS_API_TOGETHER_XYZ_FILE` for `api.together.xyz`."
         ),
     )
-    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+    limit_parameter: _LimitParameter = Field(
         "max_tokens",
         description="The endpoint's name for the token limit; if it refuses one, the other is used.",
     )
-    timeout_seconds: float = Field(
-        60.0, gt=0, le=3600, description="For one request, from its start to the last byte of its reply."
-    )
+    timeout_seconds: _RequestSeconds = 60.0
     tries: _PositiveInt = Field(
         6, description="Attempts at one request while the endpoint is busy, failing or unavailable."
     )
@@ -328,7 +326,7 @@ class UpstreamSettings(_Group):
     )
     top_p: float | None = Field(None, gt=0, le=1, description="Likewise.")
     max_tokens: int | None = Field(None, ge=1, description="Most tokens of one answer; likewise.")
-    limit_parameter: Literal["max_tokens", "max_completion_tokens"] = Field(
+    limit_parameter: _LimitParameter = Field(
         "max_tokens",
         description="The endpoint's name for that limit; if it refuses one, the other is used.",
     )
@@ -350,9 +348,7 @@ class UpstreamSettings(_Group):
     price_per_million_input: Decimal | None = Field(
         None, ge=0, description="Price of a million request tokens; with the next one, costs are recorded."
     )
-    price_per_million_output: Decimal | None = Field(
-        None, ge=0, description="Price of a million reply tokens."
-    )
+    price_per_million_output: _ReplyPrice = None
     hold_message: str = Field(
         "No answer can be given to this at the moment.",
         min_length=1,

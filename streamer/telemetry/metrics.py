@@ -16,22 +16,24 @@ from prometheus_client.registry import Collector
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.events import codes
 from streamer.events.actions import REASONS
+from streamer.events.cloudevents import exemplar
 from streamer.journal import BatchDecision, DeadLetter, LabelRevision
 from streamer.signing.policies import REFUSALS
 from streamer.telemetry.catalogue import (
     CATALOGUE,
     EXPECTED_STATUSES,
     JUDGE_RESULTS,
+    MODEL_PARTS,
     PARTS,
     STAGES,
     MetricDefinition,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streamer.gates.policy import Policy
-    from streamer.journal import Outcome, OutcomeKind
+    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
     from streamer.signing.policies import Refusal
 
 HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
@@ -90,8 +92,18 @@ def register(registry: CollectorRegistry, definition: MetricDefinition) -> Count
     return Gauge(name, text, labels, registry=registry)
 
 
+def show(gauge: Any, value: float | None, *labels: str) -> None:
+    """Show a gauge's value at these labels; None: show none."""
+    if value is None:
+        gauge.remove(*labels)
+    else:
+        gauge.labels(*labels).set(value)
+
+
 class Metrics:
     """All metrics of one worker or endpoint, in a registry of their own. Thread-safe; no call blocks or raises.
+
+    Implements `streamer.stream.observer.StreamObserver`; the stream itself writes the log.
 
     Parameters
     ----------
@@ -145,8 +157,12 @@ class Metrics:
 
     # -- decisions ------------------------------------------------------------------------------------------
 
-    def observe_outcome(self, outcome: Outcome, kind: OutcomeKind) -> None:
-        """Count one recorded outcome."""
+    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
+        """Count what was recorded; `kinds` says what each outcome became."""
+        for outcome, kind in zip(outcomes, kinds, strict=True):
+            self._count(outcome, kind)
+
+    def _count(self, outcome: Outcome, kind: OutcomeKind) -> None:
         if isinstance(outcome, DeadLetter):
             self._count_dead_letter(outcome.code)
         elif isinstance(outcome, LabelRevision):
@@ -159,7 +175,7 @@ class Metrics:
         elif kind == "duplicate":
             self._of["streamer_duplicates_total"].labels(outcome.key.gate).inc()
         elif isinstance(outcome, BatchDecision):
-            self.observe_decision(outcome)
+            self._count_decision(outcome)
 
     def _count_dead_letter(self, code: str) -> None:
         self._of["streamer_dead_letters_total"].labels(code).inc()
@@ -169,8 +185,7 @@ class Metrics:
         known = kind if kind == self._kinds.get(gate) else "other"
         self._of["streamer_labels_total"].labels(gate, known).inc()
 
-    def observe_decision(self, decision: BatchDecision) -> None:
-        """Count a decision, its responses and their scores."""
+    def _count_decision(self, decision: BatchDecision) -> None:
         gate = decision.key.gate
         self._child("streamer_batches_total", gate, decision.outcome, decision.reason).inc()
         for action, number in collections.Counter(one.action for one in decision.responses).items():
@@ -199,10 +214,7 @@ class Metrics:
         )
         for state in THRESHOLD_STATES:
             self._of["streamer_policy_state"].labels(gate, state).set(state == policy.state)
-        if policy.threshold is None:
-            self._of["streamer_policy_lambda_ratio"].remove(gate)
-        else:
-            self._of["streamer_policy_lambda_ratio"].labels(gate).set(policy.threshold)
+        show(self._of["streamer_policy_lambda_ratio"], policy.threshold, gate)
         batches = self._of["streamer_batches_total"]
         for outcome, reason in (
             ("ship", "scored"),
@@ -231,19 +243,19 @@ class Metrics:
 
     # -- the way through a worker ---------------------------------------------------------------------------
 
-    def observe_stage(self, stage: str, seconds: float) -> None:
+    def stage(self, stage: str, seconds: float) -> None:
         """Record how long one group took in `stage`, one of `STAGES`."""
         self._of["streamer_stage_duration_seconds"].labels(stage).observe(seconds)
 
-    def observe_published(self, latency_seconds: float, exemplar: dict[str, str] | None = None) -> None:
-        """One action was acknowledged, `latency_seconds` after its input record's timestamp.
+    def acknowledged(self, seconds: float, headers: Headers) -> None:
+        """Record an action's latency from its input record's timestamp, with the trace that its headers carry.
 
         A clock that runs ahead of the broker's would make that negative; it counts as 0.
         """
-        self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, latency_seconds), exemplar)
+        self._of["streamer_end_to_end_latency_seconds"].observe(max(0.0, seconds), exemplar(headers))
 
-    def count_parked(self) -> None:
-        """One outbox message was set aside because the broker will never accept it."""
+    def parked(self, message: OutboxMessage, error: str) -> None:
+        """Count a message that was set aside because the broker will never accept it."""
         self._of["streamer_outbox_parked_total"].inc()
 
     def set_outbox_pending(self, messages: int) -> None:
@@ -270,7 +282,7 @@ class Metrics:
                 counter.inc(number - before)
                 self._desk_counts[gate, outcome] = number
 
-    def set_lag(self, topic: str, partition: int, records: int) -> None:
+    def lag(self, topic: str, partition: int, records: int) -> None:
         """Set how many records of a partition wait after the last committed one."""
         self._of["streamer_consumer_lag_records"].labels(topic, str(partition)).set(records)
 
@@ -284,26 +296,27 @@ class Metrics:
         if failed:
             self._of["streamer_audit_witness_failures_total"].labels(witness).inc()
 
-    def forget_partition(self, topic: str, partition: int) -> None:
+    def released(self, topic: str, partition: int) -> None:
         """Another worker has this partition now: its gauges are no longer ours to show."""
         for name in ("streamer_consumer_lag_records", "streamer_audit_chain_height"):
             self._of[name].remove(topic, str(partition))
 
-    def count_data_gap(self) -> None:
-        """The broker had deleted records before they were read."""
+    def gap(self, gap: DataGap) -> None:
+        """Count that the broker had deleted records before they were read."""
         self._of["streamer_data_gaps_total"].inc()
 
-    def set_reachable(self, part: str, reachable: bool) -> None:
-        """One of `PARTS` answers, or does not."""
-        self._of["streamer_part_reachable"].labels(part).set(reachable)
+    def part(self, part: str, reachable: bool) -> None:
+        """Show whether a part answers, where it is one that the catalogue knows."""
+        if part in (*PARTS, *MODEL_PARTS):
+            self._of["streamer_part_reachable"].labels(part).set(reachable)
 
-    def set_lane_stuck(self, topic: str, partition: int | None, stuck: bool) -> None:
+    def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
         """Messages for a topic (or one partition of it) cannot be published, or can again."""
         of_lane = "all" if partition is None else str(partition)
-        self._of["streamer_relay_lane_stuck"].labels(topic, of_lane).set(stuck)
+        self._of["streamer_relay_lane_stuck"].labels(topic, of_lane).set(stuck is not None)
 
-    def count_reader_reset(self) -> None:
-        """The reader was set back because a record that was due had not arrived."""
+    def reset(self, reason: str) -> None:
+        """Count that the reader was set back because a record that was due had not arrived."""
         self._of["streamer_reader_resets_total"].inc()
 
     # -- requests -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, PREFIX, RUN_OUTCOMES
-from streamer.telemetry.metrics import register
+from streamer.telemetry.metrics import register, show
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -106,8 +106,4 @@ class RecalibratorMetrics:
         self._set("labels_unread", gate, labels)
 
     def _set(self, name: str, gate: str, value: float | None) -> None:
-        metric = self.of(name)
-        if value is None:
-            metric.remove(gate)
-        else:
-            metric.labels(gate).set(value)
+        show(self.of(name), value, gate)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from streamer.telemetry.catalogue import ALARMS, OPEN_GAUGES, RISK_GAUGES, STRETCHES
+from streamer.telemetry.catalogue import ALARM_GAUGES, ALARMS, OPEN_GAUGES, RISK_GAUGES, STRETCHES
+from streamer.telemetry.metrics import show
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,11 +34,7 @@ class RiskMetrics:
         """Show what is known of one gate."""
         gate, values = report.gate, _values(report)
         for name in RISK_GAUGES:
-            metric, value = self._of(name), values.get(name)
-            if value is None:
-                metric.remove(gate)
-            else:
-                metric.labels(gate).set(value)
+            show(self._of(name), values.get(name), gate)
         self._show_open(report)
         for alarm in ALARMS:
             self._show_alarm(report, alarm)
@@ -52,27 +49,18 @@ class RiskMetrics:
         for over in STRETCHES:
             values = _open_values(figures.get(over))
             for name in OPEN_GAUGES:
-                value = values.get(name)
-                if value is None:
-                    self._of(name).remove(report.gate, over)
-                else:
-                    self._of(name).labels(report.gate, over).set(value)
+                show(self._of(name), values.get(name), report.gate, over)
 
     def _show_alarm(self, report: RiskReport, name: AlarmKind) -> None:
         one = report.alarm(name)
-        labels = (report.gate, name)
-        raised, ratio = self._of("alarm_raised"), self._of("alarm_evidence_ratio")
-        moment = self._of("alarm_raised_timestamp_seconds")
-        if one is None:
-            for metric in (raised, ratio, moment):
-                metric.remove(*labels)
-            return
-        raised.labels(*labels).set(one.raised_at is not None)
-        ratio.labels(*labels).set(one.evidence_ratio)
-        if one.raised_at is None:
-            moment.remove(*labels)
-        else:
-            moment.labels(*labels).set(one.raised_at.timestamp())
+        since = None if one is None else one.raised_at
+        values = (
+            None if one is None else since is not None,
+            None if one is None else one.evidence_ratio,
+            None if since is None else since.timestamp(),
+        )
+        for metric, value in zip(ALARM_GAUGES, values, strict=True):
+            show(self._of(metric), value, report.gate, name)
 
     def show_alerts(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Show how many alerts were ever raised, by gate and kind; the record only adds to them."""
@@ -83,8 +71,7 @@ class RiskMetrics:
 
     def forget_risk(self, gates: Sequence[str] | None = None) -> None:
         """Remove what is shown of these gates; of all when None."""
-        alarms = ("alarm_raised", "alarm_evidence_ratio", "alarm_raised_timestamp_seconds")
-        for name in (*RISK_GAUGES, *OPEN_GAUGES, *alarms):
+        for name in (*RISK_GAUGES, *OPEN_GAUGES, *ALARM_GAUGES):
             if gates is None:
                 self._of(name).clear()
             else:

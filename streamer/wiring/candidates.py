@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from streamer.errors import TryLater, UsageError
 from streamer.gates.settings import PARAMETERS
+from streamer.wiring.asking import what_if
 from streamer.wiring.parts import now, open_store, recalibrate
-from streamer.wiring.what_if import what_if
 
 if TYPE_CHECKING:
     from streamer.gates.candidate import CandidatePolicy

@@ -68,7 +68,7 @@ def judge_scores(settings: Settings, metrics: Metrics, tracing: Tracing) -> Iter
             name=judge_scoring_id(settings),
             seconds=settings.judge.score_seconds,
             per_minute=settings.judge.score_requests_per_minute,
-            report_status=lambda answers: metrics.set_reachable("judge", answers),
+            report_status=partial(metrics.part, "judge"),
         )
         metrics.watch_judge(
             {what: partial(scores.counts.__getitem__, what) for what in JUDGE_RESULTS},

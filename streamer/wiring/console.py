@@ -61,7 +61,7 @@ def run_console(
     from streamer.review.app import review_app
     from streamer.review.server import listen, serve
     from streamer.web.server import base_url
-    from streamer.wiring.policy_keys import policy_keys
+    from streamer.wiring.keys import policy_keys
     from streamer.wiring.review import Due, for_people, rubrics
 
     person = labeller_name(name)

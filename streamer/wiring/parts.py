@@ -75,8 +75,7 @@ def open_store(settings: Settings, *, publish: bool = True) -> Store:
     from streamer.events.thresholds import threshold_event, threshold_message
     from streamer.failpoints import from_environment
     from streamer.store import open_store as open_database
-    from streamer.wiring.label_keys import label_keys
-    from streamer.wiring.policy_keys import policy_keys
+    from streamer.wiring.keys import label_keys, policy_keys
 
     named = topics(settings)
 

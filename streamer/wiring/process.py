@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from streamer.wiring.audit import checkpointer, witnesses
 from streamer.wiring.encoders import encoder
+from streamer.wiring.keys import policy_keys
 from streamer.wiring.parts import limits, now
-from streamer.wiring.policy_keys import policy_keys
 
 if TYPE_CHECKING:
     import threading

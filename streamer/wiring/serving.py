@@ -98,7 +98,6 @@ def run_serving(
     from streamer.stream.hooks import Hooks
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.metrics import Metrics
-    from streamer.telemetry.stream_observer import StreamTelemetry
     from streamer.web.server import base_url, listen, server
 
     bounds, behind = limits(settings), upstreams(settings)
@@ -108,7 +107,7 @@ def run_serving(
     metrics = Metrics(encoder=encoder_id, service="endpoint")
     answers = PendingAnswers()
     essential = [topics(settings).actions] if kafka else []
-    health = ServiceHealth(answers, StreamTelemetry(metrics), essential=essential)
+    health = ServiceHealth(answers, metrics, essential=essential)
     loaded = threading.Event()
     ending = Ending(deadline=StopDeadline())
     with ExitStack() as stack:

@@ -47,14 +47,13 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     from streamer.stream.worker import Thresholds
     from streamer.stream.worker import run_worker as run_stream
     from streamer.telemetry.metrics import Metrics
-    from streamer.telemetry.stream_observer import StreamTelemetry
 
     named, bounds = topics(settings), limits(settings)
     broker = connection(settings)
     identity = None if settings.encoder.name == NO_ENCODER else encoder_identity(settings)
     encoder_id = NO_ENCODER if identity is None else identity.id
     metrics = Metrics(encoder=encoder_id)
-    health = WorkerHealth(StreamTelemetry(metrics), essential=[named.actions])
+    health = WorkerHealth(metrics, essential=[named.actions])
     loaded = threading.Event()
     # Never called off: it also ends an interpreter that waits for a thread which does not come back.
     ending = Ending(deadline=StopDeadline())

@@ -211,6 +211,24 @@ def _policies(figures: OpenFigures) -> str:
     return f"policy {first}" if first == last else f"policies {first} to {last}"
 
 
+def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
+    """Say how far the record is read, how the bounds hold, how much budget is used, how often is drawn: names and texts."""
+    found = []
+    if report.read_through is not None:
+        lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
+        found.append(("read through", when(report.read_through) + lag))
+    if report.terms is not None:
+        share = percent(1 - report.terms.delta)
+        found.append(("bounds", f"hold at all times at once, with {share} for each policy and each period"))
+    if report.burn is not None:
+        found.append(("budget used", burn_text(report.burn)))
+    if report.drawing is not None and report.watched:
+        found.append(("labels drawn", drawing_text(report.drawing)))
+    if desk is not None:
+        found.append(("at the desk", desk_text(desk)))
+    return found
+
+
 def shown_verdict(report: RiskReport, figures: OpenFigures) -> str:
     """What the bounds of one column say; nothing is called kept that nobody reads, or that an alarm puts in doubt."""
     doubted = report.service is not None and report.service.reason in _DOUBTS

@@ -29,7 +29,6 @@ from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.telemetry.metrics import Metrics
-from streamer.telemetry.stream_observer import StreamTelemetry
 from tests.faults.site import record_threshold
 from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
 
@@ -139,7 +138,7 @@ class Laboratory:
                 max_records=GROUP,
                 max_bytes=64 * 2**20,
                 cap=DeadLetterCap(DeadLetterLimits(run=10**9, ratio=1.0)),
-                hooks=Hooks(observer=StreamTelemetry(self.metrics)),
+                hooks=Hooks(observer=self.metrics),
                 on_commit=lambda: None,
             )
             running = asyncio.create_task(commits.run())

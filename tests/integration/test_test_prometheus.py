@@ -11,7 +11,7 @@ from tests.services.prometheus import Prometheus
 
 def test_it_scrapes_a_service_and_refuses_nonsense(prometheus: Prometheus) -> None:
     metrics = Metrics()
-    metrics.observe_published(0.3, {"trace_id": "0af7651916cd43dd8448eb211c80319c"})
+    metrics.acknowledged(0.3, (("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),))
     with TelemetryServer(
         metrics.exposition, alive=list, ready=list, open_metrics=metrics.open_metrics
     ) as service:

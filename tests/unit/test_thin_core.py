@@ -193,3 +193,9 @@ def test_importing_the_core_costs_little_more_than_numpy() -> None:
     numpy = least["numpy"] - least["nothing"]
     assert least["core"] - least["nothing"] < 1.5 * numpy, least
     assert least["package"] - least["nothing"] < 0.5 * numpy, least
+
+
+def test_the_composition_root_has_each_name_that_it_lists() -> None:
+    from streamer import wiring
+
+    assert [name for name in wiring.__all__ if not callable(getattr(wiring, name, None))] == []

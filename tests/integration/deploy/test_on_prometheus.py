@@ -118,19 +118,19 @@ class Installation:
             of["streamer_response_score"].labels(gate).observe(self._draw.betavariate(5, 2))
             of["streamer_audit_sampled_batches_total"].labels(gate).inc()
             of["streamer_labels_total"].labels(gate, "human").inc()
-        worker.observe_published(self._draw.expovariate(2))
+        worker.acknowledged(self._draw.expovariate(2), ())
         for stage in STAGES:
-            worker.observe_stage(stage, self._draw.expovariate(20))
+            worker.stage(stage, self._draw.expovariate(20))
         if number:
             for status in (200, 503):
                 worker.observe_request("/v1/gates/{gate}/decisions", status, self._draw.expovariate(20))
         for part in PARTS:
-            worker.set_reachable(part, True)
+            worker.part(part, True)
         worker.set_outbox_pending(self._draw.randrange(5))
         worker.set_desk_queues({GATES[0]: (self._draw.randrange(5), 60.0)})
         worker.set_desk_outcomes({(GATES[0], "released"): 3})
         worker.set_unwitnessed("http", 60.0, failed=True)
-        worker.set_lag("streamer.responses", number, self._draw.randrange(3))
+        worker.lag("streamer.responses", number, self._draw.randrange(3))
         worker.set_chain_height("streamer.responses", number, round(50 * time.monotonic()))
 
 

@@ -223,7 +223,7 @@ def test_what_a_disk_refuses_names_the_file(
     def refuses() -> None:
         raise OSError(number, os.strerror(number), "settings.toml")
 
-    monkeypatch.setattr("streamer.settings.settings.load_settings", refuses)
+    monkeypatch.setattr("streamer.wiring.load_settings", refuses)
     status, _, err = run(capsys, "config", "show")
     assert (status, err) == (cli.FAILED, f"streamer: {says}\n")
 
@@ -300,7 +300,7 @@ def test_errors_are_one_line_without_traceback(
     def fail(**_overrides: object) -> None:
         raise error
 
-    monkeypatch.setattr("streamer.settings.settings.load_settings", fail)
+    monkeypatch.setattr("streamer.wiring.load_settings", fail)
     found, out, err = run(capsys, "config", "show")
     assert (found, out) == (status, "")
     assert says in err

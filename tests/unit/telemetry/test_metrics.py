@@ -29,7 +29,6 @@ from streamer.journal import (
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, STAGES
 from streamer.telemetry.metrics import HOLD_REASONS, Metrics
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-from streamer.telemetry.stream_observer import StreamTelemetry
 from tests.unit.recalibration.test_schedule import status
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
@@ -99,7 +98,7 @@ def test_names_are_unique() -> None:
 def test_the_exposition_holds_the_catalogue_and_nothing_else(service: Literal["worker", "endpoint"]) -> None:
     metrics = Metrics(encoder="e@1", service=service)
     metrics.observe_policy(policy())
-    metrics.set_lag("t", 0, 1)
+    metrics.lag("t", 0, 1)
     metrics.set_chain_height("t", 0, 1)
     families = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
     own = [metric for metric in CATALOGUE if {"worker", service} & {*metric.services}]
@@ -167,7 +166,7 @@ def test_outcomes_are_counted_as_what_they_became() -> None:
         key=BatchKey("g", "b", 1), response_id="a", severity=0.0, raw_severity=None, kind="whatever-i-like",
         labeller="l", labelled_at=NOW,
     )  # fmt: skip
-    StreamTelemetry(metrics).committed(
+    metrics.committed(
         [
             decision(),
             decision(),
@@ -193,15 +192,14 @@ def test_outcomes_are_counted_as_what_they_became() -> None:
 
 def test_the_stream_is_observed() -> None:
     metrics = Metrics()
-    observer = StreamTelemetry(metrics)
-    observer.stage("commit", 0.01)
-    observer.acknowledged(-1.0, ())
-    observer.lag("t", 3, 17)
-    observer.part("database", True)
-    observer.part("unheard-of", True)
-    observer.reset("because")
-    observer.gap(DataGap(TOPIC, 1, 5))
-    observer.parked(MESSAGE, "too large")
+    metrics.stage("commit", 0.01)
+    metrics.acknowledged(-1.0, ())
+    metrics.lag("t", 3, 17)
+    metrics.part("database", True)
+    metrics.part("unheard-of", True)
+    metrics.reset("because")
+    metrics.gap(DataGap(TOPIC, 1, 5))
+    metrics.parked(MESSAGE, "too large")
     assert value(metrics, "stage_duration_seconds_sum", stage="commit") == 0.01
     assert value(metrics, "end_to_end_latency_seconds_sum") == 0
     assert value(metrics, "consumer_lag_records", topic="t", partition="3") == 17
@@ -212,7 +210,7 @@ def test_the_stream_is_observed() -> None:
         1,
         1,
     ]
-    observer.released("t", 3)
+    metrics.released("t", 3)
     assert value(metrics, "consumer_lag_records", topic="t", partition="3") is None
 
 
@@ -225,7 +223,7 @@ def test_the_encoder_counts_for_itself() -> None:
 
 def test_two_processes_worth_of_metrics_do_not_meet() -> None:
     first, second = Metrics(), Metrics()
-    first.count_data_gap()
+    first.gap(DataGap(TOPIC, 1, 5))
     assert value(second, "data_gaps_total") == 0
 
 
@@ -242,10 +240,9 @@ def test_a_threshold_that_is_held_waits_for_its_time_and_for_no_person() -> None
 def test_open_metrics_lead_to_a_trace_that_is_kept() -> None:
     trace, span = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
     metrics = Metrics(service="endpoint")
-    observer = StreamTelemetry(metrics)
-    observer.acknowledged(0.3, (("traceparent", f"00-{trace}-{span}-01".encode()),))
+    metrics.acknowledged(0.3, (("traceparent", f"00-{trace}-{span}-01".encode()),))
     for headers in ((), (("traceparent", f"00-{trace}-{span}-00".encode()),), (("traceparent", b"garbage"),)):
-        observer.acknowledged(3.0, headers)
+        metrics.acknowledged(3.0, headers)
     families = {f.name: f for f in open_metrics_families(metrics.open_metrics().decode())}
     plain = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
     assert set(families) == set(plain)

@@ -1,0 +1,42 @@
+"""Whether the broker accepts us, known in seconds where client libraries keep trying; and announcing a change in SQL there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamer import wiring
+from streamer.cli.console import note, warn
+from streamer.errors import Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from streamer.settings.settings import Settings
+
+
+_SECONDS = 2.0
+
+
+def require_broker(settings: Settings) -> None:
+    """Return when one of the bootstrap servers accepts us.
+
+    Raises
+    ------
+    Unavailable : none answers.
+    UsageError : none is configured, or it refuses the way in which it is talked to.
+    """
+    from streamer.stream.handshake import shake_hands
+
+    shake_hands(wiring.connection(settings), seconds=_SECONDS)
+
+
+def announce_now(settings: Settings) -> None:
+    """Publish what the change left in the outbox. Without a broker nothing is lost: a worker publishes it."""
+    if settings.kafka.bootstrap_servers is None:
+        note("It is recorded. No broker is configured here; the next worker announces it.")
+        return
+    try:
+        require_broker(settings)
+        wiring.publish_pending(settings)
+    except Unavailable:
+        note("It is recorded. The broker is unavailable; the next worker announces it.")
+    except UsageError as error:
+        warn(f"It is recorded, and the next worker announces it; it cannot be announced from here: {error}")
