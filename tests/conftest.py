@@ -26,6 +26,7 @@ from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
 from tests.services.prometheus import Prometheus, what_prometheus_needs
 from tests.services.requirements import missing
+from tests.statements import share_statements
 from tests.times import SLOW_TESTS, Recorder, function_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 # The encoder's weights come in a package: a test that reaches for the network instead must fail at once.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+share_statements()
 
 POOLED = os.environ.get("STREAMER_TEST_POOLER") == "pgbouncer"
 """Whether every PostgreSQL is reached through PgBouncer in transaction mode, whatever the test."""

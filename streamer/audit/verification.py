@@ -41,8 +41,8 @@ class Snapshot(Protocol):
         """Which record this is, and where each of its chains ends."""
         ...
 
-    def control(self) -> Iterator[dict[str, Any]]:
-        """Every entry of the control chain."""
+    def control(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """Every entry of the control chain; those of one kind where one is named."""
         ...
 
     def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
@@ -200,7 +200,7 @@ def verify_record(
             )
         verifier.heads(head)
         if not after:  # else the labels before the checkpoint were not read
-            runs.check(snapshot.control(), verifier, severities_alone=True)
+            runs.check(snapshot.control("calibration_runs"), verifier, severities_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.newest_checkpoint()) is not None and not verifier.faults:
             reached = Reached(head["record_id"], *newest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -88,6 +89,7 @@ class ChainedRowsSnapshot:
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
+        self._part_columns = cache(partial(control.part_columns, connection))
 
     def head(self) -> dict[str, Any]:
         """Which record this is, and where each of its chains ends."""
@@ -101,23 +103,17 @@ class ChainedRowsSnapshot:
             "partitions": partition_heads(self._connection),
         }
 
-    def control(self) -> Iterator[dict[str, Any]]:
-        """Every entry of the control chain, with the row as its table has it now.
+    def control(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
+        """Every entry of the control chain, or of one kind, with the row as its table has it now.
 
         ``row`` has the columns that were sealed; ``sealed`` stands beside it only where the two differ.
         """
+        query = sa.select(control_log).order_by(control_log.c.chain_height).limit(_PAGE)
+        if kind is not None:
+            query = query.where(control_log.c.kind == kind)
         height = -1
         while True:
-            page = (
-                self._connection.execute(
-                    sa.select(control_log)
-                    .where(control_log.c.chain_height > height)
-                    .order_by(control_log.c.chain_height)
-                    .limit(_PAGE)
-                )
-                .mappings()
-                .all()
-            )
+            page = self._connection.execute(query.where(control_log.c.chain_height > height)).mappings().all()
             if not page:
                 return
             rows = self._rows_of(page)
@@ -357,14 +353,16 @@ class ChainedRowsSnapshot:
 
     def _rows_of(self, page: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
         """The tables' rows that a page of entries is about, by table and subject, as they would be sealed today."""
+        keys: dict[str, list[tuple[Any, ...]]] = {}
+        for entry in page:
+            table = _TABLES.get(entry["kind"])
+            if table is not None and (key := _key(table, entry["subject"])) is not None:
+                keys.setdefault(table.name, []).append(key)
         found: dict[tuple[str, str], dict[str, Any]] = {}
-        for kind, table in _TABLES.items():
-            keys = [
-                key
-                for entry in page
-                if entry["kind"] == kind and (key := _key(table, entry["subject"])) is not None
-            ]
-            for row in control.sealed_rows(self._connection, table, keys):
+        for kind, some in keys.items():
+            table = _TABLES[kind]
+            # What a run kept is read with its line, by the columns that its seal names.
+            for row in control.sealed_rows(self._connection, table, some, parts=False):
                 found[kind, control.subject_of(table, row)] = row
         return found
 
@@ -376,13 +374,16 @@ class ChainedRowsSnapshot:
             "hash": entry["chain_hash"].hex(),
         }
         sealed = _sealed(entry["sealed"])
-        if row is not None and sealed is not None:
-            if entry["kind"] == calibration_runs.name:
-                for part in control.RUN_PARTS:
-                    columns = _columns(sealed.get(part), part, row)
-                    rows = control.run_part(self._connection, part, row["id"], columns)
-                    row[part] = control.digest_of(columns, rows)
+        if row is not None and entry["kind"] == calibration_runs.name:
+            for part in control.RUN_PARTS:
+                columns = self._part_columns(part)
+                if sealed is not None:
+                    columns = _columns(sealed.get(part), columns)
+                rows = control.run_part(self._connection, part, row["id"], columns)
+                row[part] = control.digest_of(columns, rows)
+                if sealed is not None:
                     line[part] = rows
+        if row is not None and sealed is not None:
             # A column that is younger than the seal is not in it.
             row = {name: row[name] for name in row if name in sealed}
         line["row"] = row
@@ -532,9 +533,8 @@ def _sealed(text: str) -> dict[str, Any] | None:
     return read if isinstance(read, dict) else None
 
 
-def _columns(digest: Any, part: str, row: dict[str, Any]) -> list[str]:
+def _columns(digest: Any, today: list[str]) -> list[str]:
     """The columns that a seal says it covers, as far as there are such columns."""
-    today: list[str] = row[part]["columns"]
     said = digest.get("columns") if isinstance(digest, dict) else None
     return [name for name in said if name in today] if isinstance(said, list) else today
 

@@ -154,8 +154,12 @@ def sealed_rows(
     keys: Sequence[Sequence[Any]],
     *,
     columns: Sequence[sa.Column[Any]] | None = None,
+    parts: bool = True,
 ) -> list[dict[str, Any]]:
-    """Read rows as they are sealed, in the order of `keys`; a row that is not there is left out."""
+    """Read rows as they are sealed, in the order of `keys`; a row that is not there is left out.
+
+    `parts`: with the digests of what calibration runs kept.
+    """
     key = list(table.primary_key.columns)
     query = sa.select(*columns) if columns is not None else sa.select(table)
     found = {
@@ -173,7 +177,7 @@ def sealed_rows(
             sealed = seal(table, row)
             if table is learned_scores:
                 sealed["of"] = names[row["batch"]]
-            if table is calibration_runs:
+            if parts and table is calibration_runs:
                 for part in RUN_PARTS:
                     sealed[part] = digest_of(
                         part_columns(connection, part), run_part(connection, part, row["id"])

@@ -22,19 +22,25 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.log import chain
+from streamer.store.log.progress import in_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_LINK = {"chain_height": sa.bindparam("height"), "chain_hash": sa.bindparam("link")}
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
 @contextmanager
-def breaking_in(url: str) -> Iterator[sa.Connection]:
-    """A connection on which nothing is refused; what is done is committed at the end."""
-    database = Database(url)
+def breaking_in(record: str | Database) -> Iterator[sa.Connection]:
+    """A connection on which nothing is refused; what is done is committed at the end.
+
+    `record` : its URL, or open already: that spares making anew what the engine keeps of each statement.
+    """
+    database = Database(record) if isinstance(record, str) else record
     try:
         with database.engine.connect() as connection:
+            connection.detach()  # it ends here: nobody else gets one without its guards
             if database.sqlite:
                 raw: Any = connection.connection.dbapi_connection
                 raw.execute("PRAGMA foreign_keys = OFF")
@@ -48,7 +54,8 @@ def breaking_in(url: str) -> Iterator[sa.Connection]:
                     )
                 yield connection
     finally:
-        database.close()
+        if database is not record:
+            database.close()
 
 
 def _triggers(connection: sa.Connection, sqlite: bool) -> list[tuple[str, str]]:
@@ -65,17 +72,18 @@ def rebuild_outcomes(connection: sa.Connection) -> None:
     for head in connection.execute(sa.select(progress)).mappings().all():
         partition = Partition(head["log_id"], head["topic"], head["partition"])
         height, link = 0, chain.genesis(partition)
-        for page in list(pages(connection, partition)):
+        new = []
+        for page in pages(connection, partition):
             about = OutcomeRows(connection, page)
             for row in page:
                 height += 1
-                mine = (outcomes.c.log_id == row["log_id"]) & (outcomes.c.topic == row["topic"])
-                mine &= (outcomes.c.partition == row["partition"]) & (outcomes.c.offset == row["offset"])
                 sealed = dict(row) | {"chain_height": height}
                 link = chain.link(link, sealed, about.facts(row))
-                connection.execute(
-                    sa.update(outcomes).where(mine).values(chain_height=height, chain_hash=link)
-                )
+                if (height, link) != (row["chain_height"], row["chain_hash"]):
+                    new.append({"of": row["offset"], "height": height, "link": link})
+        if new:
+            mine = in_partition(partition, outcomes) & (outcomes.c.offset == sa.bindparam("of"))
+            connection.execute(sa.update(outcomes).where(mine).values(_LINK), new)
         connection.execute(
             sa.update(progress)
             .where(progress.c.topic == head["topic"], progress.c.partition == head["partition"])
@@ -89,6 +97,7 @@ def rebuild_control(connection: sa.Connection) -> None:
     height, link = 0, control.genesis(head.record_id)
     entries = connection.execute(sa.select(control_log).order_by(control_log.c.chain_height)).mappings().all()
     there: dict[str, dict[str, dict[str, Any]]] = {}
+    new = []
     for entry in entries:
         table = _TABLES[entry["kind"]]
         if table.name not in there:
@@ -111,10 +120,15 @@ def rebuild_control(connection: sa.Connection) -> None:
         link = control.link(
             link, height=height, kind=entry["kind"], recorded_at=entry["recorded_at"], row=row
         )
+        sealed = canonical_json(row).decode()
+        if (height, sealed, link) != (entry["chain_height"], entry["sealed"], entry["chain_hash"]):
+            new.append({"of": entry["chain_height"], "height": height, "sealed": sealed, "link": link})
+    if new:
         connection.execute(
             sa.update(control_log)
-            .where(control_log.c.chain_height == entry["chain_height"])
-            .values(chain_height=height, sealed=canonical_json(row).decode(), chain_hash=link)
+            .where(control_log.c.chain_height == sa.bindparam("of"))
+            .values(_LINK | {"sealed": sa.bindparam("sealed")}),
+            new,
         )
     connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=link))
 

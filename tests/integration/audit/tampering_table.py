@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 import tempfile
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -853,47 +853,70 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
 # -- the four ways -----------------------------------------------------------------------------------------------------
 
 
-def attack(site: Site, name: str, way: str) -> None:
+def attack(copy: Site, name: str, way: str) -> None:
     """Change a copy of the record in one of the ways."""
-    region = "window" if way == "in the window" else "old"
-    with breaking_in(site.settings.database.url) as connection:
-        EDITS[name](Target(connection, region, site))
-        if way != "raw":
-            rebuild_control(connection)
-            rebuild_outcomes(connection)
-        if way == "re-signed":
-            connection.exec_driver_sql("DELETE FROM checkpoints")
+    edit(copy, name, "window" if way == "in the window" else "old")
+    if way != "raw":
+        rebuild_chains(copy)
     if way == "re-signed":
-        with wiring.open_store(site.settings) as store:
-            Checkpointer(
-                store.checkpoints,
-                signer=signing.Signer(signing.generate_keys()[0]),
-                topic="streamer.checkpoints",
-                file=None,
-                every=timedelta(minutes=5),
-                clock=wiring.now,
-            ).make()
+        sign_again(copy)
 
 
-def row_of(
-    site: Site, name: str, directory: Path, also: Callable[[Site, str], None] = lambda site, way: None
-) -> str:
-    """Attack a record in every way; returns the row of the table. `also` gets each attacked copy, with the way."""
-    cells = []
-    for number, way in enumerate(WAYS):
-        own = directory / str(number)
-        own.mkdir()
-        copy = site.copy(own)
-        attack(copy, name, way)
-        cells.append(copy.named_by())
-        also(copy, way)
-        shutil.rmtree(own)
-    return f"| {name} | " + " | ".join(cells) + " |"
+def edit(copy: Site, name: str, region: Region) -> None:
+    """Change the rows alone."""
+    with copy.broken_into() as connection:
+        EDITS[name](Target(connection, region, copy))
 
 
-def addition_row_of(site: Site, name: str, directory: Path) -> str:
-    """Add something to a record; returns the row of the table."""
-    copy = site.copy(directory)
+def rebuild_chains(copy: Site) -> None:
+    """Compute all chains anew."""
+    with copy.broken_into() as connection:
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+
+
+def sign_again(copy: Site) -> None:
+    """Put one checkpoint, by a key of one's own, in the place of all."""
+    with copy.broken_into() as connection:
+        connection.exec_driver_sql("DELETE FROM checkpoints")
+    with wiring.open_store(copy.settings) if copy.store is None else nullcontext(copy.store) as store:
+        Checkpointer(
+            store.checkpoints,
+            signer=signing.Signer(signing.generate_keys()[0]),
+            topic="streamer.checkpoints",
+            file=None,
+            every=timedelta(minutes=5),
+            clock=wiring.now,
+        ).make()
+
+
+def row_of(site: Site, copy: Site, name: str, also: Callable[[str], None] = lambda way: None) -> str:
+    """Attack a copy of a record in every way; returns the row of the table. `also` is called once it was attacked in a way.
+
+    Whoever reseals goes on from the raw change, and whoever signs again from what was resealed.
+    """
+    cells = {}
+
+    def see(way: str) -> None:
+        cells[way] = copy.named_by()
+        also(way)
+
+    site.put_back(copy)
+    edit(copy, name, "old")
+    see("raw")
+    rebuild_chains(copy)
+    see("resealed")
+    sign_again(copy)
+    see("re-signed")
+    site.put_back(copy)
+    attack(copy, name, "in the window")
+    see("in the window")
+    return f"| {name} | " + " | ".join(cells[way] for way in WAYS) + " |"
+
+
+def addition_row_of(site: Site, copy: Site, name: str) -> str:
+    """Add something to a copy of a record; returns the row of the table."""
+    site.put_back(copy)
     ADDITIONS[name](copy)
     return f"| {name} |  |  |  | {copy.named_by()} |"
 
@@ -959,18 +982,16 @@ def _head_now(
     return {name: head[name] for name in head} | {"height": found[0], "hash": found[1].hex()}
 
 
-def stolen_row_of(site: Site, name: str, directory: Path) -> str:
+def stolen_row_of(site: Site, copy: Site, name: str) -> str:
     """Change what a checkpoint covers and make all checkpoints anew with the stolen key; returns the row of the table."""
-    copy = site.copy(directory)
-    witness = (directory / "checkpoints.jsonl").read_bytes().splitlines()
-    with breaking_in(copy.settings.database.url) as connection:
-        EDITS[name](Target(connection, "old", copy))
-        rebuild_control(connection)
-        rebuild_outcomes(connection)
+    site.put_back(copy)
+    witness = (site.directory / "checkpoints.jsonl").read_bytes().splitlines()
+    attack(copy, name, "resealed")
+    with copy.broken_into() as connection:
         made = resign(connection)
-    (directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
+    (copy.directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
     own = copy.named_by()
-    elsewhere = "named" if verify(copy.settings, outside=witness).faults else "nobody"
+    elsewhere = "named" if verify(copy.settings, outside=witness, store=copy.store).faults else "nobody"
     return f"| {name} | {own} | {elsewhere} |"
 
 
@@ -991,21 +1012,18 @@ HEADER: Final = "| what somebody changes | " + " | ".join(WAYS) + " |\n|---|---|
 
 def main() -> None:
     """Write the table into the page."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
         site = make_site(Path(folder))
-        rows = []
-        for name in EDITS:
-            with tempfile.TemporaryDirectory() as own:
-                rows.append(row_of(site, name, Path(own)))
+        rows, stolen = [], []
+        with site.workplace(Path(own)) as copy:
+            for name in EDITS:
+                rows.append(row_of(site, copy, name))
                 sys.stdout.write(rows[-1] + "\n")
-        for name in ADDITIONS:
-            with tempfile.TemporaryDirectory() as own:
-                rows.append(addition_row_of(site, name, Path(own)))
+            for name in ADDITIONS:
+                rows.append(addition_row_of(site, copy, name))
                 sys.stdout.write(rows[-1] + "\n")
-        stolen = []
-        for name in STOLEN:
-            with tempfile.TemporaryDirectory() as own:
-                stolen.append(stolen_row_of(site, name, Path(own)))
+            for name in STOLEN:
+                stolen.append(stolen_row_of(site, copy, name))
                 sys.stdout.write(stolen[-1] + "\n")
     _put("tampering", HEADER, rows)
     _put("stolen", STOLEN_HEADER, stolen)
