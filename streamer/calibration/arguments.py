@@ -31,7 +31,10 @@ def unit_interval(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise ValueError(f"{name} must be one-dimensional, not of shape {array.shape}")
     if not array.size:
         raise ValueError(f"{name} is empty: at least one item is needed")
-    least, most = float(array.min()), float(array.max())
+    least, most = (
+        float(np.minimum.reduce(array)),
+        float(np.maximum.reduce(array)),
+    )  # quicker than `min` where it is short
     if math.isnan(least):
         raise ValueError(f"{name} holds NaN, first at position {int(np.isnan(array).argmax())}")
     if least < 0 or most > 1:

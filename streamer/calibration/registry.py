@@ -22,6 +22,7 @@ def every() -> Mapping[str, type[Calibrator]]:
     return MappingProxyType(discovered(calibrators, Calibrator))  # type: ignore[type-abstract]
 
 
+@cache
 def names() -> tuple[str, ...]:
     """Return the names of all of them."""
     return tuple(every())
@@ -37,6 +38,7 @@ def promises() -> dict[str, str]:
     return {one.asked_as: name for name, one in every().items() if one.asked_as and one.offered}
 
 
+@cache
 def weighting_schemes() -> tuple[str, ...]:
     """Return the names of those that differ by their weights alone."""
     return tuple(name for name, one in every().items() if issubclass(one, WeightingScheme))

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
 
     from streamer.scoring.encoders.encoder import Encoder
 
@@ -69,6 +70,30 @@ def texts() -> list[str]:
     lengths = [*range(1, 40), *range(40, 300, 23), 2000]
     made = [" ".join(rng.choice(WORDS, size=length)) for length in lengths]
     return list(dict.fromkeys([*made, "", " ", "\n\t", "a", "A", "é", "e\u0301", "x" * 5000, "ab " * 400]))
+
+
+@pytest.fixture(scope="module")
+def reference() -> SentenceTransformer:
+    """The library itself."""
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def references(reference: SentenceTransformer, texts: list[str]) -> NDArray[np.float32]:
+    """The library's vectors of the texts."""
+    made: NDArray[np.float32] = reference.encode(texts, show_progress_bar=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def answers_and_references(
+    reference: SentenceTransformer, triviaqa_path: Path, gsm8k_path: Path, tot_path: Path
+) -> list[tuple[list[str], NDArray[np.float64]]]:
+    """Clouds of real answers, each with the scores of the library's vectors."""
+    clouds = [*batches(triviaqa_path, 24), *batches(gsm8k_path, 12), *batches(tot_path, 3)]
+    return [(answers, gram_energy(reference.encode(answers, show_progress_bar=False))) for answers in clouds]
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +153,11 @@ def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder
         torch.set_num_threads(present)
 
 
-def test_vectors_agree_with_sentence_transformers(texts: list[str], vectors: NDArray[np.float32]) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
+def test_vectors_agree_with_sentence_transformers(
+    reference: SentenceTransformer, references: NDArray[np.float32], vectors: NDArray[np.float32]
+) -> None:
     assert reference.max_seq_length == 256
-    np.testing.assert_allclose(vectors, reference.encode(texts, show_progress_bar=False), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(vectors, references, rtol=0, atol=1e-6)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
 
@@ -203,14 +227,11 @@ def batches(path: Path, count: int) -> list[list[str]]:
 
 @pytest.mark.shared_data
 def test_scores_of_real_clouds_agree_with_sentence_transformers(
-    encoder: Encoder, triviaqa_path: Path, gsm8k_path: Path, tot_path: Path
+    encoder: Encoder, answers_and_references: list[tuple[list[str], NDArray[np.float64]]]
 ) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    reference = SentenceTransformer(str(find_encoder(DEFAULT_ENCODER).folder), device="cpu")
-    clouds = [*batches(triviaqa_path, 24), *batches(gsm8k_path, 12), *batches(tot_path, 3)]
-    for answers, rows in zip(clouds, CachedEncoder(encoder).embed(clouds), strict=True):
-        expected = gram_energy(reference.encode(answers, show_progress_bar=False))
+    clouds = [answers for answers, _ in answers_and_references]
+    embedded = CachedEncoder(encoder).embed(clouds)
+    for (_, expected), rows in zip(answers_and_references, embedded, strict=True):
         np.testing.assert_allclose(gram_energy(rows), expected, rtol=0, atol=1e-6)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from streamer import LabelledGroup, Threshold
+from streamer.calibration.groups import labelled_groups
 
 SHAPES = ("zero-one", "fractions", "together", "ties", "rare")
 _LEVELS = np.array([0.25, 0.5, 0.75, 1.0])
@@ -36,7 +37,10 @@ def draw_groups(shape: str, count: int, rng: np.random.Generator) -> list[Labell
     else:
         severities = (rng.random((count, 1)) < mean).astype(float)
     names = tuple(f"r{i}" for i in range(items))
-    return [LabelledGroup(f"{g:04d}", names, scores[g], severities[g]) for g in range(count)]
+    made = labelled_groups(
+        [f"{g:04d}" for g in range(count)], [names] * count, scores.ravel(), severities.ravel()
+    )
+    return list(made)
 
 
 def shipped_share(shape: str, threshold: float) -> float:

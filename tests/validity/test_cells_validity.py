@@ -28,6 +28,7 @@ from streamer.calibration import (
     prepare_transductive,
     registry,
 )
+from streamer.calibration.groups import labelled_groups
 from streamer.calibration.one_item import OneItem
 from streamer.calibration.registry import weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
@@ -79,10 +80,16 @@ class Population:
 
     def calibration(self, repeat: int, count: int) -> list[LabelledGroup]:
         chosen = np.random.default_rng([20261120, repeat]).integers(0, POPULATION, count)
-        return [
-            LabelledGroup(f"g{g:03d}", NAMES[: len(self.scores[b])], self.scores[b], self.severities[b])
-            for g, b in enumerate(chosen.tolist())
-        ]
+        scores, severities = (
+            [of_all[b] for b in chosen.tolist()] for of_all in (self.scores, self.severities)
+        )
+        made = labelled_groups(
+            [f"g{g:03d}" for g in range(count)],
+            [NAMES[: len(some)] for some in scores],
+            np.concatenate(scores),
+            np.concatenate(severities),
+        )
+        return list(made)
 
 
 NAMES = tuple(f"r{i}" for i in range(LARGEST))

@@ -2986,8 +2986,9 @@ class _RunAgain:
                 kept = [label for label in kept if how[id(label)] is not False]
                 given = [label for label in given if how[id(label)]]
             # What came while the run was reading it may have read, in the order in which it came.
+            there = {id(label) for label in given}
             later = sorted(
-                (label for label in kept if label not in given and self._could_come(label)),
+                (label for label in kept if id(label) not in there and self._could_come(label)),
                 key=lambda label: label.received,
             )
             possible = (given + later[:count] for count in range(len(later) + 1))

@@ -11,13 +11,12 @@ import numpy as np
 import structlog
 
 from streamer.errors import UsageError
-from streamer.scoring.encoders.plain_bert import WORDS_OF_A_TRIAL, load_model, load_tokenizer
+from streamer.scoring.encoders.plain_bert import load_model, load_tokenizer
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import ctranslate2
     from numpy.typing import NDArray
 
     from streamer.scoring.encoders.identity import EncoderIdentity
@@ -33,6 +32,9 @@ _PROBE = "The capital of France is Paris, and it has been for a very long time, 
 _PROBE_WORDS = (0, 1, 4, 5, 12, 24, 60, 400)
 _PROBE_ROWS = (2, 3, 7, 20)
 
+_tokens_of_a_pass: dict[EncoderIdentity, int] = {}
+"""What has been found out in this process: it takes a second, and follows from the engine, the processor and the shapes."""
+
 
 def normalized(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """`rows` at length 1, shape kept; a row of zeros stays. Each row by itself, to the last bit."""
@@ -46,9 +48,9 @@ class CTranslate2Encoder:
     """A plain BERT with mean pooling whose vectors do not depend on what else is encoded, or in which order.
 
     A pass holds texts of one length in tokens, so nothing is padded, and runs on one thread; a small one is filled up
-    with its last text. Where a row's bits still depend on how many rows there are, which is tried when the model is
-    loaded, each text has a pass to itself. Rows are bit-equal between calls, orders, processes and thread counts on one
-    kind of CPU and one version of CTranslate2.
+    with its last text. Where a row's bits still depend on how many rows there are, each text has a pass to itself; that
+    is tried when a process loads the model for the first time. Rows are bit-equal between calls, orders, processes and
+    thread counts on one kind of CPU and one version of CTranslate2.
 
     Parameters
     ----------
@@ -81,7 +83,6 @@ class CTranslate2Encoder:
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
         self._check()
-        self._try_shared_passes(model)
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -121,13 +122,26 @@ class CTranslate2Encoder:
 
     def _forward(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Rows of texts of one length."""
-        rows = _pooled(self._model, tokens)
+        rows = self._pooled(tokens)
         return normalized(rows) if self._unit else rows
 
+    def _pooled(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+        length = len(tokens[0])
+        missing = -(-_LEAST_TOKENS // length) - len(tokens)
+        filled = [*tokens, *([tokens[-1]] * missing)]
+        hidden = np.asarray(self._model.forward_batch(filled).last_hidden_state)[: len(tokens)]
+        rows: NDArray[np.float32] = hidden.sum(axis=1) / np.float32(length)
+        return rows
+
     def _check(self) -> None:
-        """Run the model: wrong files are reported at start."""
-        for tokens in self._probes():
-            alone = self._forward([tokens])
+        """Run the model: wrong files are reported at start, and whether passes may be shared is found out."""
+        words = _PROBE.split()
+        known = _tokens_of_a_pass.get(self._identity)
+        if known is not None:
+            self._tokens = known
+        for count in _PROBE_WORDS:
+            tokens = self._tokenizer.encode(" ".join(words[:count])).ids
+            alone = self._pooled([tokens])
             if alone.shape[1] != self._identity.dimension:
                 raise UsageError(
                     f"{self._identity.id} makes {alone.shape[1]} numbers a text, its files say {self._identity.dimension}"
@@ -136,36 +150,15 @@ class CTranslate2Encoder:
                 raise UsageError(
                     f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
                 )
-
-    def _try_shared_passes(self, model: PlainBert) -> None:
-        """Find out whether a row's bits depend on how many rows a pass has.
-
-        One layer tells: all have the same shapes, so the library multiplies in each by the same routines.
-        """
-        layer = load_model(model, self._tokenizer, threads=1, layers=1)
-        for place, probe in enumerate(self._probes()):
-            tokens = [number % WORDS_OF_A_TRIAL for number in probe]
-            alone = _pooled(layer, [tokens])
+            if known is not None:
+                continue
             full = _TOKENS // len(tokens)
-            # A full pass of the shortest texts has the most rows.
-            for rows in _PROBE_ROWS if place else (*_PROBE_ROWS, full):
+            # One full pass, of the shortest texts and so of the most rows: each takes a quarter of a second.
+            for rows in _PROBE_ROWS if count else (*_PROBE_ROWS, full):
                 if self._tokens and rows * len(tokens) <= _TOKENS:
                     others = [list(reversed(tokens))] * (rows - 1)
-                    together = _pooled(layer, [*others, tokens])
+                    together = self._pooled([*others, tokens])
                     if together[-1].tobytes() != alone[0].tobytes():
                         log.warning("encoder.one_text_a_pass", tokens=len(tokens), rows=rows)
                         self._tokens = 0
-
-    def _probes(self) -> list[list[int]]:
-        words = _PROBE.split()
-        return [self._tokenizer.encode(" ".join(words[:count])).ids for count in _PROBE_WORDS]
-
-
-def _pooled(model: ctranslate2.Encoder, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-    """Means over the tokens of texts of one length, one row a text."""
-    length = len(tokens[0])
-    missing = -(-_LEAST_TOKENS // length) - len(tokens)
-    filled = [*tokens, *([tokens[-1]] * missing)]
-    hidden = np.asarray(model.forward_batch(filled).last_hidden_state)[: len(tokens)]
-    rows: NDArray[np.float32] = hidden.sum(axis=1) / np.float32(length)
-    return rows
+        _tokens_of_a_pass[self._identity] = self._tokens

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.clouds.cloud import Cloud
+    from streamer.research.evaluation import DataSet, Evaluation
     from streamer.settings.settings import Settings
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 5}
@@ -56,6 +58,14 @@ def clouds_file(tmp_path_factory) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def of_the_file(clouds_file, tmp_path_factory) -> tuple[DataSet, Evaluation, Path]:
+    """The file, its figures under every score, and the cache that was made for them."""
+    cache = tmp_path_factory.mktemp("figures") / "cache"
+    (read,) = scored_data_sets([read_data_set(clouds_file)], cache=cache)
+    return read, evaluate(clouds_file, cache=cache, scorers="all", **ASKED), cache
+
+
 def stream(settings: Settings, file: Path, encoder: CachedEncoder, **gate: object) -> list[Cloud]:
     """Publish the clouds to a gate that audits everything, and their labels behind them."""
     migrated(settings)
@@ -78,13 +88,13 @@ def from_store(settings: Settings):
 
 
 def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
-    database_url, clouds_file, tmp_path, real_encoder, monkeypatch, capsys
+    database_url, clouds_file, of_the_file, tmp_path, real_encoder, monkeypatch, capsys
 ):
     settings = load_settings(database={"url": database_url})
     stream(settings, clouds_file, CachedEncoder(real_encoder))
 
-    (read,) = scored_data_sets([read_data_set(clouds_file)], cache=tmp_path / "cache")
-    of_file = evaluate(clouds_file, cache=tmp_path / "cache", scorers="all", **ASKED)
+    read, of_file, cache = of_the_file
+    shutil.copytree(cache, tmp_path / "cache")
     data = from_store(settings)
     of_store = evaluated([data], Options(alphas=ASKED["alphas"], splits=ASKED["splits"]), cache=None)
     assert data.digest == of_file.data_sets[0].digest, "the same questions, answers and severities"
