@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from streamer.cli import FOUND
-from streamer.cli.options import ByOption, JsonOption, seconds, who
+from streamer.cli.options import ByOption, JsonOption, ReasonOption, seconds, who
 
 app = typer.Typer(
     no_args_is_help=True, help="The database: upgrade its schema, create its roles, erase old texts."
@@ -128,9 +128,7 @@ def prune(
         ),
     ] = False,
     by: ByOption = None,
-    reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")
-    ] = "old enough",
+    reason: ReasonOption = "old enough",
     json: JsonOption = False,
 ) -> None:
     """Erase old texts and delete old published messages. What was erased cannot be restored.

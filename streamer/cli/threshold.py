@@ -196,7 +196,7 @@ def activate(
 @app.command()
 def reject(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    reason: opt.ReasonOption,
     run: Annotated[
         int | None,
         typer.Option("--run", metavar="N", min=1, help="Fail unless this is the proposed run."),
@@ -246,7 +246,7 @@ def rollback(
 @app.command()
 def close(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.")],
+    reason: opt.ReasonOption,
     wait: Annotated[
         bool,
         typer.Option("--wait", help="Return only when everything shipped before is published."),

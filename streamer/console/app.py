@@ -20,6 +20,7 @@ from streamer.console.doors import IssuerAway, NotIdentified, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
+from streamer.gates import free_text
 from streamer.security.accounts import ROLES
 from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
@@ -631,8 +632,8 @@ def _reason(form: Mapping[str, str]) -> str:
 
 
 def _short(reason: str) -> str:
-    if len(reason) > 500:
-        raise Refused(409, f"the reason has {len(reason)} characters, at most 500 are allowed")
+    if (wrong := free_text.fault(reason, free_text.MOST_WHY)) is not None:
+        raise Refused(409, f"the reason {wrong}")
     return " ".join(reason.split())
 
 
