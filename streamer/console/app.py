@@ -21,6 +21,7 @@ from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.gates import free_text
+from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES
 from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
@@ -556,7 +557,8 @@ class _LabellersOnly:
             )
             await Response(body, status, media_type="application/json")(scope, receive, send)
             return
-        await self._review(scope, receive, send)
+        # The review page keeps sessions of its own, which may be of whoever was signed in before.
+        await self._review({**scope, PERSON: session.name}, receive, send)
 
 
 def _require(session: Session, deed: Deed) -> None:
@@ -633,7 +635,7 @@ def _reason(form: Mapping[str, str]) -> str:
 
 def _short(reason: str) -> str:
     if (wrong := free_text.fault(reason, free_text.MOST_WHY)) is not None:
-        raise Refused(409, f"the reason {wrong}")
+        raise Refused(409 if len(reason) > free_text.MOST_WHY else 400, f"the reason {wrong}")
     return " ".join(reason.split())
 
 
