@@ -200,18 +200,24 @@ def adopt(
     stays closed until the second one approves. The candidate is stopped.
     """
     from streamer import wiring
-    from streamer.cli.console import note, print_json
+    from streamer.cli.console import note, print_json, say
     from streamer.cli.outbox import announce_now
     from streamer.cli.recalibrate import print_report, report_json
     from streamer.settings.settings import load_settings
 
     actor = opt.who(by)
     settings = load_settings()
-    done = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
+    done, left_out = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
     if json:
-        print_json(report_json(done))
+        print_json(report_json(done) | {"left_out": left_out})
     else:
         print_report(done, None, explain=explain)
+        if left_out:
+            reasons = ", ".join(f"{why} {count}" for why, count in sorted(left_out.items()))
+            say(
+                f"Left out: {counted(left_out.total(), 'drawn batch', 'drawn batches')} of which the candidate has no scores "
+                f"({reasons}). If those are worse, the promise is not theirs."
+            )
         note(
             "What this calibration promises holds if its labels played no part in the choice; if they did, look again once others have come."
         )
