@@ -27,6 +27,10 @@ class TryLater(UsageError):
     """It cannot be done now but will be possible later: something else is under way, or nothing exists yet."""
 
 
+class UnfitText(UsageError):
+    """A text is longer or shorter than its column takes: nothing was written."""
+
+
 class NotFittedError(UsageError, ValueError, AttributeError):
     """Something was asked of a `streamer.Gate` that only a fitted one knows; of the same kinds as scikit-learn's error."""
 

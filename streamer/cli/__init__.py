@@ -84,6 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and (refused := _disk_refusal(error)) is not None:
             complain(redact_text(refused))
             return FAILED
+        if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
+            for word in words:
+                if not word.isascii() and word != word.encode("utf-8", "replace").decode():
+                    complain(f"the argument {word!r} is not UTF-8")
+                    return WRONG_USAGE
         complain(
             f"unexpected {type(error).__name__}: {redact_text(str(error)).splitlines()[0] if str(error) else 'no text'}; "
             "run it again with STREAMER_DEBUG=1 to see where"
@@ -101,7 +106,7 @@ def _disk_refusal(error: OSError) -> str | None:
     import errno
 
     full = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
-    if error.errno not in (*full, errno.EIO, errno.EACCES, errno.EPERM):
+    if error.errno not in (*full, errno.EIO, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return None
     deed = "write" if error.errno in full else "read or write"
     # Writing to an open file, standard output among them, names none.

@@ -46,7 +46,7 @@ def acknowledge(
         str,
         typer.Argument(metavar="ID", help="The alert's id, or its beginning, as `alert list` shows it."),
     ],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found, for the record.")],
+    reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:

@@ -193,11 +193,17 @@ def adopt(
 
     actor = opt.who(by)
     settings = wiring.load_settings()
-    done = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
+    done, left_out = wiring.adopt_candidate(settings, gate, by=actor, reason=reason)
     if json:
-        print_json(report_json(done))
+        print_json(report_json(done) | {"left_out": left_out})
     else:
         print_report(done, None, explain=explain)
+        if left_out:
+            reasons = ", ".join(f"{why} {count}" for why, count in sorted(left_out.items()))
+            say(
+                f"Left out: {counted(left_out.total(), 'drawn batch', 'drawn batches')} of which the candidate has no scores "
+                f"({reasons}). If those are worse, the promise is not theirs."
+            )
         note(
             "What this calibration promises holds if its labels played no part in the choice; if they did, look again once others have come."
         )

@@ -49,9 +49,7 @@ def create(
             "--expires", metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."
         ),
     ] = None,
-    note_: Annotated[
-        str, typer.Option("--note", metavar="TEXT", help="What it is for, for the record.")
-    ] = "",
+    note_: Annotated[str, opt.for_the_record("--note", "What it is for, for the record.")] = "",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:

@@ -235,7 +235,9 @@ def queue(
             store.gates.get(gate)  # a misspelt gate is an error, not an empty queue
         unread = store.labels.unread(gate)
         urgent = sorted(name for name in store.labels.urgent(wiring.now()) if gate in (None, name))
-        tasks = waiting(store, gate)
+        textless: Counter[str] = Counter()
+        # A person cannot judge an empty task; a row of a file can be looked up by its batch.
+        tasks = waiting(store, gate, textless=textless if chosen in bridges() else None)
         names = [gate] if gate is not None else [revision.gate for revision in store.gates.list()]
         unused = {name: said for name in names if (said := store.calibration.waiting(name)) is not None}
         if out is None:
@@ -251,6 +253,11 @@ def queue(
     note(f"{counted(count, 'response waits', 'responses wait')} for a severity{where}")
     if urgent:
         note(f"Urgent, and first: {', '.join(urgent)}")
+    for name, number in sorted(textless.items()):
+        note(
+            f"gate {name}: left out {counted(number, 'response', 'responses')} without a text: it was not kept, or was erased."
+            f" `streamer gate set {name} --keep-texts` keeps those to come; --format csv lists them by batch"
+        )
     for name, one in unread.items():
         note(f"gate {name}: {unread_text(one)}")
     for name, said in unused.items():
@@ -263,19 +270,22 @@ def queue(
         note(f"Fill in the column severity (0 fine, 1 worst), then: streamer label import {out}")
 
 
-def waiting(store: "Store", gate: str | None, *, with_texts: bool = False) -> "Iterator[LabelTask]":
+def waiting(
+    store: "Store", gate: str | None, *, textless: Counter[str] | None = None
+) -> "Iterator[LabelTask]":
     """Iterate over what waits for a severity, the oldest first; what is labelled meanwhile may be left out.
 
     Gates whose audit rate is raised come first, and are said to be urgent.
 
-    `with_texts` passes over what is kept without texts.
+    `textless` counts by gate what is kept without a text, which is then passed over.
     """
     from streamer.labels.label_files import LabelTask
 
     last, urgent = None, store.labels.urgent(wiring.now())
     while page := store.labels.queue(gate, limit=_PAGE, after=last, urgent=urgent):
         for one in page:
-            if with_texts and one.text is None:
+            if textless is not None and one.text is None:
+                textless[one.key.gate] += 1
                 continue
             yield LabelTask(
                 key=one.key,

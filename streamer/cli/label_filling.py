@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -136,7 +137,7 @@ def _queued(store: Store, gates: Sequence[str]) -> Iterator[LabelTask]:
     from streamer.cli.label import waiting
 
     for gate in gates:
-        yield from waiting(store, gate, with_texts=True)
+        yield from waiting(store, gate, textless=Counter())
 
 
 def _print_json(

@@ -15,6 +15,7 @@ from streamer.cli.gate_names import gate_names
 from streamer.clouds.tables.columns import ROLES
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
+from streamer.gates import free_text
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 
 JsonOption = Annotated[
@@ -22,13 +23,26 @@ JsonOption = Annotated[
 ]
 
 
+def for_the_record(option: str, text: str, *, metavar: str = "TEXT", hidden: bool = False) -> Any:
+    """An option whose text goes on record: one that no table takes is refused before anything is done."""
+    most = free_text.MOST_WHO if metavar == "WHO" else free_text.MOST_WHY
+
+    def checked(given: str | None) -> str | None:
+        if given is not None and (wrong := free_text.fault(given, most)) is not None:
+            raise typer.BadParameter(f"it {wrong}")
+        return given
+
+    return typer.Option(option, metavar=metavar, help=text, hidden=hidden, callback=checked)
+
+
 def _by(*, hidden: bool) -> Any:
-    text = "Who does this, for the record. Default: your login name."
-    return typer.Option("--by", metavar="WHO", help=text, hidden=hidden)
+    return for_the_record(
+        "--by", "Who does this, for the record. Default: your login name.", metavar="WHO", hidden=hidden
+    )
 
 
 def _reason(*, hidden: bool) -> Any:
-    return typer.Option("--reason", metavar="TEXT", help="Why, for the record.", hidden=hidden)
+    return for_the_record("--reason", "Why, for the record.", hidden=hidden)
 
 
 ByOption = Annotated[str | None, _by(hidden=False)]

@@ -136,7 +136,7 @@ _Rungs = Annotated[
     typer.Option(
         metavar="FILE|N",
         rich_help_panel=_GATE,
-        help="Past answers of a dearer gate to the same prompts, or how many of the answers in --data a cheap one would "
+        help="Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
         "decide about: find what to hand on, and how to split the budget. With --data.",
     ),
 ]
@@ -343,7 +343,9 @@ def _plan_rungs(
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)
         if encoder is None and all(one.own_scores is not None for one in clouds):
-            raise UsageError("scores of your own say nothing of fewer answers: name the dear gate's file")
+            raise UsageError(
+                "scores of your own say nothing of fewer answers: name the expensive gate's file"
+            )
     else:
         dear, dear_encoder = _labelled(data._replace(file=Path(rungs)))
         cheap, encoders = clouds, (encoder, dear_encoder or encoder)

@@ -161,9 +161,9 @@ def print_until_sure(made: UntilSure) -> None:
 def print_rungs(made: PlannedRungs) -> None:
     left = f" ({made.left_out} more could not be used)" if made.left_out else ""
     say(
-        f"A cheap gate and a dear one behind it, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} "
+        f"A cheap gate and an expensive one behind it, for a budget of {percent(made.alpha)} on exposure risk: unit best, {made.prompts} "
         f"past prompts{left},\n{made.answers[0]} and {made.answers[1]} answers.\n"
-        f"The dear gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
+        f"The expensive gate alone, asked about every prompt, serves {percent(made.dear_served.mean, 1)} "
         f"({in_words(made.dear_served)}); the cheap one alone {percent(made.cheap_served.mean, 1)} "
         f"({in_words(made.cheap_served)})."
     )
@@ -181,15 +181,15 @@ def print_rungs(made: PlannedRungs) -> None:
             ]
             for one in made.rungs
         ],
-        title="What to hand on to the dear gate, and how to split the budget",
+        title="What to hand on to the expensive gate, and how to split the budget",
     )
     say("")
     say(
-        "keep: how much of what the dear gate alone serves the split is to keep; with - none does, and every prompt is a dear "
+        "keep: how much of what the expensive gate alone serves the split is to keep; with - none does, and every prompt is an expensive "
         "call.\n"
-        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the dear one's, for "
+        "then_from, label floor: what scores between them at the cheap gate, both included, is handed on. budgets: the cheap gate's / the expensive one's, for "
         "a prompt that reaches it.\n"
-        "handed on: prompts that cost a dear call. The cheap gate pays where its call costs less than what the others save.\n"
+        "handed on: prompts that cost an expensive call. The cheap gate pays where its call costs less than what the others save.\n"
         f"handed on, served, exposure: on prompts that chose nothing. In each of {made.rounds} rounds a random third chose a "
         "split of its own, a\nthird calibrated, and a third was measured; the mean, and the range of "
         f"{percent(made.level, 0)} of them. The split and its budgets:\nchosen on half of the prompts, the share handed on "
@@ -199,10 +199,10 @@ def print_rungs(made: PlannedRungs) -> None:
     if chosen is None or chosen.split is None or chosen.first is None or chosen.later is None:
         return
     say(
-        f'To use the split that keeps {percent(chosen.kept, 0)}, set then = "NAME-dear" and then_from = '
+        f'To use the split that keeps {percent(chosen.kept, 0)}, set then = "NAME-expensive" and then_from = '
         f"{chosen.split.start:g} in [upstreams.NAME], and\n"
         f"  streamer gate create NAME --upstream NAME --alpha {chosen.first:.4g} --label-floor {chosen.split.floor:g}\n"
-        f"  streamer gate create NAME-dear --alpha {_floored(chosen.later)} --segment-by upstream"
+        f"  streamer gate create NAME-expensive --alpha {_floored(chosen.later)} --segment-by upstream"
     )
 
 

@@ -195,7 +195,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
 @app.command()
 def reject(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="Why not, for the record.")],
+    reason: Annotated[str, opt.for_the_record("--reason", "Why not, for the record.", metavar="WHY")],
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:

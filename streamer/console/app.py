@@ -19,6 +19,8 @@ from streamer.console.doors import IssuerAway, NotIdentified, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
+from streamer.gates import free_text
+from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES
 from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
@@ -559,7 +561,8 @@ class _LabellersOnly:
             )
             await Response(body, status, media_type="application/json")(scope, receive, send)
             return
-        await self._review(scope, receive, send)
+        # The review page keeps sessions of its own, which may be of whoever was signed in before.
+        await self._review({**scope, PERSON: session.name}, receive, send)
 
 
 def _require(session: Session, deed: Deed) -> None:
@@ -632,8 +635,8 @@ def _reason(form: Mapping[str, str]) -> str:
 
 
 def _short(reason: str) -> str:
-    if len(reason) > 500:
-        raise Refused(409, f"the reason has {len(reason)} characters, at most 500 are allowed")
+    if (wrong := free_text.fault(reason, free_text.MOST_WHY)) is not None:
+        raise Refused(409 if len(reason) > free_text.MOST_WHY else 400, f"the reason {wrong}")
     return " ".join(reason.split())
 
 

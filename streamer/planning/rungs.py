@@ -1,4 +1,4 @@
-"""A cheap gate and a dear one behind it, on past answers of both: the label floor and budgets with the fewest dear calls."""
+"""A cheap gate and an expensive one behind it, on past answers of both: the label floor and budgets with the fewest expensive calls."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Rungs:
     split : the one to set, chosen on half of the prompts; None: no split keeps so much.
     first, later : the budgets of the two gates, the later one's for a prompt that reaches it, with the share that is handed on
         counted on the other half; None without a split.
-    handed_on : share of prompts that cost a dear call.
+    handed_on : share of prompts that cost an expensive call.
     served : share of prompts served.
     exposure : mean severity shipped a prompt.
     """
@@ -191,7 +191,7 @@ class _Pair(NamedTuple):
         )
 
     def choose(self, prompts: Places, alpha: float, rng: np.random.Generator) -> list[BudgetSplit | None]:
-        """Return for each of `KEPT` the split with the fewest dear calls that serves so much on these prompts.
+        """Return for each of `KEPT` the split with the fewest expensive calls that serves so much on these prompts.
 
         Each split is tried with thresholds of resampled prompts: those of the prompts themselves would fit the floor as no
         threshold does that is calibrated later.
@@ -216,7 +216,7 @@ class _Pair(NamedTuple):
         by_cost = sorted(range(len(bands)), key=lambda place: len(self.reaching(prompts, *bands[place])))
         found: list[BudgetSplit | None] = []
         for place in by_cost:
-            # The fewest dear calls come first, and keep least.
+            # The fewest expensive calls come first, and keep least.
             while len(found) < len(KEPT) and served[place].max() >= sorted(KEPT)[len(found)] * wanted:
                 start, floor = bands[place]
                 share = SHARES[int(served[place].argmax())]
@@ -295,9 +295,9 @@ def plan_rungs(
     seed: int = 0,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> PlannedRungs:
-    """Find the splits with the fewest dear calls, and measure what choosing them gives on other prompts.
+    """Find the splits with the fewest expensive calls, and measure what choosing them gives on other prompts.
 
-    With the first gate's price given, fewest dear calls is cheapest: the first gate is asked about every prompt.
+    With the first gate's price given, fewest expensive calls is cheapest: the first gate is asked about every prompt.
 
     Parameters
     ----------

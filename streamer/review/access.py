@@ -52,14 +52,14 @@ class Access:
                 del self._tokens[oldest]
         return token
 
-    def enter(self, token: str) -> tuple[str, LabellingSession] | None:
-        """Exchange a token for a cookie and its session; None when it is not one of ours."""
+    def enter(self, token: str, *, person: str | None = None) -> tuple[str, LabellingSession] | None:
+        """Exchange a token for a cookie and its session; None when it is not one of ours, or of another than `person`."""
         found = None
         for known in self._tokens:
             # All of them, each in constant time, so that the duration reveals nothing.
             if hmac.compare_digest(known.encode(), token.encode()):
                 found = known
-        if found is None:
+        if found is None or (person is not None and self._tokens[found] != person):
             return None
         name = self._tokens[found]
         if found in self._once:
@@ -78,12 +78,12 @@ class Access:
         self._once &= self._tokens.keys()
         self._sessions = {known: one for known, one in list(self._sessions.items()) if one.name != name}
 
-    def session(self, cookie: str, key: str) -> LabellingSession | None:
-        """Return the session of a cookie and its key; None when either is wrong."""
+    def session(self, cookie: str, key: str, *, person: str | None = None) -> LabellingSession | None:
+        """Return the session of a cookie and its key; None when either is wrong, or it is of another than `person`."""
         session = self._sessions.get(_digest(cookie))
         if session is None or not hmac.compare_digest(session.key.encode(), key.encode()):
             return None
-        return session
+        return session if person in (None, session.name) else None
 
 
 def _digest(cookie: str) -> bytes:

@@ -38,6 +38,8 @@ UNDO: Final = timedelta(hours=1)
 """How far back a mark can be corrected."""
 
 KEY_HEADER: Final = "x-review-key"
+PERSON: Final = "streamer.person"
+"""In the scope of a request: who is signed in where this page is a part of another, and the only one it is open to."""
 
 _FILES: Final = {
     "/": ("review.html", "text/html; charset=utf-8"),
@@ -91,7 +93,7 @@ def review_app(
 
     async def enter(request: Request) -> Response:
         message = await _read(request, messages.Enter)
-        entered = access.enter(message.token)
+        entered = access.enter(message.token, person=request.scope.get(PERSON))
         if entered is None:
             raise ReviewRefused(
                 401, "no_session", "this address is not, or no longer, the one that was printed"
@@ -104,7 +106,9 @@ def review_app(
     def answering(kind: type[T], handler: _Answering, *, nameless: bool = False) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
             session = access.session(
-                request.cookies.get(cookie_name, ""), request.headers.get(KEY_HEADER, "")
+                request.cookies.get(cookie_name, ""),
+                request.headers.get(KEY_HEADER, ""),
+                person=request.scope.get(PERSON),
             )
             if session is None:
                 raise ReviewRefused(401, "no_session", "open the address that `streamer review` printed")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import IntegrityError
 
+from streamer.errors import BadData, UnfitText
 from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.desk import DeskV1, desk_message
 from streamer.events.topics import Topics
@@ -331,6 +332,8 @@ class Store:
             kinds = self._database.writing(write)
         except IntegrityError as error:
             raise bad_data(error) from None
+        except UnfitText as error:
+            raise BadData(f"the database refuses a row: {error}") from None
         if queued is not None:
             queued(queue)
         return kinds

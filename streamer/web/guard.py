@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
-from streamer.web.hosts import answers_to
+from streamer.web.hosts import answers_to, origin_of
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -45,7 +45,7 @@ class Guard:
     ) -> None:
         self._app = app
         self._listening = listening
-        self._public = None if public is None else public.rstrip("/").lower()
+        self._public = None if public is None else origin_of(public)
         policy = HEADERS["content-security-policy"].format(forms="'self'" if forms else "'none'")
         self._headers = HEADERS | {"content-security-policy": policy}
         if forms:
@@ -69,15 +69,24 @@ class Guard:
     def _refusal(self, headers: Headers, method: str) -> str | None:
         hosts = headers.getlist("host")
         host = hosts[0].lower() if len(hosts) == 1 else ""
-        known = self._public is not None and host == self._public.partition("://")[2]
+        known = self._public is not None and _same(f"{self._public.partition(':')[0]}://{host}", self._public)
         if not host or not (known or answers_to(host, self._listening)):
             return "this page does not answer to that host name"
         if method in ("GET", "HEAD"):
             return None
         # Browsers send where a write comes from; other clients have neither these headers nor the cookie.
-        own = {f"http://{host}"} | ({self._public} if known else set())
-        if headers.get("origin", f"http://{host}") not in own:
+        here = f"http://{host}"
+        origin = headers.get("origin", here)
+        if not (_same(origin, here) or (known and _same(origin, self._public))):
             return "writes come from the page itself"
         if headers.get("sec-fetch-site", "same-origin") != "same-origin":
             return "writes come from the page itself"
         return None
+
+
+def _same(one: str, other: str | None) -> bool:
+    """Whether two addresses have one origin; what is no address has none."""
+    try:
+        return other is not None and origin_of(one) == origin_of(other)
+    except ValueError:
+        return False

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 import ipaddress
 from typing import Final
+from urllib.parse import urlsplit
 
 from streamer.security.loopback import is_loopback
 
+_PORTS: Final = {"http": 80, "https": 443}
 _EVERY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - asked about, not listened on
+
+
+def origin_of(address: str) -> str:
+    """Return the origin that an address names, as a browser writes it: in lower case, without the port that its scheme has anyway.
+
+    Raises ValueError for what names no origin, or more than one.
+    """
+    parts = urlsplit(address)
+    host, port = parts.hostname, parts.port
+    more = parts.path not in ("", "/") or parts.query or parts.fragment or "@" in parts.netloc
+    if parts.scheme not in _PORTS or not host or more or any(map(str.isspace, host)):
+        raise ValueError(f"{address!r} is no origin")
+    bare = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{bare}" + ("" if port in (None, _PORTS[parts.scheme]) else f":{port}")
 
 
 def answers_to(header: str, listening: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from streamer.store import Store
 
 _AT_ONCE = 500
+NOT_BESIDE = "not_beside"
+"""Why a batch has no scores of a candidate: it was decided before that was set, or after it was stopped."""
 
 
 def calibrated_beside(
@@ -80,8 +83,13 @@ def set_candidate(
     )
 
 
-def adopt_candidate(settings: Settings, gate: str, *, by: str, reason: str) -> Recalibration:
+def adopt_candidate(
+    settings: Settings, gate: str, *, by: str, reason: str
+) -> tuple[Recalibration, Counter[str]]:
     """Put a gate's candidate in force: keep its scores of the audit sample, change the gate, calibrate.
+
+    Returns the run, and how many drawn batches it could not read because the candidate has no scores of them, by the reason:
+    as on record, or `NOT_BESIDE` where it was not set yet.
 
     The gate is closed between the last two, which follow at once. Ended in between, the same call continues. Of a gate that
     demands two people the threshold waits for the second one, and the gate is closed until then. The candidate itself is stopped.
@@ -109,27 +117,33 @@ def adopt_candidate(settings: Settings, gate: str, *, by: str, reason: str) -> R
         before, after = present.named(), wanted.named()
         tried = ("model", *SETTINGS, *PARAMETERS)
         changes = {name: after[name] for name in tried if before[name] != after[name]}
-        _carry(store, gate, wanted)
+        left_out = _carry(store, gate, wanted)
         if changes:
             store.gates.revise(gate, changes, by=by, reason=reason)
-            _carry(store, gate, wanted)  # what was decided since
+            left_out = _carry(store, gate, wanted)  # what was decided since
     done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people)
     with open_store(settings) as store:
         store.candidates.stop(gate, by=by, reason=reason)
-    return done
+    return done, left_out
 
 
-def _carry(store: Store, gate: str, wanted: GateSettings) -> None:
-    """Keep, sealed, the candidate's scores of the drawn batches that another score has decided: of all, or of none."""
+def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
+    """Keep, sealed, the candidate's scores of the drawn batches that another score has decided: of all, or of none.
+
+    Returns how many have no scores, by the reason.
+    """
     from streamer.gates.gate import gate_batch
 
     found: dict[int, dict[str, float]] = {}
-    for one, asked in store.candidates.drawn(gate, wanted):
+    asked, made = store.candidates.drawn(gate, wanted)
+    missing = dict.fromkeys(asked, NOT_BESIDE)
+    for one in made:
         scores = one.decision.scores
         if scores is None:
+            missing[one.number] = one.decision.why or NOT_BESIDE
             continue
         best = gate_batch(scores, unit="best", state="open", threshold=None).best or 0
-        if wanted.unit == "best" and one.response_ids[best] not in asked:
+        if wanted.unit == "best" and one.response_ids[best] not in asked[one.number]:
             raise UsageError(
                 f"the candidate ranks another answer first than gate {gate} does, and labels are of the gate's: they cannot calibrate "
                 f"it. `streamer gate set {gate} --scorer {wanted.scorer}` closes the gate until labels have come"
@@ -140,3 +154,4 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> None:
         store.learned_scores.keep(
             wanted.scorer, {number: found[number] for number in numbers[start : start + _AT_ONCE]}
         )
+    return Counter(why for number, why in missing.items() if number not in found)

@@ -6,7 +6,6 @@ import threading
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
-from urllib.parse import urlsplit
 
 from streamer.errors import StreamerError, UsageError
 from streamer.wiring.parts import now, open_store, publish_pending
@@ -108,17 +107,14 @@ def run_console(
 
 
 def _checked(public: str) -> str:
-    found = urlsplit(public.strip())
-    if (
-        found.scheme not in ("http", "https")
-        or not found.netloc
-        or found.path not in ("", "/")
-        or found.query
-    ):
+    from streamer.web.hosts import origin_of
+
+    try:
+        return origin_of(public.strip())
+    except ValueError:
         raise UsageError(
             f"the public address is like https://streamer.example, without a path, not {public!r}"
-        )
-    return f"{found.scheme}://{found.netloc.lower()}"
+        ) from None
 
 
 def _issuer(settings: Settings, url: str) -> Issuer | None:

@@ -1,4 +1,4 @@
-"""Case 27 with a dear gate behind a cheap one: killed between the two or anywhere else, while callers ask and ask again."""
+"""Case 27 with an expensive gate behind a cheap one: killed between the two or anywhere else, while callers ask and ask again."""
 
 from __future__ import annotations
 
@@ -189,5 +189,7 @@ def test_killed_while_one_gate_hands_on_to_the_next(chat_site: tuple[Site, Model
     )
     where = "SQLite" if site.engine.dialect.name == "sqlite" else "PostgreSQL"
     matrix.add(
-        f"27 by HTTP: a dear gate behind a cheap one, killed {kills} times, {where}", found, seconds=slowest
+        f"27 by HTTP: an expensive gate behind a cheap one, killed {kills} times, {where}",
+        found,
+        seconds=slowest,
     )

@@ -1,4 +1,4 @@
-"""Splitting a budget over a cheap gate and a dear one: on made-up prompts where the best split is known."""
+"""Splitting a budget over a cheap gate and an expensive one: on made-up prompts where the best split is known."""
 
 from __future__ import annotations
 

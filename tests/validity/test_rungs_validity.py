@@ -1,4 +1,4 @@
-"""A cheap gate and a dear one behind it: the budgets add up, and need not where the dear one follows the cheap one's threshold."""
+"""A cheap gate and an expensive one behind it: the budgets add up, and need not where the dear one follows the cheap one's threshold."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ Follows = Literal["the label floor", "a threshold of other labels", "a threshold
 
 
 def lost_later(follows: Follows, alpha: float) -> tuple[float, float]:
-    """What the dear gate loses a prompt that reaches it, and the standard error.
+    """What the expensive gate loses a prompt that reaches it, and the standard error.
 
     Half of the prompts score high at the cheap gate, which ships all of these or none: as its labels fall, about half of the
-    time. On those the dear gate is wrong where the cheap one is right. So where labels close the cheap gate, the same prompts
+    time. On those the expensive gate is wrong where the cheap one is right. So where labels close the cheap gate, the same prompts
     make the dear one look better than it is. It is wrong on .4 of whatever reaches it, at any score. Tight, as above.
     """
     read, labelled_later = 160, 59

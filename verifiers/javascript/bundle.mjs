@@ -7,6 +7,8 @@ import { crc32 } from "./crc32.mjs";
 import { Num, parse, plain } from "./json.mjs";
 
 const LARGEST = 4 * 2 ** 30; // bytes of one file: more than Node puts in a buffer is an error, not an allocation
+const MOST_LINE = 2 ** 28; // bytes of one line
+const MOST_PACKED = 100; // how many times its size a .zip may have when it is unpacked
 
 /** Thrown where the input cannot be read at all: exit status 2. */
 export class Unreadable extends Error {}
@@ -70,6 +72,7 @@ function entries(zip) {
     at = Number(zip.readBigUInt64LE(wide + 48));
   }
   const found = new Map();
+  let unpacked = 0;
   for (let i = 0; i < count; i += 1) {
     if (zip.readUInt32LE(at) !== 0x02014b50) throw new Unreadable("the directory of the .zip is damaged");
     const method = zip.readUInt16LE(at + 10);
@@ -80,6 +83,8 @@ function entries(zip) {
     const extra = zip.subarray(at + 46 + nameLength, at + 46 + nameLength + extraLength);
     widen(extra, sizes);
     const [size, packed, header] = sizes;
+    unpacked += size;
+    if (unpacked > MOST_PACKED * zip.length + MOST_LINE) throw new Unreadable("it is small and unpacks to more than any record has");
     if (found.has(name)) throw new Unreadable(`the .zip has two files ${name}`);
     found.set(name, () => {
       if (zip.readUInt32LE(header) !== 0x04034b50) throw new Unreadable("an entry of the .zip is damaged");
@@ -122,6 +127,7 @@ export function* lines(bytes) {
   let from = 0;
   while (from < bytes.length) {
     const end = bytes.indexOf(10, from);
+    if ((end < 0 ? bytes.length : end) - from > MOST_LINE) throw new Unreadable(`a line is longer than ${MOST_LINE} bytes`);
     yield bytes.subarray(from, end < 0 ? bytes.length : end);
     if (end < 0) return;
     from = end + 1;

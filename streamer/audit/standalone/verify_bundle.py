@@ -21,6 +21,7 @@ import argparse
 import base64
 import hashlib
 import hmac
+import io
 import itertools
 import json
 import math
@@ -802,6 +803,7 @@ class Verifier:
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
+        self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def fault(self, check: str, place: str, detail: str) -> None:
         """Remember that something does not fit."""
@@ -1583,6 +1585,10 @@ class Verifier:
                 self.fault("seal", place, "the refused bytes, headers or detail were changed")
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        batch = hashlib.sha256(self._canonical(facts["batch"])).digest()[:16]
+        if batch in self._decided:
+            self.fault("action", place, "this batch was decided before")
+        self._decided.add(batch)
         gate, policy_version = facts["batch"][0], facts["policy"]
         policy = self._rows.get("policies", {}).get((gate, policy_version))
         if policy is None:
@@ -3505,6 +3511,29 @@ def check_scores(bundle: Bundle, verifier: Verifier, embeddings: Iterable[bytes]
 # -- bundles -----------------------------------------------------------------------------------------------------
 
 
+MOST_LINE = 2**28
+"""Bytes of one line: more than the longest run has inputs for, and little enough to be read."""
+MOST_PACKED = 100
+"""How many times its size a .zip may have when it is unpacked. Records have ten."""
+
+
+def _at_most(data: bytes, what: str) -> bytes:
+    if len(data) > MOST_LINE:
+        raise ValueError(f"{what} is longer than {MOST_LINE} bytes")
+    return data
+
+
+def _refuse_bomb(packed: zipfile.ZipFile, size: int) -> None:
+    """Refuse a .zip that unpacks to far more than a record would: nobody could read to its end. No more than it says comes out."""
+    unpacked = 0
+    for entry in packed.infolist():
+        if entry.flag_bits & 1 or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"{entry.filename} is neither stored nor deflated")
+        unpacked += entry.file_size
+    if unpacked > MOST_PACKED * size + MOST_LINE:
+        raise ValueError(f"it has {size} bytes and would be {unpacked} unpacked, which no record is")
+
+
 class Bundle:
     """The files of a bundle. Raises `ValueError` when it is none.
 
@@ -3517,23 +3546,35 @@ class Bundle:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._zip = zipfile.ZipFile(path) if path.is_file() else None
+        self._zip = None
+        self.at = "the directory of the .zip"
+        if path.is_file():
+            self._zip = zipfile.ZipFile(path)
+            _refuse_bomb(self._zip, path.stat().st_size)
         self.at = "manifest.json"
-        manifest = b"".join(self._chunks("manifest.json"))
+        with self._open("manifest.json") as file:
+            manifest = _at_most(file.read(MOST_LINE + 1), "manifest.json")
         self.digest = sha256(manifest)
         self.manifest = strict_json(manifest)
         if not isinstance(self.manifest, dict) or self.manifest.get("format") != "streamer.bundle.v1":
             raise ValueError("the manifest is not of the form streamer.bundle.v1")
 
+    def _open(self, name: str) -> io.BufferedReader:
+        if self._zip is None:
+            return (self._path / name).open("rb")
+        packed: Any = self._zip.open(name)
+        return io.BufferedReader(packed)
+
     def _chunks(self, name: str) -> Iterator[bytes]:
-        with self._zip.open(name) if self._zip is not None else (self._path / name).open("rb") as file:
-            yield from file
+        with self._open(name) as file:
+            while line := file.readline(MOST_LINE + 1):
+                yield _at_most(line, "a line")
 
     def damaged(self) -> list[str]:
         """Names of files that are not those that the manifest describes."""
         found = []
         for name in FILES:
-            digest, lines = hashlib.sha256(), 0
+            self.at, digest, lines = name, hashlib.sha256(), 0
             for chunk in self._chunks(name):
                 digest.update(chunk)
                 lines += 1

@@ -141,8 +141,12 @@ def _find(name: str) -> EncoderFiles:
     base, _, suffix = name.partition("@")
     if base in _PACKAGED_ALIASES and (not suffix or base == DEFAULT_ENCODER):
         return _packaged(suffix)
-    path = Path(name).expanduser()
-    if name.startswith((".", "/", "~")) or (name and path.is_dir()):
+    try:
+        path = Path(name).expanduser()
+        is_folder = bool(name) and path.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, of an unknown user, or with a NUL
+        raise UsageError(f"no encoder is called {name[:200]!r}: {error}") from None
+    if name.startswith((".", "/", "~")) or is_folder:
         return _local(path)
     if _HUB_NAME.fullmatch(base):
         return _hub(base, suffix or None)

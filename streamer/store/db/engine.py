@@ -16,11 +16,12 @@ import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from streamer.errors import BadData, DatabaseFault, Unavailable, Unreadable, UsageError, why
+from streamer.errors import BadData, DatabaseFault, Unavailable, UnfitText, Unreadable, UsageError, why
 from streamer.failpoints import disarmed
 from streamer.security.redaction import redact_text
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.pooling import STATEMENT_MODE, is_pooled
+from streamer.store.db.schema.types import asked_of_text
 from streamer.store.db.transport import protected
 
 if TYPE_CHECKING:
@@ -117,7 +118,8 @@ class Database:
 
     Every call blocks. A connection that breaks, a lock that does not come and a disk that is full are
     `Unavailable`; a text in a SQLite file that is no text, or a damaged file, is `Unreadable`. A value that the
-    database cannot keep is `BadData`; a broken constraint is raised as it is, for the caller to say what it means.
+    database cannot keep is `BadData`, a text of another length than its column takes `UnfitText`; any other broken
+    constraint is raised as it is, for the caller to say what it means.
     Everything else, such as a missing table, is a `DatabaseFault`.
 
     Parameters
@@ -259,6 +261,8 @@ class Database:
                 if _blames_a_value(error):
                     raise bad_data(error) from None
                 raise DatabaseFault(f"{self}: {_first_line(error)}; `streamer doctor` shows more") from error
+            if (asked := asked_of_text(_constraint(error))) is not None:
+                raise UnfitText(f"{asked}; nothing was written") from None
             if isinstance(error.orig, psycopg.Error) and error.orig.diag.message_detail is not None:
                 # PostgreSQL's detail quotes the row, people's texts included; logs must not.
                 bare = type(error.orig)(error.orig.diag.message_primary or "")
@@ -411,6 +415,13 @@ def bad_data(error: exc.StatementError) -> BadData:
         f"the database refuses a value: {type(error.orig).__name__}"
         + (f", SQLSTATE {state}" if state else "")
     )
+
+
+def _constraint(error: exc.IntegrityError) -> str:
+    """The name of the broken constraint; empty where the database does not name it."""
+    if isinstance(error.orig, psycopg.Error):
+        return error.orig.diag.constraint_name or ""
+    return str(error.orig).removeprefix("CHECK constraint failed: ")
 
 
 def _first_line(error: exc.StatementError) -> str:

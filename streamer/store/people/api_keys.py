@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
+from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
 from streamer.store.audit import control
 from streamer.store.db.schema import api_key_revocations, api_keys, gates
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
 
-_MOST_CHARACTERS = {"note": 500, "reason": 500, "name": 200}
+_MOST_CHARACTERS = {"note": MOST_WHY, "reason": MOST_WHY, "name": MOST_WHO}
 
 
 class ApiKeys:
@@ -137,10 +138,8 @@ def _require_gate(connection: sa.Connection, gate: str) -> None:
 
 def _check_lengths(**texts: str) -> None:
     for name, text in texts.items():
-        if len(text) > _MOST_CHARACTERS[name]:
-            raise UsageError(
-                f"the {name} has {len(text)} characters, at most {_MOST_CHARACTERS[name]} are allowed"
-            )
+        if (wrong := fault(text, _MOST_CHARACTERS[name])) is not None:
+            raise UsageError(f"the {name} {wrong}")
 
 
 def _row(key: ApiKey) -> Row:

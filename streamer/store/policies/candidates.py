@@ -18,7 +18,7 @@ from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, candidate_decisions, candidate_policies, decisions, responses
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from streamer.gates.rule import Rule
@@ -145,8 +145,8 @@ class Candidates:
         with self._database.reading() as connection:
             return {row.why: row.decisions for row in connection.execute(query)}
 
-    def drawn(self, gate: str, settings: GateSettings) -> Iterator[tuple[MadeBeside, set[str]]]:
-        """The same of the first attempts that the audit drew and another score decided, each with the responses that it drew."""
+    def drawn(self, gate: str, settings: GateSettings) -> tuple[Mapping[int, set[str]], Iterator[MadeBeside]]:
+        """First attempts that the audit drew and another score decided, with the responses that it drew, and what `made` has of them."""
         query = (
             sa.select(decisions.c.batch, responses.c.response_id)
             .join(batches, batches.c.id == decisions.c.batch)
@@ -162,7 +162,7 @@ class Candidates:
             asked: dict[int, set[str]] = {}
             for number, response in connection.execute(query):
                 asked.setdefault(number, set()).add(response)
-        return ((one, asked[one.number]) for one in self.made(gate, settings, list(asked)))
+        return asked, self.made(gate, settings, list(asked))
 
     def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterator[MadeBeside]:
         """What candidates with the scorer and the encoder of these settings made of batches, in the order of their numbers."""

@@ -256,6 +256,24 @@ def lower_a_score_with_event(at: Target) -> None:
     at.scores(at.decision("abstain"), lambda score: score * 0.5)
 
 
+def decide_again(at: Target) -> None:
+    """Chain a decision once more, at the end of its partition."""
+    at.run("DROP INDEX uq_outcomes_decided_once")
+    batch = at.decision()
+    where = "topic = 'streamer.responses' AND partition = 0"
+    last = at.one(f"SELECT * FROM outcomes WHERE {where} ORDER BY chain_height DESC LIMIT 1")
+    again = dict(last) | {
+        "kind": "decision", "batch": batch, "offset": last["offset"] + 1, "chain_height": last["chain_height"] + 1,
+        "dead_letter": None, "label": None, "label_signature": None,
+    }  # fmt: skip
+    names = [name for name in again if name != "id"]
+    columns, values = ", ".join(f'"{name}"' for name in names), ", ".join(f":{name}" for name in names)
+    at.run(f"INSERT INTO outcomes ({columns}) VALUES ({values})", **{name: again[name] for name in names})
+    at.run(
+        f"UPDATE progress SET next_offset = next_offset + 1, chain_height = chain_height + 1 WHERE {where}"
+    )
+
+
 def ship_to_hold(at: Target) -> None:
     batch = at.decision("ship")
     at.scores(batch, lambda score: score * 0.001)
@@ -646,6 +664,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "an answer's text under the same content hash": lambda at: another_text(at, same_hash=True),
     "the prompt under the same content hash": another_prompt,
     "metadata": other_metadata,
+    "a decision put into the chain once more": decide_again,
     "a decision removed, with its offset": remove_a_decision,
     "the last decisions cut off, and progress set back": cut_the_end_off,
     "a drawn batch said not to be drawn": hide_a_draw,

@@ -160,6 +160,30 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
     assert "no candidate policy" in site.run("what-if", GATE, "--candidate", status=2)
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_the_candidate_could_not_score_is_left_out_and_counted(site: Site, as_json: bool) -> None:
+    site.run("candidate", "set", GATE, *OTHER)
+    site.live(range(30, 80))
+    with breaking_in(site.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE candidate_decisions SET scores = NULL, shipped = NULL, why = 'too_slow' WHERE batch IN"
+            f" (SELECT id FROM batches WHERE gate = '{GATE}' AND batch_id IN ('batch-40', 'batch-41', 'batch-42'))"
+        )
+    if as_json:
+        assert site.json("candidate", "adopt", GATE, "--by", "ana")["left_out"] == {
+            "too_slow": 3,
+            "not_beside": 30,
+        }
+    else:
+        said = site.run("candidate", "adopt", GATE)
+        assert (
+            "Left out: 33 drawn batches of which the candidate has no scores (not_beside 30, too_slow 3)."
+            in said
+        )
+    inputs = site.rows("SELECT count(DISTINCT batch) FROM calibration_inputs GROUP BY run ORDER BY run")
+    assert inputs[-1][0] == 47
+
+
 def test_a_threshold_that_is_given_or_found_decides_from_the_first_batch(site: Site) -> None:
     site.run("candidate", "set", GATE, "--alpha", "0.2", "--method", "crc")
     found = site.store.candidates.newest(GATE)

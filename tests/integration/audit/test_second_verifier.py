@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,6 +119,19 @@ def test_rubbish_in_a_bundle_is_said_to_be_rubbish(settings: Settings, tmp_path:
             assert "the bundle, line 1" in [fault["place"] for fault in said["faults"]], line[:20]
         else:
             assert said["unreadable"], line[:20]
+
+
+def test_what_no_record_unpacks_to_is_unreadable(settings: Settings, tmp_path: Path) -> None:
+    export(settings, tmp_path / "bundle.zip")
+    with (
+        zipfile.ZipFile(tmp_path / "bundle.zip", "a", zipfile.ZIP_DEFLATED) as opened,
+        opened.open("more", "w") as file,
+    ):
+        for _ in range(384):
+            file.write(bytes(2**20))
+    done = run(tmp_path / "bundle.zip")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "it is small and unpacks to more than any record has" in done.stderr
 
 
 def test_a_bundle_without_one_of_its_files_is_unreadable(settings: Settings, tmp_path: Path) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
 from streamer.audit import signing
+from streamer.audit.standalone import verify_bundle as one_file
 from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
 from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
 from tests.integration.audit.alone import verify_bundle
@@ -473,6 +475,62 @@ def test_a_bundle_of_rubbish_is_refused_in_one_line(
         assert status == (3 if name == "checkpoints.jsonl" else 2), line[:20]
         assert said.err.count("\n") == (0 if status == 3 else 1), said.err
         assert "Everything fits" not in said.out
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("name", ["manifest.json", "control.jsonl", "outcomes.jsonl", "checkpoints.jsonl"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_without_end_is_refused_before_it_is_read(
+    record: Record,
+    name: str,
+    packed: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record.verify_alone()
+    bundle = record.directory / "bundle"
+    longest = max(len(line) + 1 for file in bundle.iterdir() for line in file.read_bytes().splitlines())
+    monkeypatch.setattr(one_file, "MOST_LINE", max(longest, (bundle / "manifest.json").stat().st_size))
+    place = record.directory / "packed.zip" if packed else bundle
+
+    def verified() -> int:
+        if packed:
+            with zipfile.ZipFile(place, "w", zipfile.ZIP_DEFLATED) as opened:
+                for file in bundle.iterdir():
+                    opened.write(file, file.name)
+        return verify_bundle_alone([str(place), "--json"])
+
+    assert verified() == 0
+    with (bundle / name).open("ab") as file:
+        file.write(b" " * (one_file.MOST_LINE + 1))
+    capsys.readouterr()
+    assert verified() == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert name in said.err
+    assert f"is longer than {one_file.MOST_LINE} bytes" in said.err
+    assert said.err.count("\n") == 1
+
+
+@ON_SQLITE
+def test_a_zip_that_no_record_is_packed_as_is_refused(
+    record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.verify_alone()
+    monkeypatch.setattr(one_file, "MOST_LINE", 1_000)
+    manifest = (record.directory / "bundle" / "manifest.json").read_bytes()
+    for number, (method, said) in enumerate(
+        (
+            (zipfile.ZIP_DEFLATED, "unpacked, which no record is"),
+            (zipfile.ZIP_BZIP2, "neither stored nor deflated"),
+        )
+    ):
+        place = record.directory / f"{number}.zip"
+        with zipfile.ZipFile(place, "w", method) as opened:
+            opened.writestr("manifest.json", manifest)
+            opened.writestr("outcomes.jsonl", b"{}\n" * 2**20)
+        assert verify_bundle_alone([str(place)]) == 2
+        assert said in capsys.readouterr().err
 
 
 @ON_SQLITE

@@ -101,6 +101,16 @@ def test_who_names_it_when_the_key_was_stolen(site: Site, copy: Site, name: str)
     assert stolen_row_of(site, copy, name) in rows_of_the_page("stolen")
 
 
+def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: Path) -> None:
+    copy = site.copy(tmp_path)
+    attack(copy, "a decision put into the chain once more", "in the window")
+    said = "this batch was decided before"
+    assert said in [fault.detail for fault in verify(copy.settings).faults]
+    export(copy.settings, tmp_path / "bundle")
+    outside = complete_lines((tmp_path / "checkpoints.jsonl").read_bytes())
+    assert said in [fault["detail"] for fault in verify_bundle(tmp_path / "bundle", KEYS, outside).faults]
+
+
 @pytest.mark.parametrize("name", ["a hold becomes a ship: scores, action, event", "who closed a gate"])
 def test_one_receipt_names_it_with_one_file_too(site: Site, name: str, tmp_path: Path) -> None:
     copy = site.copy(tmp_path)

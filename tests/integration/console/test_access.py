@@ -370,6 +370,60 @@ def test_a_session_opens_the_review_page_under_its_own_name(people: Site) -> Non
     assert client._send("POST", "/label/api/next", b'{"holder": "h1"}', headers).status == 401
 
 
+def test_the_review_page_is_of_whoever_is_signed_in_now(people: Site) -> None:
+    as_json = {"content-type": "application/json"}
+
+    def token_of(client: Client) -> bytes:
+        token = client.get("/label").headers["location"].partition("#")[2]
+        return json.dumps({"token": token}).encode()
+
+    client = people.client("labeller")
+    entered = client._send("POST", "/label/api/enter", token_of(client), as_json)
+    review = entered.headers["set-cookie"].partition(";")[0]
+    headers = as_json | {"x-review-key": json.loads(entered.body)["key"]}
+    unused = token_of(client)
+
+    assert client.sign_in("administrator").status == 303
+    client.cookie += "; " + review
+    for path in ("who", "next", "progress"):
+        shown = client._send("POST", f"/label/api/{path}", b'{"holder": "h1"}', headers)
+        assert (shown.status, json.loads(shown.body)["error"]) == (401, "no_session"), path
+    assert client._send("POST", "/label/api/enter", unused, as_json).status == 401
+    again = client._send("POST", "/label/api/enter", token_of(client), as_json)
+    assert json.loads(again.body)["name"] == "administrator"
+
+
+@pytest.mark.parametrize(
+    ("public", "sent"),
+    [
+        ("https://console.example:443", "console.example"),
+        ("https://console.example:443", "console.example:443"),
+        ("https://console.example", "console.example:443"),
+        ("http://console.example:80", "console.example"),
+        ("http://console.example", "console.example:80"),
+        ("https://[2001:db8::1]:443", "[2001:db8::1]"),
+    ],
+)
+def test_the_port_that_a_scheme_has_anyway_makes_no_other_host(world: World, public: str, sent: str) -> None:
+    site = Site(world, public=public)
+    try:
+        site.add("root", "administrator")
+        form = {"name": "root", "password": PASSWORD}
+        scheme = public.partition(":")[0]
+        for origin in {f"{scheme}://{sent}", public}:
+            assert Client(site).post("/login", form, host=sent, origin=origin).status == 303
+        for origin in (
+            "https://console.example:1",
+            "https://console.example.evil.example",
+            "null",
+            "https://[",
+        ):
+            assert Client(site).post("/login", form, host=sent, origin=origin).status == 403
+        assert Client(site).get("/login", host="console.example:444").status == 403
+    finally:
+        site.stop()
+
+
 def test_behind_a_proxy_the_public_address_is_the_origin(world: World) -> None:
     site = Site(world, public="https://console.example")
     try:

@@ -66,6 +66,9 @@ def test_a_proposal_is_rejected_and_no_command_acts_as_somebody_who_signed_in(
     [
         (["--public-url", "streamer.example"], "is like https://streamer.example"),
         (["--public-url", "https://streamer.example/path"], "without a path"),
+        (["--public-url", "https://streamer.example:99999"], "without a path"),
+        (["--public-url", "https://[::1"], "without a path"),
+        (["--public-url", "https://a:b@streamer.example"], "without a path"),
         (["--host", "192.0.2.1"], "say `streamer --insecure console ...`"),
         (["--as", "account:ana"], "say who you are without it"),
     ],

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+import sqlalchemy as sa
 
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.bridges.registry import bridges
+from streamer.store.db.schema import responses
 from tests.checkout import ROOT
 from tests.integration.store.conftest import World
 from tests.unit.labelling.test_bridges import annotation, score
@@ -127,6 +129,24 @@ def test_the_pages_commands_fill_a_queue_of_langfuse_once(
         assert main(shlex.split(command)[1:]) == 0
     assert "imported 4 labels from scores.json" in capsys.readouterr().out
     assert world.store.labels.queue(GATE) == []
+
+
+@pytest.mark.parametrize("tool", bridges())
+def test_an_answer_without_its_text_is_no_task(
+    tool: str, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with world.store._database.engine.begin() as connection:
+        connection.execute(sa.update(responses).where(responses.c.batch.in_((1, 2))).values(text=None))
+    kept = [one for one in world.store.labels.queue(GATE) if one.text is not None]
+    assert len(kept) == 2
+    assert main(["label", "queue", "--gate", GATE, "--format", tool, "--out", "tasks.json"]) == 0
+    said = capsys.readouterr().err
+    assert len(json.loads(Path("tasks.json").read_text("utf-8"))) == len(kept)
+    assert "2 responses wait for a severity, in tasks.json" in said
+    assert f"gate {GATE}: left out 2 responses without a text: it was not kept, or was erased." in said
+    assert main(["label", "queue", "--gate", GATE, "--out", "all.csv"]) == 0
+    assert "4 responses wait" in (said := capsys.readouterr().err)
+    assert "left out" not in said
 
 
 @pytest.mark.parametrize("tool", bridges())

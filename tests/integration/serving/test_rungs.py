@@ -1,4 +1,4 @@
-"""A cheap gate and a dear one behind it: who is asked, what is on record, and that a repeat takes the same way."""
+"""A cheap gate and an expensive one behind it: who is asked, what is on record, and that a repeat takes the same way."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SURE = (ANSWERS, 0)
 UNSURE = (ANSWERS - 1, ANSWERS)
 """Its best answer scores between label floor and threshold."""
 LOST = (0, ANSWERS)
-"""Its best answer scores below the floor, and the dear gate ships."""
+"""Its best answer scores below the floor, and the expensive gate ships."""
 BOTH_LOST = (0, 0)
 
 
@@ -187,7 +187,7 @@ def test_what_neither_ships_is_held_in_the_words_of_the_gate_that_was_asked(plai
 
 
 def test_what_scores_between_floor_and_threshold_goes_nowhere(plain: Plain) -> None:
-    """Whether it would is a matter of labels, and the dear gate's calibration must not hang on those."""
+    """Whether it would is a matter of labels, and the expensive gate's calibration must not hang on those."""
     _, model, endpoint = plain
     replying(model, UNSURE)
     answer = ask(endpoint)
@@ -371,7 +371,7 @@ def test_a_rung_without_labels_stays_closed_and_so_does_one_that_gets_other_prom
         assert len(labels) == drawn, "what is handed on needs no label where it came from"
         assert endpoint.client.post(f"/v1/gates/{gate}/labels", json=labels).json() == {"recorded": drawn}
         run(site, "recalibrate", gate)
-        # The dear gate waits for labels of its own: it is closed until its turn.
+        # The expensive gate waits for labels of its own: it is closed until its turn.
         replying(model, LOST)
         said = told(ask(endpoint, "way"))
         assert (said["gate"], said["action"]) == ("way-dear", "ship" if gate == "way-dear" else "abstain")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from streamer.errors import BadData, DatabaseFault, StreamerError, Unavailable, UsageError
+from streamer.errors import BadData, DatabaseFault, StreamerError, Unavailable, UnfitText, UsageError
 from streamer.store.db.engine import Database
+from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime
 
 if TYPE_CHECKING:
@@ -106,8 +108,21 @@ def test_sqlite_by_result_code(sqlite: Database) -> None:
 
 
 def test_a_value_that_cannot_be_converted(sqlite: Database) -> None:
-    from datetime import datetime
-
     when = sa.table("somewhere", sa.column("at", UtcDateTime))
     with pytest.raises(BadData, match="ValueError"), sqlite.reading() as connection:
         connection.execute(sa.insert(when).values(at=datetime(2026, 1, 1)))  # noqa: DTZ001
+
+
+def test_a_text_of_another_length_than_its_column_takes(postgres: Database, sqlite: Database) -> None:
+    erasures = metadata.tables["erasures"]
+    row = {
+        "id": "a", "at": datetime(2026, 11, 20, tzinfo=UTC), "by": "ada", "sooner": False, "erased": 0, "digest": b"d" * 32
+    }  # fmt: skip
+    for database in (postgres, sqlite):
+        database.writing(erasures.create)
+        for reason in ("", "r" * 501):
+            insert = erasures.insert().values(row | {"reason": reason})
+            with pytest.raises(
+                UnfitText, match="reason has 1 to 500 characters in the table erasures; nothing"
+            ):
+                database.writing(lambda connection, insert=insert: connection.execute(insert))

@@ -215,6 +215,7 @@ def test_a_full_disk_is_one_plain_line(words: list[str], capsys: pytest.CaptureF
         (errno.EROFS, "cannot write settings.toml: Read-only file system"),
         (errno.EACCES, "cannot read or write settings.toml: Permission denied"),
         (errno.EIO, "cannot read or write settings.toml: Input/output error"),
+        (errno.ENAMETOOLONG, "cannot read or write settings.toml: File name too long"),
     ],
 )
 def test_what_a_disk_refuses_names_the_file(

@@ -18,9 +18,9 @@ accounts = sa.Table(
     sa.Column("reason", sa.Text, nullable=False),
     sized_text("name", 200),
     check("revision", "revision >= 1"),
-    check("roles", "length(roles) BETWEEN 2 AND 200"),
+    sized_text("roles", 200, least=2),
     sized_text("password", 1000),
     check("closed", "(roles = '[]') = (password IS NULL)"),
     sized_text("created_by", 200),
-    check("reason", "length(reason) <= 500"),
+    sized_text("reason", 500, least=0),
 )

@@ -24,13 +24,13 @@ api_keys = sa.Table(
     sa.UniqueConstraint("digest"),
     sized_text("id", 64),
     digest("digest"),
-    check("gates", "length(gates) BETWEEN 2 AND 100000"),
+    sized_text("gates", 100_000, least=2),
     sized_text("may", 100),
     check(
         "rate",
         "(rate_requests IS NULL) = (rate_seconds IS NULL) AND rate_requests >= 1 AND rate_seconds >= 1",
     ),
-    check("note", "length(note) <= 500"),
+    sized_text("note", 500, least=0),
     sized_text("created_by", 200),
     check("expires_at", "expires_at > created_at"),
 )

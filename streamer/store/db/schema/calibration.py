@@ -80,9 +80,9 @@ calibration_runs = sa.Table(
     one_of("severities", ("mean", "highest")),
     one_of("outcome", ("applied", "proposed", "unchanged")),
     check("labels_through", "labels_through >= 0"),
-    check("age_cut", "length(age_cut) BETWEEN 2 AND 10000"),
-    check("suffix", "length(suffix) BETWEEN 2 AND 10000"),
-    check("history", "length(history) BETWEEN 2 AND 10000"),
+    sized_text("age_cut", 10_000, least=2),
+    sized_text("suffix", 10_000, least=2),
+    sized_text("history", 10_000, least=2),
     sqlite_autoincrement=True,
 )
 
@@ -108,7 +108,7 @@ calibration_inputs = sa.Table(
     within_unit_interval("severity"),
     check("probability", "probability > 0 AND probability <= 1"),
     check("draws", "draws >= 1"),
-    check("segment", "length(segment) <= 200"),
+    sized_text("segment", 200, least=0),
 )
 
 calibration_candidates = sa.Table(
@@ -163,7 +163,7 @@ score_fits = sa.Table(
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     one_of("outcome", ("proposed", "refused", "rejected")),
     sized_text("scorer", 64),
-    check("model", f"length(model) BETWEEN 2 AND {LONGEST_MODEL}"),
+    sized_text("model", LONGEST_MODEL, least=2),
     check("proposed_model", "outcome = 'refused' OR model IS NOT NULL"),
     check("named_model", "(model IS NULL) = (scorer IS NULL)"),
     check("labelled", "labelled >= 0"),

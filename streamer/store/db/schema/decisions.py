@@ -142,7 +142,7 @@ decisions = sa.Table(
     check("shipped_is_scored", "outcome NOT IN ('ship', 'mixed') OR reason = 'scored'"),
     one_of("cut_state", THRESHOLD_STATES),
     check("cut_threshold", "cut_threshold >= -1e300 AND cut_threshold <= 1e300"),
-    check("segment", "length(segment) <= 200"),
+    sized_text("segment", 200, least=0),
     one_of("embedding_source", ("encoder", "event", "none")),
     within_unit_interval("sampling_probability"),
     check("sampled_had_a_chance", "NOT sampled OR sampling_probability > 0"),

@@ -61,7 +61,7 @@ desk_outcomes = sa.Table(
     ),
     digest("text_mac"),
     sized_text("by", 200),
-    check("remark", f"length(remark) <= {MOST_REMARK_CHARACTERS}"),
+    sized_text("remark", MOST_REMARK_CHARACTERS, least=0),
     sa.Index("ix_desk_outcomes_gate_at", "gate", "at"),
 )
 

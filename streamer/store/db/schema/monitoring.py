@@ -107,7 +107,7 @@ monitor_alarms = sa.Table(
     sa.Column("closed_policy", sa.Integer, comment="the policy by which it closed the gate"),
     sa.Column("ended", sa.Text, comment="why it reads no more; NULL while it does, or stands raised"),
     sized_text("kind", 64),
-    check("statistic", "length(statistic) <= 64"),
+    sized_text("statistic", 64, least=0),
     check("number", "number >= 1"),
     check("delta", "delta > 0 AND delta < 1"),
     check("evidence_ratio", "evidence_ratio >= 0 AND evidence_ratio <= 1e300"),

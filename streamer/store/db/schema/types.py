@@ -35,6 +35,8 @@ Row: TypeAlias = Mapping[Any, Any]
 _headers = msgspec.json.Encoder()
 _read_headers = msgspec.json.Decoder(tuple[tuple[str, bytes | None], ...])
 
+_ASKED = "asked of a text"
+
 HASH_BYTES = 32
 """Length of SHA-256 digests, HMAC-SHA256 tags and salts."""
 
@@ -209,14 +211,26 @@ def digest(column: str) -> sa.CheckConstraint:
     return check(column, f"length({column}) = {HASH_BYTES}")
 
 
-def sized_text(column: str, longest: int) -> sa.CheckConstraint:
-    """A text of 1 to `longest` characters."""
-    return check(column, f"length({column}) BETWEEN 1 AND {longest}")
+def sized_text(column: str, longest: int, *, least: int = 1) -> sa.CheckConstraint:
+    """A text of `least` to `longest` characters."""
+    size = f"<= {longest}" if least == 0 else f"BETWEEN {least} AND {longest}"
+    rule = check(column, f"length({column}) {size}")
+    rule.info[_ASKED] = f"{column} has {least} to {longest} characters"
+    return rule
+
+
+def asked_of_text(constraint: str) -> str | None:
+    """What the constraint of this name asks of a text, in words; None where it is not one of `sized_text`."""
+    for table in metadata.tables.values():
+        for one in table.constraints:
+            if one.name == constraint and _ASKED in one.info:
+                return f"{one.info[_ASKED]} in the table {table.name}"
+    return None
 
 
 def sized_rule() -> sa.CheckConstraint:
     """A rule fits into one message."""
-    return check("rule", "length(rule) BETWEEN 2 AND 1048576")
+    return sized_text("rule", 1_048_576, least=2)
 
 
 def finite_cut(state: str = "state", threshold: str = "threshold") -> tuple[sa.CheckConstraint, ...]:
