@@ -218,10 +218,10 @@ def _name(row: tuple[str, str]) -> str:
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     for name, listed in command.commands.items():
         child = getattr(listed, "command", listed)
+        if not hasattr(child, "commands") or child.invoke_without_command:
+            yield f"{path} {name}", child
         if hasattr(child, "commands"):
             yield from _commands(child, f"{path} {name}")
-        else:
-            yield f"{path} {name}", child
 
 
 def _parameter(one: Any) -> str:

@@ -46,3 +46,8 @@ def test_every_setting_and_metric_is_on_its_page() -> None:
         assert leaf.description
     for metric in CATALOGUE:
         assert f"`{metric.name}`" in metrics
+
+
+def test_a_command_that_has_commands_of_its_own_is_on_the_page() -> None:
+    _, section = generate_docs.cli_page().split("## `streamer console`\n")
+    assert "| `--public-url URL` |" in section.split("\n## ")[0]
