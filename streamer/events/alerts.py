@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -43,7 +43,6 @@ AlertKind = Literal[
 ]
 Level = Literal["page", "ticket"]
 
-ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 LEVELS: Final[Mapping[AlertKind, Level]] = {
     "risk": "page",
     "selective": "page",

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamer.calibration.arguments import check_alpha
 from streamer.risk.states import json_form
@@ -127,8 +127,7 @@ class RiskAlarm(LabelAlarm):
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        fields = {"alpha": self.alpha, "tolerance": self.tolerance, "bets": self.bets.to_fields()}
-        return json_form.write(KIND, fields)
+        return json_form.write(KIND, json_form.fields_of(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> RiskAlarm:
@@ -140,12 +139,8 @@ class RiskAlarm(LabelAlarm):
             If `text` is not such an object, or its numbers contradict one another.
         """
         fields = json_form.read(text, KIND, OLDER_KIND)
-        bets = json_form.inner(fields, "bets")
-        return cls(
-            alpha=json_form.number(fields, "alpha"),
-            tolerance=json_form.number(fields, "tolerance"),
-            bets=_carried_over(bets) if fields["kind"] == OLDER_KIND else DrawnBets.from_fields(bets),
-        )
+        bets = _carried_over if fields["kind"] == OLDER_KIND else DrawnBets.from_fields
+        return json_form.made(cls, fields | {"bets": bets(fields.get("bets"))})
 
     @staticmethod
     def is_older(text: str | bytes) -> bool:
@@ -164,7 +159,7 @@ class SelectiveAlarm(LabelAlarm):
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(SELECTIVE_KIND, {"bets": self.bets.to_fields()})
+        return json_form.write(SELECTIVE_KIND, json_form.fields_of(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> SelectiveAlarm:
@@ -176,10 +171,10 @@ class SelectiveAlarm(LabelAlarm):
             If `text` is not such an object, or its numbers contradict one another.
         """
         fields = json_form.read(text, SELECTIVE_KIND)
-        return cls(bets=DrawnBets.from_fields(json_form.inner(fields, "bets")))
+        return cls(bets=DrawnBets.from_fields(fields.get("bets")))
 
 
-def _carried_over(fields: Mapping[str, Any]) -> DrawnBets:
+def _carried_over(fields: object) -> DrawnBets:
     """Go on with what an older alarm had: its stakes, shared out, and what it had not put in yet.
 
     It had put w_k = 6/(pi^2 k^2) into its k-th restart. Its stakes and the rest of 1 are a supermartingale that goes on as one

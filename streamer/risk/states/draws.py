@@ -57,7 +57,7 @@ class DrawAlarm:
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, {"bets": self.bets.to_fields()})
+        return json_form.write(KIND, json_form.fields_of(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> DrawAlarm:
@@ -69,4 +69,4 @@ class DrawAlarm:
             If `text` is not such an object, or its numbers contradict one another.
         """
         fields = json_form.read(text, KIND)
-        return cls(bets=RestartedBets.from_fields(json_form.inner(fields, "bets"), _ODDS.size))
+        return cls(bets=RestartedBets.from_fields(fields.get("bets"), _ODDS.size))

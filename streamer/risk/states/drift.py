@@ -148,9 +148,7 @@ class DriftAlarm:
 
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(
-            KIND, {"edges": list(self.edges), "counts": list(self.counts), "bets": self.bets.to_fields()}
-        )
+        return json_form.write(KIND, json_form.fields_of(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> DriftAlarm:
@@ -162,11 +160,7 @@ class DriftAlarm:
             If `text` is not such an object, or its numbers contradict one another.
         """
         fields = json_form.read(text, KIND)
-        return cls(
-            edges=json_form.numbers(fields, "edges"),
-            counts=json_form.wholes(fields, "counts"),
-            bets=RestartedBets.from_fields(json_form.inner(fields, "bets"), _BETS),
-        )
+        return json_form.made(cls, fields)
 
     def _after(self, numbers: Floats, draws: Floats) -> DriftAlarm:
         bins = np.searchsorted(self.edges, numbers, side="left")

@@ -13,15 +13,13 @@ closed phase of any length changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamer.calibration.arguments import whole_number
 from streamer.risk.states import json_form
 from streamer.risk.states.exposure import ExposureSequence
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamer.risk.states.decisions import AuditedDecisions
     from streamer.risk.states.exposure import ExposurePlan
     from streamer.risk.states.interval import RiskInterval
@@ -94,22 +92,9 @@ class OpenTime:
             estimate = 0.0
         return replace(found, estimate=estimate, lower=share * found.lower, upper=share * found.upper)
 
-    def to_fields(self) -> dict[str, Any]:
-        """Return the state as the fields of a JSON object."""
-        return {"served": self.served.to_fields(), "decisions": self.decisions, "answers": self.answers}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> OpenTime:
-        """Read the state from the fields of a JSON object, or raise ValueError."""
-        return cls(
-            served=ExposureSequence.from_fields(json_form.inner(fields, "served")),
-            decisions=json_form.whole(fields, "decisions"),
-            answers=json_form.whole(fields, "answers"),
-        )
-
     def to_json(self) -> str:
         """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, self.to_fields())
+        return json_form.write(KIND, json_form.fields_of(self))
 
     @classmethod
     def from_json(cls, text: str | bytes) -> OpenTime:
@@ -120,4 +105,4 @@ class OpenTime:
         ValueError
             If `text` is not such an object, or its numbers contradict one another.
         """
-        return cls.from_fields(json_form.read(text, KIND))
+        return json_form.made(cls, json_form.read(text, KIND))

@@ -17,8 +17,8 @@ from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.settings import PARAMETERS
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
-from streamer.store.db.schema.joins import REVISION_OF_POLICY
-from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
+from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
 
 if TYPE_CHECKING:
@@ -81,12 +81,13 @@ class Gates:
         def work(connection: sa.Connection) -> GateRevision:
             if connection.execute(sa.select(gates.c.name).where(gates.c.name == name)).first():
                 raise _taken(name)
-            connection.execute(
-                sa.insert(gates).values(
-                    name=name, seed=revision.seed, audit_salt=revision.audit_salt, created_at=moment
-                )
-            )
-            control.append(connection, gates, [(name,)], now=moment)
+            row = {
+                "name": name,
+                "seed": revision.seed,
+                "audit_salt": revision.audit_salt,
+                "created_at": moment,
+            }
+            control.insert(connection, gates, row, now=moment)
             _write_revision(connection, revision)
             policy = Policy(
                 gate=name,
@@ -196,17 +197,9 @@ def _taken(name: str) -> UsageError:
 
 
 def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
-    connection.execute(
-        sa.insert(gate_revisions).values(
-            gate=revision.gate,
-            revision=revision.revision,
-            created_at=revision.created_at,
-            created_by=revision.created_by,
-            reason=revision.reason,
-            **revision.settings.flat(),
-        )
-    )
-    control.append(connection, gate_revisions, [(revision.gate, revision.revision)], now=revision.created_at)
+    own = ("gate", "revision", "created_at", "created_by", "reason")
+    row = {name: getattr(revision, name) for name in own} | revision.settings.flat()
+    control.insert(connection, gate_revisions, row, now=revision.created_at)
 
 
 def _select() -> sa.Select[Any]:
@@ -223,9 +216,7 @@ def _of_newest_policies() -> sa.Select[Any]:
         .subquery()
     )
     return (
-        _select()
-        .join(policies, REVISION_OF_POLICY)
-        .join(newest, (newest.c.gate == policies.c.gate) & (newest.c.version == policies.c.version))
+        _select().join(policies, REVISION_OF_POLICY).join(newest, same(newest, policies, "gate", "version"))
     )
 
 
@@ -242,13 +233,4 @@ def _last_revision(connection: sa.Connection, name: str) -> int:
 
 
 def _revision(row: Row) -> GateRevision:
-    return GateRevision(
-        gate=row["gate"],
-        revision=row["revision"],
-        settings=settings_of(row),
-        seed=row["seed"],
-        audit_salt=row["audit_salt"],
-        created_at=row["created_at"],
-        created_by=row["created_by"],
-        reason=row["reason"],
-    )
+    return of_row(GateRevision, row, settings=settings_of(row))
