@@ -21,22 +21,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_delta, check_positive, whole_number
-from streamer.risk.states import json_form
 from streamer.risk.states.boundary import MixtureBoundary, mixture
 from streamer.risk.states.interval import RiskInterval
+from streamer.risk.states.json_form import State
 
 if TYPE_CHECKING:
     from streamer.risk.states.decisions import AuditedDecisions
 
 Floats = NDArray[np.float64]
-
-KIND = "streamer.monitoring.exposure.v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +99,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExposureSequence:
+class ExposureSequence(State):
     """The state of an anytime-valid interval of exposure risk: a few numbers, whatever has been read.
 
     Immutable: `observe` returns the next state. Two bounds have two states, because a label that is overdue at the
@@ -117,6 +115,8 @@ class ExposureSequence:
     shipped : sum of the shares that shipped, known without labels.
     lower_evidence, upper_evidence : what each bound keeps.
     """
+
+    json_kind: ClassVar[str] = "streamer.monitoring.exposure.v1"
 
     plan: ExposurePlan
     decisions: int = 0
@@ -191,21 +191,6 @@ class ExposureSequence:
         Both intervals fail together or not at all: looking at both costs nothing.
         """
         return self._interval(self.shipped)
-
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, json_form.fields_of(self))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> ExposureSequence:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        return json_form.made(cls, json_form.read(text, KIND))
 
     def _interval(self, denominator: float) -> RiskInterval:
         estimate, lower, upper = None, 0.0, 1.0
