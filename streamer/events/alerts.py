@@ -13,7 +13,6 @@ from msgspec import Meta
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.codec import Event, Reader
-from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
@@ -133,11 +132,6 @@ def alert(
         policy_version=policy_version,
         raised_at=raised_at,
     )
-
-
-def encode_alert(event: AlertsV1) -> bytes:
-    """Write an alert; the same alert always gives the same bytes."""
-    return encode_event(event)
 
 
 def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> AlertsV1:

@@ -16,7 +16,6 @@ from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the d
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
-from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
@@ -264,11 +263,6 @@ def policy_from_event(event: ThresholdsV1) -> Policy:
         )
     except ValueError as error:
         raise BadMessage(codes.INVALID_FIELD, one_line(str(error))) from None
-
-
-def encode_threshold(event: ThresholdsV1) -> bytes:
-    """Write a threshold event; the same event always gives the same bytes."""
-    return encode_event(event)
 
 
 def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ThresholdsV1:

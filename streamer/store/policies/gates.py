@@ -11,7 +11,6 @@ from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates.policy import GateRevision, Policy
-from streamer.gates.rule import INDICATOR
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.settings import PARAMETERS
@@ -157,15 +156,7 @@ class Gates:
             _write_revision(connection, revision)
             policy = replace(present, gate_revision=revision.revision, settings=wanted)
             if calibrated_for_another(before, wanted):
-                policy = replace(
-                    policy,
-                    state="closed",
-                    threshold=None,
-                    rule=INDICATOR,
-                    calibrated=False,
-                    calibration_run=None,
-                    guarantee="",
-                )
+                policy = replace(policy.as_closed(), calibrated=False)
             self._writer.next(connection, policy, by=by, reason=reason, now=moment)
             return revision
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.rule import INDICATOR
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.db.schema import policy_events
 from streamer.store.db.schema.types import of_row
@@ -133,20 +132,7 @@ class Policies:
 
         def work(connection: sa.Connection) -> Policy:
             present = self._writer.lock_to_close(connection, gate)
-            return self._writer.next(
-                connection,
-                replace(
-                    present,
-                    state="closed",
-                    threshold=None,
-                    rule=INDICATOR,
-                    calibration_run=None,
-                    guarantee="",
-                ),
-                by=by,
-                reason=reason,
-                now=moment,
-            )
+            return self._writer.next(connection, present.as_closed(), by=by, reason=reason, now=moment)
 
         return self._database.writing(work)
 

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR
-from streamer.gates.rule import INDICATOR
 from streamer.risk.rounds.report import Drawing, report_of
 from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.rounds.store import News, Standing
@@ -196,10 +195,7 @@ class Monitoring:
         present = self._writer.lock_to_close(connection, gate)
         if present.state == "closed" and present.created_by == MONITOR:
             return present.version
-        closed = replace(
-            present, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
-        )
-        return self._writer.next(connection, closed, by=MONITOR, reason=reason, now=now).version
+        return self._writer.next(connection, present.as_closed(), by=MONITOR, reason=reason, now=now).version
 
 
 def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:
