@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from streamer.gates.policy import Policy
-from streamer.gates.rule import INDICATOR
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import REFUSAL_TEXTS
@@ -144,15 +143,10 @@ def _holding(newest: PolicyVersion, now: datetime) -> ActivePolicy:
     policy = newest.active.policy
     return ActivePolicy(
         replace(
-            policy,
+            policy.as_closed(),
             # A gate in shadow mode would let untrusted batches pass.
             settings=replace(policy.settings, mode="enforce"),
-            state="closed",
-            threshold=None,
-            rule=INDICATOR,
             calibrated=False,
-            calibration_run=None,
-            guarantee="",
         ),
         newest.active.audit_salt,
         trusted=False,

@@ -12,7 +12,6 @@ from msgspec import Meta
 
 from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.codec import Event, Reader
-from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
@@ -197,11 +196,6 @@ def action_id(key: BatchKey) -> str:
     [gate, batch_id, attempt].
     """
     return event_id(ACTION_NAMESPACE, key.gate, key.batch_id, key.attempt)
-
-
-def encode_action(event: ActionsV1) -> bytes:
-    """Write an action; the same event always gives the same bytes."""
-    return encode_event(event)
 
 
 def decode_action(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ActionsV1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import TYPE_CHECKING, Annotated, Final, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -13,7 +13,6 @@ from msgspec import Meta
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.codec import Event, Reader
-from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
@@ -43,7 +42,6 @@ AlertKind = Literal[
 ]
 Level = Literal["page", "ticket"]
 
-ALERT_KINDS: tuple[AlertKind, ...] = get_args(AlertKind)
 LEVELS: Final[Mapping[AlertKind, Level]] = {
     "risk": "page",
     "selective": "page",
@@ -134,11 +132,6 @@ def alert(
         policy_version=policy_version,
         raised_at=raised_at,
     )
-
-
-def encode_alert(event: AlertsV1) -> bytes:
-    """Write an alert; the same alert always gives the same bytes."""
-    return encode_event(event)
 
 
 def decode_alert(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> AlertsV1:

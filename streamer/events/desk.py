@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 from msgspec import Meta
 
 from streamer.events.codec import Event, Reader
-from streamer.events.codec import encode as encode_event
 from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
@@ -88,11 +87,6 @@ def desk_id(key: BatchKey) -> str:
     It is the UUID of version 5, in `DESK_NAMESPACE`, of the canonical JSON of the array [gate, batch_id, attempt].
     """
     return event_id(DESK_NAMESPACE, key.gate, key.batch_id, key.attempt)
-
-
-def encode_desk(event: DeskV1) -> bytes:
-    """Write an outcome; the same event always gives the same bytes."""
-    return encode_event(event)
 
 
 def decode_desk(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> DeskV1:

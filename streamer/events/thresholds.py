@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from dataclasses import fields
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -15,7 +16,6 @@ from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the d
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader
-from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import one_line
 from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
@@ -219,62 +219,31 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     def __post_init__(self) -> None:
         super().__post_init__()
         # The writer would silently write null for a number that is not finite.
+        values = (getattr(self, name) for name in self.__struct_fields__)
         if not all(
-            math.isfinite(number)
-            for number in (
-                self.threshold or 0.0,
-                self.alpha,
-                self.eta,
-                self.delta,
-                self.rho,
-                self.width,
-                *(self.parameters or {}).values(),
-                self.label_floor or 0.0,
-                self.audit_probability,
-                self.audit_boost or 0.0,
-                self.label_deadline_seconds,
-                self.decision_deadline_seconds or 0.0,
-                self.desk_deadline_seconds or 0.0,
-                self.recalibrate_every_seconds or 0.0,
-                self.max_lambda_step,
-                self.max_ship_rate_step,
-                self.monitor_delta,
-                self.alarm_delta,
-                self.alarm_tolerance,
-                self.monitor_deadline_seconds,
-                self.budget_period_days,
-                self.drift_delta,
-            )
+            math.isfinite(value)
+            for value in (*values, *(self.parameters or {}).values())
+            if isinstance(value, float)
         ):
             raise ValueError("numbers of a policy must be finite")
 
 
 _reader = Reader(ThresholdsV1, SCHEMA)
 
+_AS_IN_POLICY = tuple(field.name for field in fields(Policy) if field.name not in ("settings", "rule"))
+
 
 def threshold_event(policy: Policy, signature: PolicySignature | None = None) -> ThresholdsV1:
     """Say a policy as an event, with its signature if it has one; `policy_from_event` is the way back."""
-    settings = policy.settings.flat()
     return ThresholdsV1(
         schema=SCHEMA,
-        gate=policy.gate,
-        version=policy.version,
-        gate_revision=policy.gate_revision,
-        state=policy.state,
-        threshold=policy.threshold,
-        calibrated=policy.calibrated,
         rule=msgspec.convert(rule_to_json(policy.rule), RuleV1),
-        calibration_run=policy.calibration_run,
-        seed=policy.seed,
-        valid_from=policy.valid_from,
-        guarantee=policy.guarantee,
-        created_by=policy.created_by,
-        reason=policy.reason,
         signature=None if signature is None else signature.value,
         key_id=None if signature is None else signature.key_id,
         record_id=None if signature is None else signature.record,
         audit_salt=None if signature is None else signature.audit_salt,
-        **settings,
+        **{name: getattr(policy, name) for name in _AS_IN_POLICY},
+        **policy.settings.flat(),
     )
 
 
@@ -288,28 +257,12 @@ def policy_from_event(event: ThresholdsV1) -> Policy:
     """
     try:
         return Policy(
-            gate=event.gate,
-            version=event.version,
-            gate_revision=event.gate_revision,
             settings=GateSettings(**{name: getattr(event, name) for name in FLAT_NAMES}),
-            state=event.state,
-            threshold=event.threshold,
-            calibrated=event.calibrated,
-            calibration_run=event.calibration_run,
-            seed=event.seed,
-            valid_from=event.valid_from,
-            guarantee=event.guarantee,
-            created_by=event.created_by,
-            reason=event.reason,
             rule=rule_from_json(msgspec.to_builtins(event.rule)),
+            **{name: getattr(event, name) for name in _AS_IN_POLICY},
         )
     except ValueError as error:
         raise BadMessage(codes.INVALID_FIELD, one_line(str(error))) from None
-
-
-def encode_threshold(event: ThresholdsV1) -> bytes:
-    """Write a threshold event; the same event always gives the same bytes."""
-    return encode_event(event)
 
 
 def decode_threshold(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> ThresholdsV1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamer.gates.rule import INDICATOR, Rule, ships_nothing
@@ -82,3 +82,9 @@ class Policy:
     def ships_nothing(self) -> bool:
         """Whether it is closed for every batch there may be: no segment has a cut of its own that ships either."""
         return ships_nothing(self.state, self.rule)
+
+    def as_closed(self) -> Policy:
+        """What is left of it where nothing may ship any more: the settings, and neither a cut nor a promise."""
+        return replace(
+            self, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
+        )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import fields
 from functools import cache
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from streamer.gates.settings import GateSettings
 
@@ -58,94 +59,69 @@ def _types(settings: type[GateSettings]) -> tuple[tuple[str, type, bool, str], .
     return tuple(found)
 
 
-def numbers(settings: GateSettings) -> tuple[tuple[str, object, str], ...]:
+def _between(least: float, most: float, *, excluded: tuple[float, ...] = ()) -> Callable[[float], bool]:
+    return lambda value: least <= value <= most and value not in excluded
+
+
+_UNIT_INTERVAL = _between(0, 1)
+_GROUPS = _between(1, _MOST_GROUPS), f"in 1..{_MOST_GROUPS}"
+_SECONDS = _between(0, math.inf, excluded=(math.inf,)), "0 or more"
+_POSITIVE_SECONDS = _between(0, math.inf, excluded=(0, math.inf)), "positive"
+_STEP = _between(0, 1, excluded=(0,)), "above 0 and at most 1"
+_CHANCE = _between(0, 1, excluded=(0, 1)), "between 0 and 1, both excluded"
+
+_NUMBERS: tuple[tuple[str, Callable[[Any], object], str], ...] = (
+    ("alpha", _between(LEAST_ALPHA, 1, excluded=(1,)), f"at least {LEAST_ALPHA:g} and less than 1"),
+    ("audit_probability", _UNIT_INTERVAL, "in [0, 1]"),
+    ("segment_by", lambda key: 0 < len(key) <= 200, "a metadata key of 1 to 200 characters"),
+    ("upstream", UPSTREAM_ID.fullmatch, "MODEL@ and the 8 hexadecimal digits of an upstream's settings"),
+    ("label_floor", _UNIT_INTERVAL, "in [0, 1]"),
+    ("max_attempts", _between(1, 1000), "in 1..1000"),
+    ("audit_draws", _between(1, 256), "in 1..256"),
+    ("audit_boost", _between(1, MOST_BOOST, excluded=(1,)), f"above 1 and at most {MOST_BOOST:g}"),
+    ("audit_boost_most", *_GROUPS),
+    ("label_deadline_seconds", *_SECONDS),
+    ("window", *_GROUPS),
+    ("decision_deadline_seconds", *_POSITIVE_SECONDS),
+    ("desk_deadline_seconds", _between(1, MOST_DESK_SECONDS), "from 1 second to 30 days"),
+    ("recalibrate_every_seconds", *_POSITIVE_SECONDS),
+    ("recalibrate_after_groups", *_GROUPS),
+    ("max_lambda_step", *_STEP),
+    ("max_ship_rate_step", *_STEP),
+    ("least_groups", *_GROUPS),
+    ("monitor_delta", *_CHANCE),
+    ("alarm_delta", *_CHANCE),
+    ("drift_delta", *_CHANCE),
+    ("alarm_false_every", *_GROUPS),
+    ("alarm_tolerance", _between(0, 10), "in [0, 10], a share of alpha"),
+    ("monitor_deadline_seconds", *_SECONDS),
+    ("budget_period_days", _between(0, 3660, excluded=(0,)), "above 0 and at most 3660"),
+)
+"""Each setting, what its value must be, and that in words."""
+
+
+def numbers(settings: GateSettings) -> Iterator[tuple[str, object, str]]:
     """Name, whether it is in its range, and the range in words."""
-    return (
-        ("alpha", LEAST_ALPHA <= settings.alpha < 1, f"at least {LEAST_ALPHA:g} and less than 1"),
-        ("audit_probability", 0 <= settings.audit_probability <= 1, "in [0, 1]"),
-        (
-            "segment_by",
-            settings.segment_by is None or 0 < len(settings.segment_by) <= 200,
-            "a metadata key of 1 to 200 characters, or absent",
-        ),
-        (
-            "upstream",
-            settings.upstream is None or UPSTREAM_ID.fullmatch(settings.upstream) is not None,
-            "MODEL@ and the 8 hexadecimal digits of an upstream's settings, or absent",
-        ),
-        (
-            "label_floor",
-            settings.label_floor is None or 0 <= settings.label_floor <= 1,
-            "in [0, 1], or absent",
-        ),
-        ("max_attempts", 1 <= settings.max_attempts <= 1000, "in 1..1000"),
-        ("audit_draws", 1 <= settings.audit_draws <= 256, "in 1..256"),
-        (
-            "audit_boost",
-            settings.audit_boost is None or 1 < settings.audit_boost <= MOST_BOOST,
-            f"above 1 and at most {MOST_BOOST:g}, or absent",
-        ),
-        (
-            "audit_boost_most",
-            1 <= settings.audit_boost_most <= _MOST_GROUPS,
-            f"in 1..{_MOST_GROUPS}",
-        ),
-        ("label_deadline_seconds", 0 <= settings.label_deadline_seconds < float("inf"), "0 or more"),
-        (
-            "window",
-            settings.window is None or 1 <= settings.window <= _MOST_GROUPS,
-            f"in 1..{_MOST_GROUPS}, or absent",
-        ),
-        (
-            "decision_deadline_seconds",
-            settings.decision_deadline_seconds is None
-            or 0 < settings.decision_deadline_seconds < float("inf"),
-            "positive, or absent",
-        ),
-        (
-            "desk_deadline_seconds",
-            settings.desk_deadline_seconds is None
-            or 1 <= settings.desk_deadline_seconds <= MOST_DESK_SECONDS,
-            "from 1 second to 30 days, or absent",
-        ),
-        (
-            "desk_deadline_seconds",
-            settings.desk_deadline_seconds is None or settings.hold_action == "escalate",
-            f"absent with the hold action {settings.hold_action}: only what is held by escalate waits for a person",
-        ),
-        (
-            "desk_deadline_seconds",
-            settings.desk_deadline_seconds is None or settings.keep_texts,
-            "absent with a gate that keeps no texts: nobody could read what waits",
-        ),
-        (
-            "recalibrate_every_seconds",
-            settings.recalibrate_every_seconds is None
-            or 0 < settings.recalibrate_every_seconds < float("inf"),
-            "positive, or absent",
-        ),
-        (
-            "recalibrate_after_groups",
-            settings.recalibrate_after_groups is None
-            or 1 <= settings.recalibrate_after_groups <= _MOST_GROUPS,
-            f"in 1..{_MOST_GROUPS}, or absent",
-        ),
-        ("max_lambda_step", 0 < settings.max_lambda_step <= 1, "above 0 and at most 1"),
-        ("max_ship_rate_step", 0 < settings.max_ship_rate_step <= 1, "above 0 and at most 1"),
-        ("least_groups", 1 <= settings.least_groups <= _MOST_GROUPS, f"in 1..{_MOST_GROUPS}"),
-        *(
-            (name, 0 < getattr(settings, name) < 1, "between 0 and 1, both excluded")
-            for name in ("monitor_delta", "alarm_delta", "drift_delta")
-        ),
-        (
-            "alarm_false_every",
-            settings.alarm_false_every is None or 1 <= settings.alarm_false_every <= _MOST_GROUPS,
-            f"in 1..{_MOST_GROUPS}, or absent",
-        ),
-        ("alarm_tolerance", 0 <= settings.alarm_tolerance <= 10, "in [0, 10], a share of alpha"),
-        ("monitor_deadline_seconds", 0 <= settings.monitor_deadline_seconds < float("inf"), "0 or more"),
-        ("budget_period_days", 0 < settings.budget_period_days <= 3660, "above 0 and at most 3660"),
+    for name, good, want in _NUMBERS:
+        value = getattr(settings, name)
+        optional = name in _optional(type(settings))  # type: ignore[arg-type]  # taken for an instance
+        yield name, (optional and value is None) or good(value), want + (", or absent" if optional else "")
+    no_desk = settings.desk_deadline_seconds is None
+    yield (
+        "desk_deadline_seconds",
+        no_desk or settings.hold_action == "escalate",
+        f"absent with the hold action {settings.hold_action}: only what is held by escalate waits for a person",
     )
+    yield (
+        "desk_deadline_seconds",
+        no_desk or settings.keep_texts,
+        "absent with a gate that keeps no texts: nobody could read what waits",
+    )
+
+
+@cache
+def _optional(settings: type[GateSettings]) -> frozenset[str]:
+    return frozenset(field.name for field in fields(settings) if str(field.type).endswith(" | None"))
 
 
 def names(settings: GateSettings) -> tuple[tuple[str, object, str], ...]:

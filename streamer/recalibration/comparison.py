@@ -12,7 +12,7 @@ import numpy as np
 
 from streamer.calibration.loss_curve import budget_limit
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import BatchCut, Chance, Cut, Quantile, Segments
+from streamer.gates.rule import BatchCut, Chance, Cut, Quantile, Segments, ships_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,7 @@ class Reading:
     @property
     def ships_nothing(self) -> bool:
         """Whether it is closed for every batch there may be."""
-        own = self.rule.own if isinstance(self.rule, Segments) else ()
-        return self.cut.state == "closed" and all(cut.state == "closed" for _, cut in own)
+        return ships_nothing(self.cut.state, self.rule)
 
 
 def direction(before: Reading, after: Reading) -> Direction:

@@ -62,11 +62,11 @@ class RunStore(AuditSample, Protocol):
         ...
 
     def labelled_rows(self, run: int) -> set[int]:
-        """Return the rows of the groups of which a stored run has read a label."""
+        """Return the rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
         ...
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        """Return the kinds of the gate's alarms that stand raised."""
+        """Return the kinds of the gate's alarms that stand raised: neither acknowledged nor ended."""
         ...
 
     def known_evidence(self, gate: str) -> float:
@@ -86,7 +86,7 @@ class RunStore(AuditSample, Protocol):
         ...
 
     def proposal(self, gate: str) -> Proposed | None:
-        """Return what the gate's newest run proposes; None: nothing."""
+        """Return what the gate's newest run proposes; None: nothing, or it is in force or rejected."""
         ...
 
     def record_run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -45,7 +45,6 @@ Heads = tuple[tuple[str, str, int, int], ...]
 """How high chains are: log, topic, number and height of each partition."""
 
 SeverityBasis = Literal["mean", "highest"]
-SEVERITY_BASES: tuple[SeverityBasis, ...] = get_args(SeverityBasis)
 """Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
 gave it. The second cannot be brought down by any label, and is never below the first."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from streamer.gates.policy import MONITOR
 from streamer.gates.setting_changes import calibrated_for_another
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from streamer.recalibration.comparison import Direction
 
 Outcome = Literal["applied", "proposed", "unchanged"]
-OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 MOST_EVIDENCE = 0.1
 """Evidence of the risk alarm from which on nothing is loosened by itself: it begins near one half, falls as good

@@ -9,7 +9,7 @@ import msgspec
 
 from streamer.errors import Unavailable
 from streamer.events.actions import decode_action
-from streamer.events.desk import encode_desk
+from streamer.events.codec import encode
 from streamer.gates.batch_key import BatchKey
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
 
@@ -155,7 +155,7 @@ class Releases:
 def told(key: BatchKey, state: State, *, by: bool = True) -> bytes:
     """What a request gets: the outcome as it is on the topic, or that the batch still waits. `by`: and who decided."""
     if state.outcome is not None:
-        event = encode_desk(state.outcome)
+        event = encode(state.outcome)
         if by:
             return event
         fields = msgspec.json.decode(event)

@@ -281,17 +281,12 @@ class Store:
     def lease(
         self, partitions: Sequence[Partition], *, topic_ids: Mapping[str, str] = NO_IDS
     ) -> dict[Partition, Lease]:
-        """Take the partitions: raise each epoch by one and return where to continue (0 for a new one).
-
-        `topic_ids` are the broker's ids of their topics, as far as they are known; raises `TopicRecreated`.
-        """
         now = self._clock()
         return self._database.writing(
             lambda connection: progress.take_leases(connection, partitions, now, topic_ids=topic_ids)
         )
 
     def record_gap(self, lease: Lease, gap: DataGap) -> None:
-        """Record that offsets are lost permanently, and move progress past them. Safe to repeat. Raises `Fenced`."""
         now = self._clock()
         self._database.writing(lambda connection: progress.record_gap(connection, lease, gap, now))
 
@@ -339,7 +334,6 @@ class Store:
         return kinds
 
     def known(self, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
-        """Content hashes of those keys that are decided already; empty bytes where the content was erased."""
         with self._database.reading() as connection:
             return commit.known_content(connection, keys)
 
@@ -362,7 +356,6 @@ class Store:
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)
     ) -> list[str]:
-        """The topics that messages wait for; those of other workers' partitions may be among them."""
         with self._database.reading() as connection:
             return outbox.unpublished_topics(
                 connection,
@@ -381,7 +374,6 @@ class Store:
         after: int = 0,
         max_bytes: int | None = None,
     ) -> list[OutboxMessage]:
-        """The oldest messages that wait for one topic, or for any; see `streamer.journal.Journal.unpublished`."""
         with self._database.reading() as connection:
             found = outbox.unpublished(
                 connection,
@@ -407,12 +399,10 @@ class Store:
             return outbox.newer(connection, messages)
 
     def mark_published(self, messages: Sequence[OutboxMessage]) -> None:
-        """These have been acknowledged by the broker: queued ones go, rows of the outbox say since when."""
         now = self._clock()
         self._database.writing(lambda connection: outbox.mark_published(connection, messages, now))
 
     def park(self, message: OutboxMessage, error: str) -> None:
-        """Park one that can never be published, with its error, so that the others continue."""
         now = self._clock()
         self._database.writing(lambda connection: outbox.park(connection, message, error, now))
 

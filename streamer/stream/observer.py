@@ -56,35 +56,5 @@ class StreamObserver(Protocol):
         ...
 
 
-class SilentObserver:
-    """Counts nothing."""
-
-    def stage(self, stage: Stage, seconds: float) -> None:
-        """Ignore."""
-
-    def committed(self, outcomes: Sequence[Outcome], kinds: Sequence[OutcomeKind]) -> None:
-        """Ignore."""
-
-    def acknowledged(self, seconds: float, headers: Headers) -> None:
-        """Ignore."""
-
-    def parked(self, message: OutboxMessage, error: str) -> None:
-        """Ignore."""
-
-    def lag(self, topic: str, partition: int, records: int) -> None:
-        """Ignore."""
-
-    def released(self, topic: str, partition: int) -> None:
-        """Ignore."""
-
-    def gap(self, gap: DataGap) -> None:
-        """Ignore."""
-
-    def reset(self, reason: str) -> None:
-        """Ignore."""
-
-    def part(self, part: str, reachable: bool) -> None:
-        """Ignore."""
-
-    def lane(self, topic: str, partition: int | None, stuck: str | None) -> None:
-        """Ignore."""
+class SilentObserver(StreamObserver):
+    """Counts nothing: the protocol's own methods do nothing."""

@@ -15,7 +15,8 @@ from streamer import wiring
 from streamer.audit import signing
 from streamer.cli import main
 from streamer.errors import UsageError
-from streamer.events.thresholds import encode_threshold, threshold_event
+from streamer.events.codec import encode
+from streamer.events.thresholds import threshold_event
 from streamer.settings.settings import load_settings
 from streamer.signing.policies import PolicyKeys, statement
 from streamer.store.db.schema import gate_revisions, policies
@@ -164,7 +165,7 @@ def _bad_ones_in_the_record(signed: Signed, good: Policy) -> None:
     # The topic tells of them too, as a genuine publisher would.
     for version in (4, 5, 6, 7):
         event = threshold_event(signed.site.store.policies.get(GATE, version))
-        _write(signed.site, GATE.encode(), encode_threshold(event))
+        _write(signed.site, GATE.encode(), encode(event))
 
 
 def _changed_in_place(signed: Signed, opened: Policy, closed: Policy) -> None:

@@ -19,8 +19,8 @@ from streamer.events.actions import (
     ActionsV1,
     ResponseActionV1,
     action_id,
-    encode_action,
 )
+from streamer.events.codec import encode
 from streamer.events.responses import decode_responses
 
 if TYPE_CHECKING:
@@ -155,4 +155,4 @@ def action_event(body: bytes, *, best: int = 1, ship: bool = True, **changes: An
         source=ActionSourceV1(topic="http", partition=0, offset=0),
         decided_at=datetime.now(UTC),
     )
-    return json.dumps(json.loads(encode_action(event)) | changes).encode()
+    return json.dumps(json.loads(encode(event)) | changes).encode()

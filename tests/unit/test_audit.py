@@ -295,7 +295,7 @@ def test_exposure_is_bounded_as_monitoring_does(seed: int) -> None:
         least, most = (0.0, 1.0) if loss is None else (loss, loss)
         passed.append((p, least / p if drawn else 0.0, most / p if drawn else 0.0))
     plan = ExposurePlan(delta=0.1, least_probability=min(one[0] for one in passed), prior_mean=0.2)
-    read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces))
+    read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_pieces(pieces))
     sums = exposure_sums(passed, alpha=0.2, delta=0.1)
     for expected, over in ((read.exposure(), 400.0), (read.selective(), read.shipped)):
         found = [min(1.0, max(0.0, one / over)) for one in sums]

@@ -14,7 +14,8 @@ import msgspec
 import streamer.events
 from streamer.audit import logged
 from streamer.audit.logged import compare_with_log
-from streamer.events.desk import DeskV1, decode_desk, encode_desk
+from streamer.events.codec import encode
+from streamer.events.desk import DeskV1, decode_desk
 from streamer.events.limits import Limits
 from streamer.events.oversize import TRUNCATED, Truncation
 from streamer.events.receipts import RECEIPT_HEADER
@@ -271,7 +272,7 @@ def at_the_desk(recorded: list[DeskV1], published: list[DeskV1], receipt: bytes 
         desk_={BatchKey("g", one.batch_id, 1): (one, None, "[1]") for one in recorded},
     )
     log = topics(event(0))
-    log[TOPICS.desk] = Topic([encode_desk(one) for one in published], headers=((RECEIPT_HEADER, receipt),))
+    log[TOPICS.desk] = Topic([encode(one) for one in published], headers=((RECEIPT_HEADER, receipt),))
     return compare(rows, MadeUpLog(log))
 
 

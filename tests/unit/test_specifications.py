@@ -34,7 +34,8 @@ USED = """
 from streamer.cli import main
 from streamer.cli.gate_options import SETTINGS
 from streamer.cli.generate_docs import severities_page
-from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
+from streamer.events.codec import encode
+from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.settings import GateSettings
 from streamer.labels.registry import by_programs, program_kind
 from streamer.scoring.registry import SCORER_NAMES
@@ -64,7 +65,7 @@ with open_store(
     policy = store.policies.newest("g")
     assert policy.settings == settings, policy.settings
     assert store.gates.revise("g", {"factor": 8}, by="ann", reason="more").settings.calibrator.factor == 8
-assert policy_from_event(decode_threshold(encode_threshold(threshold_event(policy)))) == policy
+assert policy_from_event(decode_threshold(encode(threshold_event(policy)))) == policy
 print("used")
 """
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime  # noqa: TC003 - states are made by their annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.gates.label_lag import label_lag
@@ -21,7 +21,7 @@ from streamer.risk.rounds.logged import Terms
 from streamer.risk.states import AuditedDecisions, ExposurePlan, NotSampled, OpenTime, json_form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streamer.risk.rounds.logged import LoggedDecision
     from streamer.risk.rounds.state import GateWatch, WatchedSequence
@@ -94,16 +94,8 @@ class ServiceState:
     @classmethod
     def from_json(cls, text: str) -> ServiceState:
         """Read what `to_json` wrote, or raise ValueError."""
-        fields = json_form.read(text, KIND)
-        return cls(
-            read=json_form.whole(fields, "read"),
-            sequence=json_form.whole(fields, "sequence"),
-            policy=json_form.whole(fields, "policy"),
-            period=_stretch(fields, "period"),
-            present=_stretch(fields, "present"),
-            before=_stretch(fields, "before"),
-            delays=tuple(None if one is None else int(one) for one in fields.get("delays", ())),
-        )
+        absent = dict.fromkeys(_STRETCHES) | {"delays": (), "past": ()}
+        return json_form.made(cls, absent | json_form.read(text, KIND))
 
 
 _STRETCHES = ("period", "present", "before")
@@ -336,18 +328,5 @@ def _fields(stretch: Stretch | None) -> dict[str, Any] | None:
         "last_policy": stretch.last_policy,
         "since": stretch.since.isoformat(),
         "until": stretch.until.isoformat(),
-        "open": stretch.open.to_fields(),
+        "open": json_form.fields_of(stretch.open),
     }
-
-
-def _stretch(fields: Mapping[str, Any], name: str) -> Stretch | None:
-    if fields.get(name) is None:
-        return None
-    found = json_form.inner(fields, name)
-    return Stretch(
-        first_policy=json_form.whole(found, "first_policy"),
-        last_policy=json_form.whole(found, "last_policy"),
-        since=datetime.fromisoformat(found["since"]),
-        until=datetime.fromisoformat(found["until"]),
-        open=OpenTime.from_fields(json_form.inner(found, "open")),
-    )

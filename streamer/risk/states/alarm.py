@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from streamer.calibration.arguments import check_alpha
 from streamer.risk.states import json_form
@@ -32,15 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
 
-KIND = "streamer.monitoring.risk-alarm.v2"
-OLDER_KIND = "streamer.monitoring.risk-alarm.v1"
-SELECTIVE_KIND = "streamer.monitoring.selective-alarm.v1"
-
 _OLDER_BETS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LabelAlarm:
+class LabelAlarm(json_form.State):
     """An alarm on labels: a few numbers and the draws that wait for a label. Immutable.
 
     A raised alarm stays raised and reads no more. Whoever opens the next one spends its `delta` again. A new policy needs no
@@ -50,6 +46,8 @@ class LabelAlarm:
     ----------
     bets : the evidence.
     """
+
+    older_kinds: ClassVar[tuple[str, ...]] = ()
 
     bets: DrawnBets
 
@@ -78,6 +76,13 @@ class LabelAlarm:
         """Return the state with more draws and more losses known; see `DrawnBets.after`."""
         return replace(self, bets=self.bets.after(draws, known=known, overdue=overdue))
 
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote, now or in an older version. Raises `ValueError` for anything else."""
+        fields = json_form.read(text, cls.json_kind, *cls.older_kinds)
+        bets = _carried_over if fields["kind"] in cls.older_kinds else DrawnBets.from_fields
+        return json_form.made(cls, fields | {"bets": bets(fields.get("bets"))})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskAlarm(LabelAlarm):
@@ -88,6 +93,9 @@ class RiskAlarm(LabelAlarm):
     alpha : the budget on exposure risk, in (0, 1).
     tolerance : how far above it is still accepted, 0 or more, with alpha + tolerance < 1.
     """
+
+    json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v2"
+    older_kinds: ClassVar[tuple[str, ...]] = ("streamer.monitoring.risk-alarm.v1",)
 
     alpha: float
     tolerance: float
@@ -125,61 +133,25 @@ class RiskAlarm(LabelAlarm):
         """A decision of an open phase that was drawn, as this alarm bets on it; a loss of None is not known yet."""
         return Draw(number, self.theta, 1.0, loss, moment)
 
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        fields = {"alpha": self.alpha, "tolerance": self.tolerance, "bets": self.bets.to_fields()}
-        return json_form.write(KIND, fields)
-
     @classmethod
-    def from_json(cls, text: str | bytes) -> RiskAlarm:
-        """Read what `to_json` wrote, now or in an older version.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        fields = json_form.read(text, KIND, OLDER_KIND)
-        bets = json_form.inner(fields, "bets")
-        return cls(
-            alpha=json_form.number(fields, "alpha"),
-            tolerance=json_form.number(fields, "tolerance"),
-            bets=_carried_over(bets) if fields["kind"] == OLDER_KIND else DrawnBets.from_fields(bets),
-        )
-
-    @staticmethod
-    def is_older(text: str | bytes) -> bool:
+    def is_older(cls, text: str | bytes) -> bool:
         """Whether an older version wrote this state, which read decisions when they were resolved."""
-        return json_form.kind(text) == OLDER_KIND
+        return json_form.kind(text) in cls.older_kinds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveAlarm(LabelAlarm):
     """The alarm on selective risk; each draw brings its own limit."""
 
+    json_kind: ClassVar[str] = "streamer.monitoring.selective-alarm.v1"
+
     @classmethod
     def open(cls, *, delta: float, false_every: int | None = None) -> SelectiveAlarm:
         """Arm an alarm; nothing has been read."""
         return cls(bets=DrawnBets(delta=delta, false_every=false_every))
 
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(SELECTIVE_KIND, {"bets": self.bets.to_fields()})
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> SelectiveAlarm:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        fields = json_form.read(text, SELECTIVE_KIND)
-        return cls(bets=DrawnBets.from_fields(json_form.inner(fields, "bets")))
-
-
-def _carried_over(fields: Mapping[str, Any]) -> DrawnBets:
+def _carried_over(fields: object) -> DrawnBets:
     """Go on with what an older alarm had: its stakes, shared out, and what it had not put in yet.
 
     It had put w_k = 6/(pi^2 k^2) into its k-th restart. Its stakes and the rest of 1 are a supermartingale that goes on as one

@@ -123,17 +123,6 @@ class AuditedDecisions:
         return columns
 
     @classmethod
-    def of_rows(cls, rows: Iterable[AuditedDecision]) -> AuditedDecisions:
-        """Make decisions from single ones, in their order; there may be none.
-
-        Raises
-        ------
-        ValueError
-            As `of` does.
-        """
-        return cls.of_pieces(rows)
-
-    @classmethod
     def of_pieces(cls, pieces: Iterable[AuditedDecision | NotSampled]) -> AuditedDecisions:
         """Make decisions from single ones and runs of them, in their order; there may be none.
 

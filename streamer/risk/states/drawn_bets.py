@@ -213,34 +213,14 @@ class DrawnBets:
                 stakes = tuple([stake * (1 + strength * gain) for stake, strength in pairs])
             yield stakes
 
-    def to_fields(self) -> dict[str, Any]:
-        """Return the state as the fields of a JSON object."""
-        return {
-            "delta": self.delta,
-            "false_every": self.false_every,
-            "stakes": list(self.stakes),
-            "unstaked": self.unstaked,
-            "draws": self.draws,
-            "tail": [list(draw) for draw in self.tail],
-            "raised_at": self.raised_at,
-            "raised_by": self.raised_by,
-        }
-
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> DrawnBets:
+    def from_fields(cls, fields: Any) -> DrawnBets:
         """Read the state from the fields of a JSON object, or raise ValueError."""
-        tail = tuple(_draw(row) for row in json_form.lists(fields, "tail"))
-        _check(tail, after=-1)
-        return cls(
-            delta=json_form.number(fields, "delta"),
-            false_every=json_form.maybe_whole(fields, "false_every"),
-            stakes=json_form.numbers(fields, "stakes"),
-            unstaked=json_form.number(fields, "unstaked"),
-            draws=json_form.whole(fields, "draws"),
-            tail=tail,
-            raised_at=json_form.maybe_whole(fields, "raised_at"),
-            raised_by=json_form.maybe_whole(fields, "raised_by"),
-        )
+        found = json_form.made(cls, fields)
+        if any(len(row) != len(Draw._fields) for row in fields["tail"]):
+            raise ValueError(f"a draw has {len(Draw._fields)} values")
+        _check(found.tail, after=-1)
+        return found
 
 
 def _known(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
@@ -263,16 +243,3 @@ def _check(draws: Iterable[Draw], *, after: int) -> None:
             raise ValueError(f"a draw needs a limit in (0, 1), a share in (0, 1] and a moment, not {draw!r}")
         if draw.loss is not None and not 0 <= draw.loss <= 1:
             raise ValueError(f"a loss must be in [0, 1], not {draw.loss!r}")
-
-
-def _draw(row: list[Any]) -> Draw:
-    if len(row) != len(Draw._fields):
-        raise ValueError(f"a draw has {len(Draw._fields)} values, not {row!r}")
-    fields = dict(zip(Draw._fields, row, strict=True))
-    return Draw(
-        number=json_form.whole(fields, "number"),
-        limit=json_form.number(fields, "limit"),
-        share=json_form.number(fields, "share"),
-        loss=json_form.maybe_number(fields, "loss"),
-        moment=json_form.number(fields, "moment"),
-    )

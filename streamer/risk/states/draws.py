@@ -8,23 +8,21 @@ p_i is right. It sees a wrong frequency of draws; it does not see draws that fol
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from streamer.risk.states import json_form
+from streamer.risk.states.json_form import State
 from streamer.risk.states.restarted_bets import RestartedBets
 
 if TYPE_CHECKING:
     from streamer.risk.states.decisions import AuditedDecisions
 
-KIND = "streamer.monitoring.draw-alarm.v1"
-
 _ODDS = np.array([0.5, 0.8, 1.25, 2.0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DrawAlarm:
+class DrawAlarm(State):
     """The state of an alarm on wrong logged probabilities. Immutable; `observe` returns the next state.
 
     Attributes
@@ -32,7 +30,13 @@ class DrawAlarm:
     bets : the evidence.
     """
 
+    json_kind: ClassVar[str] = "streamer.monitoring.draw-alarm.v1"
+
     bets: RestartedBets
+
+    def __post_init__(self) -> None:
+        if len(self.bets.stakes) != _ODDS.size:
+            raise ValueError(f"the alarm holds {_ODDS.size} bets, not {len(self.bets.stakes)}")
 
     @classmethod
     def open(cls, *, delta: float, restart_every: int = 500) -> DrawAlarm:
@@ -54,19 +58,3 @@ class DrawAlarm:
         # Odds o p/(1 - p) make q/p = o/(1 - p + o p) and (1 - q)/(1 - p) = 1/(1 - p + o p), also for p = 1.
         rest = 1 - decisions.probability[:, None] + np.multiply.outer(decisions.probability, _ODDS)
         return replace(self, bets=self.bets.after(np.where(decisions.sampled[:, None], _ODDS, 1.0) / rest))
-
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, {"bets": self.bets.to_fields()})
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> DrawAlarm:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        fields = json_form.read(text, KIND)
-        return cls(bets=RestartedBets.from_fields(json_form.inner(fields, "bets"), _ODDS.size))

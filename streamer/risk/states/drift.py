@@ -22,21 +22,19 @@ over time the bet finds that sample out, whether anything moved or not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import unit_interval, whole_number
-from streamer.risk.states import json_form
+from streamer.risk.states.json_form import State
 from streamer.risk.states.restarted_bets import RestartedBets
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 Floats = NDArray[np.float64]
-
-KIND = "streamer.monitoring.drift-alarm.v1"
 
 FEWEST_REFERENCES = 20
 """Numbers that calibration must bring."""
@@ -51,7 +49,7 @@ _EARLIER = np.triu(np.ones((_BLOCK, _BLOCK), dtype=np.bool_))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DriftAlarm:
+class DriftAlarm(State):
     """The state of one drift alarm. Immutable; `observe` returns the next state.
 
     It may watch any one number a batch: the score that decides, or what a batch's embeddings amount to (`cloud`).
@@ -64,6 +62,8 @@ class DriftAlarm:
     counts : numbers in each bin so far, calibration's ranked half and the stream's; one more than `edges`.
     bets : the evidence.
     """
+
+    json_kind: ClassVar[str] = "streamer.monitoring.drift-alarm.v1"
 
     edges: tuple[float, ...]
     counts: tuple[int, ...]
@@ -145,28 +145,6 @@ class DriftAlarm:
                 break
             state = state._after(numbers[start : start + _PAGE], draws[start : start + _PAGE])
         return state
-
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(
-            KIND, {"edges": list(self.edges), "counts": list(self.counts), "bets": self.bets.to_fields()}
-        )
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> DriftAlarm:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        fields = json_form.read(text, KIND)
-        return cls(
-            edges=json_form.numbers(fields, "edges"),
-            counts=json_form.wholes(fields, "counts"),
-            bets=RestartedBets.from_fields(json_form.inner(fields, "bets"), _BETS),
-        )
 
     def _after(self, numbers: Floats, draws: Floats) -> DriftAlarm:
         bins = np.searchsorted(self.edges, numbers, side="left")

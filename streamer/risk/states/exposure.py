@@ -20,25 +20,21 @@ Jordan and Zrnic, Prediction-powered inference (2023); Zrnic and Candes, Active 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_delta, check_positive, whole_number
-from streamer.risk.states import json_form
 from streamer.risk.states.boundary import MixtureBoundary, mixture
 from streamer.risk.states.interval import RiskInterval
+from streamer.risk.states.json_form import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamer.risk.states.decisions import AuditedDecisions
 
 Floats = NDArray[np.float64]
-
-KIND = "streamer.monitoring.exposure.v1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,18 +82,6 @@ class ExposurePlan:
         below = 1.0 if self.judge_cap is None else self.judge_cap / p
         return mixture(below, target), mixture(1 / p, target)
 
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> ExposurePlan:
-        """Read a plan from the fields of its JSON object, or raise ValueError."""
-        return cls(
-            delta=json_form.number(fields, "delta"),
-            least_probability=json_form.number(fields, "least_probability"),
-            planned_labels=json_form.whole(fields, "planned_labels"),
-            prior_mean=json_form.number(fields, "prior_mean"),
-            second_moment=json_form.maybe_number(fields, "second_moment"),
-            judge_cap=json_form.maybe_number(fields, "judge_cap"),
-        )
-
 
 class IntervalPath(NamedTuple):
     """Both bounds after each of n decisions, each of shape (n,), in [0, 1]."""
@@ -115,7 +99,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExposureSequence:
+class ExposureSequence(State):
     """The state of an anytime-valid interval of exposure risk: a few numbers, whatever has been read.
 
     Immutable: `observe` returns the next state. Two bounds have two states, because a label that is overdue at the
@@ -131,6 +115,8 @@ class ExposureSequence:
     shipped : sum of the shares that shipped, known without labels.
     lower_evidence, upper_evidence : what each bound keeps.
     """
+
+    json_kind: ClassVar[str] = "streamer.monitoring.exposure.v1"
 
     plan: ExposurePlan
     decisions: int = 0
@@ -206,38 +192,6 @@ class ExposureSequence:
         """
         return self._interval(self.shipped)
 
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, self.to_fields())
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the state as the fields of a JSON object."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> ExposureSequence:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        return cls.from_fields(json_form.read(text, KIND))
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> ExposureSequence:
-        """Read the state from the fields of a JSON object, or raise ValueError."""
-        return cls(
-            plan=ExposurePlan.from_fields(json_form.inner(fields, "plan")),
-            decisions=json_form.whole(fields, "decisions"),
-            drawn=json_form.whole(fields, "drawn"),
-            overdue=json_form.whole(fields, "overdue"),
-            shipped=json_form.number(fields, "shipped"),
-            lower_evidence=_evidence(json_form.inner(fields, "lower_evidence")),
-            upper_evidence=_evidence(json_form.inner(fields, "upper_evidence")),
-        )
-
     def _interval(self, denominator: float) -> RiskInterval:
         estimate, lower, upper = None, 0.0, 1.0
         if denominator > 0:
@@ -307,7 +261,3 @@ def _running(start: float, steps: Floats) -> Floats:
 
 def _share(amount: float, denominator: float) -> float:
     return min(1.0, max(0.0, amount / denominator))
-
-
-def _evidence(fields: Mapping[str, Any]) -> Evidence:
-    return Evidence(json_form.number(fields, "total"), json_form.number(fields, "spread"))

@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, get_args, get_type_hints
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+T = TypeVar("T")
+
+
+class State:
+    """A state that can live in a database: a dataclass whose fields are numbers, and states in turn."""
+
+    __slots__ = ()
+
+    json_kind: ClassVar[str]
+
+    def to_json(self) -> str:
+        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
+        return write(self.json_kind, fields_of(self))
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises
+        ------
+        ValueError
+            If `text` is not such an object, or its numbers contradict one another.
+        """
+        return made(cls, read(text, cls.json_kind))
 
 
 def write(kind: str, fields: Mapping[str, Any]) -> str:
@@ -38,79 +67,43 @@ def kind(text: str | bytes) -> object:
     return fields.get("kind") if isinstance(fields, dict) else None
 
 
-def number(fields: Mapping[str, Any], name: str) -> float:
-    """Return the number called `name`, or raise ValueError."""
-    return _float(name, _field(fields, name))
+def fields_of(state: object) -> dict[str, Any]:
+    """Return a state as the fields of a JSON object."""
+    fields: dict[str, Any] = msgspec.to_builtins(state)
+    return fields
 
 
-def whole(fields: Mapping[str, Any], name: str) -> int:
-    """Return the whole number called `name`, or raise ValueError."""
-    return _int(name, _field(fields, name))
+def made(state: type[T], fields: object) -> T:
+    """Make a state of what `fields_of` returned: every part of it there, and of its type or made already.
 
-
-def maybe_whole(fields: Mapping[str, Any], name: str) -> int | None:
-    """Return the whole number called `name`, None where it is null, or raise ValueError."""
-    return None if _field(fields, name) is None else whole(fields, name)
-
-
-def maybe_number(fields: Mapping[str, Any], name: str) -> float | None:
-    """Return the number called `name`, None where it is null, or raise ValueError."""
-    return None if _field(fields, name) is None else number(fields, name)
-
-
-def numbers(fields: Mapping[str, Any], name: str) -> tuple[float, ...]:
-    """Return the list of numbers called `name`, or raise ValueError."""
-    return tuple(_float(name, value) for value in _list(fields, name))
-
-
-def wholes(fields: Mapping[str, Any], name: str) -> tuple[int, ...]:
-    """Return the list of whole numbers called `name`, or raise ValueError."""
-    return tuple(_int(name, value) for value in _list(fields, name))
-
-
-def lists(fields: Mapping[str, Any], name: str) -> list[list[Any]]:
-    """Return the list of lists called `name`, or raise ValueError."""
-    rows = _list(fields, name)
-    for row in rows:
-        if not isinstance(row, list):
-            raise ValueError(f"{name} must be a list of lists, not of {row!r}")
-    return rows
-
-
-def inner(fields: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object called `name`, or raise ValueError."""
-    value = _field(fields, name)
-    if not isinstance(value, dict):
-        raise ValueError(f"{name} must be an object, not {value!r}")
-    return value
-
-
-def _field(fields: Mapping[str, Any], name: str) -> Any:
-    if name not in fields:
-        raise ValueError(f"{name} is missing")
-    return fields[name]
-
-
-def _list(fields: Mapping[str, Any], name: str) -> list[Any]:
-    value = _field(fields, name)
-    if not isinstance(value, list):
-        raise ValueError(f"{name} must be a list, not {value!r}")
-    return value
-
-
-def _float(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{name} must be a number, not {value!r}")
+    Raises
+    ------
+    ValueError
+        If something is missing or of another type, or the state refuses its numbers.
+    """
+    _require_all(state, fields)
     try:
-        return float(value)
-    except OverflowError:
-        raise ValueError(f"{name} is too large") from None
+        return msgspec.convert(fields, state)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{state.__name__} must be as it was written: {error}") from None
 
 
-def _int(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"{name} must be a whole number, not {value!r}")
-    return value
+def _require_all(state: type, fields: object) -> None:
+    if isinstance(fields, state):
+        return
+    if not isinstance(fields, dict):
+        raise ValueError(f"{state.__name__} must be an object, not {fields!r}")
+    kinds = _parts(state)
+    for field in dataclasses.fields(state):
+        name = field.name
+        if name not in fields:
+            raise ValueError(f"{name} must not be missing")
+        for one in get_args(kinds[name]) or (kinds[name],):
+            if isinstance(one, type) and dataclasses.is_dataclass(one) and fields[name] is not None:
+                _require_all(one, fields[name])
+
+
+_parts = cache(get_type_hints)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -13,24 +13,20 @@ closed phase of any length changes nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from streamer.calibration.arguments import whole_number
-from streamer.risk.states import json_form
 from streamer.risk.states.exposure import ExposureSequence
+from streamer.risk.states.json_form import State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamer.risk.states.decisions import AuditedDecisions
     from streamer.risk.states.exposure import ExposurePlan
     from streamer.risk.states.interval import RiskInterval
 
-KIND = "streamer.monitoring.open-time.v1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenTime:
+class OpenTime(State):
     """The state: a few numbers, whatever has been read. Immutable; `observe` returns the next state.
 
     Attributes
@@ -39,6 +35,8 @@ class OpenTime:
     decisions : all decisions that were read, those that shipped nothing included.
     answers : shipped answers with a label.
     """
+
+    json_kind: ClassVar[str] = "streamer.monitoring.open-time.v1"
 
     served: ExposureSequence
     decisions: int = 0
@@ -93,31 +91,3 @@ class OpenTime:
         if not share:
             estimate = 0.0
         return replace(found, estimate=estimate, lower=share * found.lower, upper=share * found.upper)
-
-    def to_fields(self) -> dict[str, Any]:
-        """Return the state as the fields of a JSON object."""
-        return {"served": self.served.to_fields(), "decisions": self.decisions, "answers": self.answers}
-
-    @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> OpenTime:
-        """Read the state from the fields of a JSON object, or raise ValueError."""
-        return cls(
-            served=ExposureSequence.from_fields(json_form.inner(fields, "served")),
-            decisions=json_form.whole(fields, "decisions"),
-            answers=json_form.whole(fields, "answers"),
-        )
-
-    def to_json(self) -> str:
-        """Write the state as one JSON object; `from_json` gives it back to the last bit."""
-        return json_form.write(KIND, self.to_fields())
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> OpenTime:
-        """Read what `to_json` wrote.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not such an object, or its numbers contradict one another.
-        """
-        return cls.from_fields(json_form.read(text, KIND))

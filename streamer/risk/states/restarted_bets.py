@@ -19,17 +19,13 @@ E-detectors (2024); Waudby-Smith and Ramdas, Estimating means of bounded random 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_delta, whole_number
 from streamer.risk.states import json_form
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Floats = NDArray[np.float64]
 
@@ -104,40 +100,18 @@ class RestartedBets:
             start, stakes = stop, path[-1]
         return self._at(stakes, seen, None)
 
-    def to_fields(self) -> dict[str, Any]:
-        """Return the state as the fields of a JSON object."""
-        return {
-            "delta": self.delta,
-            "restart_every": self.restart_every,
-            "stakes": list(self.stakes),
-            "seen": self.seen,
-            "raised_at": self.raised_at,
-        }
-
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any], bets: int) -> RestartedBets:
+    def from_fields(cls, fields: object, bets: int) -> RestartedBets:
         """Read the state of so many bets from the fields of a JSON object, or raise ValueError."""
-        stakes = json_form.numbers(fields, "stakes")
-        if len(stakes) != bets:
-            raise ValueError(f"expected {bets} stakes, not {len(stakes)}")
-        return cls(
-            delta=json_form.number(fields, "delta"),
-            restart_every=json_form.whole(fields, "restart_every"),
-            stakes=stakes,
-            seen=json_form.whole(fields, "seen"),
-            raised_at=json_form.maybe_whole(fields, "raised_at"),
-        )
+        found = json_form.made(cls, fields)
+        if len(found.stakes) != bets:
+            raise ValueError(f"expected {bets} stakes, not {len(found.stakes)}")
+        return found
 
     def _at(self, stakes: Floats, seen: int, raised_at: int | None) -> RestartedBets:
         # A label of a decision with a tiny probability may multiply a stake past the largest float.
         kept = tuple(float(stake) for stake in np.minimum(stakes, np.finfo(np.float64).max / len(stakes)))
-        return RestartedBets(
-            delta=self.delta,
-            restart_every=self.restart_every,
-            stakes=kept,
-            seen=seen,
-            raised_at=raised_at,
-        )
+        return replace(self, stakes=kept, seen=seen, raised_at=raised_at)
 
 
 def _mean(path: Floats) -> Floats:

@@ -85,14 +85,13 @@ class ChainedRows:
 
 
 class ChainedRowsSnapshot:
-    """The record at one moment. Each part is read when it is asked for, page by page."""
+    """The record at one moment, page by page; implements `streamer.audit.verification.Snapshot`."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
         self._part_columns = cache(partial(control.part_columns, connection))
 
     def head(self) -> dict[str, Any]:
-        """Which record this is, and where each of its chains ends."""
         try:
             head = control.head(self._connection)
         except sa.exc.NoResultFound:
@@ -122,7 +121,6 @@ class ChainedRowsSnapshot:
             height = page[-1]["chain_height"]
 
     def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
-        """Every outcome, partition by partition, in the order of its chain; those above a height where one is named."""
         named = sa.union(
             sa.select(progress.c.log_id, progress.c.topic, progress.c.partition),
             sa.select(outcomes.c.log_id, outcomes.c.topic, outcomes.c.partition),
@@ -137,7 +135,6 @@ class ChainedRowsSnapshot:
                     yield _outcome_line(row, about)
 
     def checkpoints(self) -> Iterator[bytes]:
-        """Every checkpoint, as it was published."""
         rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
         yield from rows.scalars()
 
@@ -155,15 +152,12 @@ class ChainedRowsSnapshot:
         yield from self._not_in_outcomes()
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
-        """Inputs of calibration runs that no recorded decision and label can have given them."""
         yield from contradicted_inputs(self._connection)
 
     def scored_later(self) -> Iterator[dict[str, Any]]:
-        """Batches that a learned score was applied to after they were decided."""
         yield from scored_later(self._connection)
 
     def marked(self) -> Iterator[dict[str, Any]]:
-        """Responses that a judge's mark has decided."""
         yield from marked(self._connection)
 
     def _not_in_outcomes(self) -> Iterator[dict[str, Any]]:
@@ -294,14 +288,7 @@ class ChainedRowsSnapshot:
             "deliveries": [
                 {"source": list(source), "kind": kind, "recorded_at": chain.instant(at)}
                 for *source, kind, at in self._connection.execute(
-                    sa.select(
-                        outcomes.c.log_id,
-                        outcomes.c.topic,
-                        outcomes.c.partition,
-                        outcomes.c.offset,
-                        outcomes.c.kind,
-                        outcomes.c.recorded_at,
-                    )
+                    sa.select(*outcomes.c["log_id", "topic", "partition", "offset", "kind", "recorded_at"])
                     .where(about, outcomes.c.kind != "decision")
                     .order_by(outcomes.c.recorded_at)
                 )

@@ -63,20 +63,17 @@ class Checkpoints:
         return self._database.writing(work)
 
     def after(self, sequence: int, *, limit: int) -> list[bytes]:
-        """The oldest checkpoints behind a sequence number."""
         query = sa.select(checkpoints.c.value).where(checkpoints.c.sequence > sequence)
         with self._database.reading() as connection:
             found = connection.execute(query.order_by(checkpoints.c.sequence).limit(limit))
             return list(found.scalars())
 
     def newest(self) -> bytes | None:
-        """The last checkpoint; None when there is none."""
         query = sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence.desc()).limit(1)
         with self._database.reading() as connection:
             return connection.execute(query).scalar_one_or_none()
 
     def uncommitted_gates(self, known: int) -> bool:
-        """Whether there are more gates than a checkpoint that knows of `known` has committed to."""
         with self._database.reading() as connection:
             there = connection.execute(sa.select(sa.func.count()).select_from(gates)).scalar_one()
         return there > known

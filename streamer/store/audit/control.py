@@ -140,6 +140,14 @@ def append(
     append_sealed(connection, table, sealed_rows(connection, table, keys) if keys else [], now=now)
 
 
+def insert(connection: sa.Connection, table: sa.Table, row: Row, *, now: datetime) -> tuple[Any, ...]:
+    """Write a row and seal it; returns its primary key."""
+    written = connection.execute(sa.insert(table).values(row).returning(*table.primary_key.columns))
+    key = tuple(written.one())
+    append(connection, table, [key], now=now)
+    return key
+
+
 def append_sealed(
     connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], *, now: datetime
 ) -> None:

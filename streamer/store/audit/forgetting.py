@@ -31,6 +31,7 @@ from streamer.store.db.schema import (
     pending_messages,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, same
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -166,8 +167,7 @@ class _Rule:
     def record(self, connection: sa.Connection) -> None:
         """Write and seal it, unless that is done."""
         if not self.is_recorded:
-            connection.execute(sa.insert(erasures).values(self._row))
-            control.append(connection, erasures, [(self._row["id"],)], now=self.at)
+            control.insert(connection, erasures, self._row, now=self.at)
 
 
 def _parts(
@@ -204,14 +204,7 @@ def _parts(
         desk_texts,
         sa.select(desk_texts.c.id)
         .join(desk_outcomes, desk_outcomes.c.id == desk_texts.c.outcome)
-        .join(
-            batches,
-            sa.and_(
-                batches.c.gate == desk_outcomes.c.gate,
-                batches.c.batch_id == desk_outcomes.c.batch_id,
-                batches.c.attempt == desk_outcomes.c.attempt,
-            ),
-        )
+        .join(batches, same(batches, desk_outcomes, *BATCH))
         .join(decisions, decisions.c.batch == batches.c.id)
         .where(desk_texts.c.erased_at.is_(None), decisions.c.decided_at < before),
         lambda ids: [_erased(desk_texts, ids, now, "text", "salt")],

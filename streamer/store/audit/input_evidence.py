@@ -24,6 +24,7 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, RESPONSE, REVISION_OF_RUN, revision_of, same
 from streamer.store.log.rows import judgement_mac
 
 if TYPE_CHECKING:
@@ -63,24 +64,14 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
     query = (
         sa.select(
             learned_scores.c.scorer,
-            batches.c.id,
-            batches.c.gate,
-            batches.c.batch_id,
-            batches.c.attempt,
-            batches.c.metadata,
-            decisions.c.encoder,
-            decisions.c.embedding_source,
-            responses.c.response_id,
-            responses.c.text,
+            *batches.c["id", "gate", "batch_id", "attempt", "metadata"],
+            *decisions.c["encoder", "embedding_source"],
+            *responses.c["response_id", "text"],
             learned_scores.c.score,
         )
         .join_from(learned_scores, batches, batches.c.id == learned_scores.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
-        .join(
-            responses,
-            (responses.c.batch == learned_scores.c.batch)
-            & (responses.c.response_id == learned_scores.c.response_id),
-        )
+        .join(responses, same(responses, learned_scores, "batch", "response_id"))
         .order_by(learned_scores.c.scorer, batches.c.id, responses.c.position)
     )
     found = connection.execution_options(yield_per=1000).execute(query)
@@ -103,25 +94,15 @@ def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         sa.select(
             batches.c.id,
             responses.c.position,
-            batches.c.gate,
-            batches.c.batch_id,
-            batches.c.attempt,
-            batches.c.prompt,
-            responses.c.response_id,
-            responses.c.text,
-            responses.c.raw_energy,
-            judgements.c.mark,
-            judgements.c.exchanges,
-            judgements.c.salt,
-            judgements.c.content_mac,
+            *batches.c["gate", "batch_id", "attempt", "prompt"],
+            *responses.c["response_id", "text", "raw_energy"],
+            *judgements.c["mark", "exchanges", "salt", "content_mac"],
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .join(responses, responses.c.batch == decisions.c.batch)
         .outerjoin(
             judgements,
-            (judgements.c.gate == batches.c.gate)
-            & (judgements.c.batch_id == batches.c.batch_id)
-            & (judgements.c.attempt == batches.c.attempt)
+            same(judgements, batches, *BATCH)
             & (judgements.c.response_id == responses.c.response_id)
             & judgements.c.for_score
             & judgements.c.mark.is_not(None),
@@ -153,13 +134,7 @@ def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
 
 def _given() -> sa.Subquery:
     """The least and the largest severity of each response, by kind."""
-    response = (
-        label_revisions.c.gate,
-        label_revisions.c.batch_id,
-        label_revisions.c.attempt,
-        label_revisions.c.response_id,
-        label_revisions.c.kind,
-    )
+    response = tuple(label_revisions.c[*RESPONSE, "kind"])
     return (
         sa.select(
             *response,
@@ -176,7 +151,7 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
     decided_by = policies.alias()
     decided_under = gate_revisions.alias()
     base = base_probability(decided_under)
-    later = learned_scores
+    later, answer = learned_scores, ("batch", "response_id")
     recorded = sa.func.coalesce(later.c.score, responses.c.score)
     severity, score = calibration_inputs.c.severity, calibration_inputs.c.score
     beyond = given.c.least.is_(None) | ~severity.between(
@@ -186,15 +161,13 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
         sa.select(
             calibration_inputs.c.run,
             calibration_runs.c.gate,
-            batches.c.batch_id,
-            batches.c.attempt,
+            *batches.c["batch_id", "attempt"],
             calibration_inputs.c.response_id,
             score,
             severity,
             calibration_inputs.c.probability,
             decisions.c.gate.label("decided"),
-            decisions.c.sampled,
-            decisions.c.extra_draw,
+            *decisions.c["sampled", "extra_draw"],
             base.label("base_probability"),
             responses.c.drawn,
             recorded.label("recorded_score"),
@@ -203,39 +176,20 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
         )
         .select_from(calibration_inputs)
         .join(calibration_runs, calibration_runs.c.id == calibration_inputs.c.run)
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == calibration_runs.c.gate)
-            & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
-        )
+        .join(gate_revisions, REVISION_OF_RUN)
         .outerjoin(batches, batches.c.id == calibration_inputs.c.batch)
         .outerjoin(decisions, decisions.c.batch == calibration_inputs.c.batch)
         .outerjoin(
             decided_by,
             (decided_by.c.gate == decisions.c.gate) & (decided_by.c.version == decisions.c.policy_version),
         )
-        .outerjoin(
-            decided_under,
-            (decided_under.c.gate == decided_by.c.gate)
-            & (decided_under.c.revision == decided_by.c.gate_revision),
-        )
-        .outerjoin(
-            responses,
-            (responses.c.batch == calibration_inputs.c.batch)
-            & (responses.c.response_id == calibration_inputs.c.response_id),
-        )
-        .outerjoin(
-            later,
-            (later.c.scorer == gate_revisions.c.scorer)
-            & (later.c.batch == calibration_inputs.c.batch)
-            & (later.c.response_id == calibration_inputs.c.response_id),
-        )
+        .outerjoin(decided_under, revision_of(decided_by, decided_under))
+        .outerjoin(responses, same(responses, calibration_inputs, *answer))
+        .outerjoin(later, same(later, gate_revisions, "scorer") & same(later, calibration_inputs, *answer))
         .outerjoin(
             given,
-            (given.c.gate == batches.c.gate)
-            & (given.c.batch_id == batches.c.batch_id)
-            & (given.c.attempt == batches.c.attempt)
-            & (given.c.response_id == calibration_inputs.c.response_id)
+            same(given, batches, *BATCH)
+            & same(given, calibration_inputs, "response_id")
             & (given.c.kind == gate_revisions.c.severity_kind),
         )
         .where(

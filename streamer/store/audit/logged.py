@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.events.receipts import with_receipt
-from streamer.gates.batch_key import BatchKey
 from streamer.journal import OutboxMessage, RecordedOutcome
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -24,6 +23,7 @@ from streamer.store.db.schema import (
     pending_messages,
     progress,
 )
+from streamer.store.db.schema.joins import BATCH, RESPONSE, key_of, same
 from streamer.store.desk.rows import event_of, outcome_query
 from streamer.store.desk.rows import receipts_of as receipts_of_desk
 from streamer.store.log.outbox import receipts_of
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.audit.logged import RecordedDesk
+    from streamer.gates.batch_key import BatchKey
     from streamer.journal import Partition
 
 _PAGE = 1_000
-_KEY = ("gate", "batch_id", "attempt")
-_LABEL = (*_KEY, "response_id", "kind", "labeller", "severity", "labelled_at")
+_LABEL = (*RESPONSE, "kind", "labeller", "severity", "labelled_at")
 _SIGNATURE = ("signature", "key_id")
 
 
@@ -77,12 +77,9 @@ class LoggedRows:
         ]
         query = (
             sa.select(
-                outcomes.c.offset,
-                outcomes.c.kind,
-                *(batches.c[name] for name in (*_KEY, "content_hash")),
-                dead_letters.c.code,
-                dead_letters.c.value,
-                dead_letters.c.headers,
+                *outcomes.c["offset", "kind"],
+                *batches.c[*BATCH, "content_hash"],
+                *dead_letters.c["code", "value", "headers"],
                 *label,
             )
             .select_from(outcomes)
@@ -98,17 +95,13 @@ class LoggedRows:
         """The actions of those of these batches that are decided, as they are published today: with their receipts."""
         query = sa.select(
             batches.c.id,
-            *(batches.c[name] for name in _KEY),
+            *batches.c[BATCH],
             *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
         ).join_from(batches, decisions, decisions.c.batch == batches.c.id)
-        rows = list(
-            bulk_insert.look_up(
-                self._connection, query, [batches.c[name] for name in _KEY], sorted(set(keys))
-            )
-        )
+        rows = list(bulk_insert.look_up(self._connection, query, list(batches.c[BATCH]), sorted(set(keys))))
         receipts = receipts_of(self._connection, [row["id"] for row in rows])
         return {
-            _key(row): OutboxMessage(
+            key_of(row): OutboxMessage(
                 row["action_topic"],
                 row["action_key"],
                 row["action_value"],
@@ -126,7 +119,7 @@ class LoggedRows:
         """
         waits = sa.exists().where(pending_messages.c.batch == decisions.c.batch)
         query = (
-            sa.select(decisions.c.batch, *(batches.c[name] for name in _KEY))
+            sa.select(decisions.c.batch, *batches.c[BATCH])
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(outcomes, (outcomes.c.batch == decisions.c.batch) & (outcomes.c.kind == "decision"))
             .where(outcomes.c.log_id == log_id, decisions.c.action_topic == topic, ~waits)
@@ -138,18 +131,18 @@ class LoggedRows:
         after = -1
         while page := self._connection.execute(query.where(decisions.c.batch > after)).mappings().all():
             for row in page:
-                yield _key(row)
+                yield key_of(row)
             after = page[-1]["batch"]
 
     def desk(self, keys: Collection[BatchKey]) -> dict[BatchKey, RecordedDesk]:
         """What became of those of these batches that were decided about at the desk: the event, the message's key, its receipt."""
         query = outcome_query().add_columns(decisions.c.action_key)
-        columns = [desk_outcomes.c[name] for name in _KEY]
+        columns = list(desk_outcomes.c[BATCH])
         rows = list(bulk_insert.look_up(self._connection, query, columns, sorted(set(keys))))
         events = [event_of(row) for row in rows]
         receipts = receipts_of_desk(self._connection, events)
         return {
-            _key(row): (event, row["action_key"], receipts.get(event.desk_id))
+            key_of(row): (event, row["action_key"], receipts.get(event.desk_id))
             for row, event in zip(rows, events, strict=True)
         }
 
@@ -168,8 +161,8 @@ class LoggedRows:
             control_log.c.subject == sa.literal('["') + desk_outcomes.c.id + '"]'
         )
         query = (
-            sa.select(*(desk_outcomes.c[name] for name in _KEY))
-            .join(batches, sa.and_(*(batches.c[name] == desk_outcomes.c[name] for name in _KEY)))
+            sa.select(*desk_outcomes.c[BATCH])
+            .join(batches, same(batches, desk_outcomes, *BATCH))
             .join(outcomes, (outcomes.c.batch == batches.c.id) & (outcomes.c.kind == "decision"))
             .outerjoin(control_log, sealed)
             .where(outcomes.c.log_id == log_id, ~waits)
@@ -178,7 +171,7 @@ class LoggedRows:
         )
         if since is not None:
             query = query.where(desk_outcomes.c.at > since)
-        yield from map(_key, self._connection.execute(query).mappings())
+        yield from map(key_of, self._connection.execute(query).mappings())
 
     def left_in_outbox(self) -> bool:
         """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
@@ -186,14 +179,10 @@ class LoggedRows:
         return bool(self._connection.scalar(sa.select(left)))
 
 
-def _key(row: Any) -> BatchKey:
-    return BatchKey(*(row[name] for name in _KEY))
-
-
 def _outcome(row: Any) -> RecordedOutcome:
     return RecordedOutcome(
         kind=row["kind"],
-        key=None if row["gate"] is None else _key(row),
+        key=None if row["gate"] is None else key_of(row),
         content_hash=row["content_hash"],
         code=row["code"],
         refused=row["value"],

@@ -25,7 +25,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import SAMPLED
-from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY
+from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.labels.revisions import Severities, severities_given
 
 if TYPE_CHECKING:
@@ -92,9 +92,7 @@ def scores_of(settings: GateSettings) -> tuple[sa.ColumnElement[float], sa.FromC
 
 def joined(query: sa.Select[Any], later: sa.FromClause) -> sa.Select[Any]:
     """Join the scores that were made later."""
-    return query.outerjoin(
-        later, (later.c.batch == responses.c.batch) & (later.c.response_id == responses.c.response_id)
-    )
+    return query.outerjoin(later, same(later, responses, "batch", "response_id"))
 
 
 def base_probability(settings: sa.FromClause) -> sa.ColumnElement[float]:
@@ -127,15 +125,13 @@ def read_sample(
     score, later = scores_of(settings)
     query = (
         sa.select(
-            batches.c.id,
-            batches.c.batch_id,
+            *batches.c["id", "batch_id"],
             base_probability(gate_revisions).label("probability"),
             gate_revisions.c.audit_draws,
             responses.c.response_id,
             score.label("score"),
             responses.c.drawn,
-            given.c.labels,
-            given.c.severity,
+            *given.c["labels", "severity"],
             decisions.c.decided_at,
             given.c.received_at,
             *_segment_columns(settings),

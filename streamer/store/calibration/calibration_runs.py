@@ -38,6 +38,7 @@ from streamer.store.db.schema import (
     responses,
     review_offers,
 )
+from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies import proposals
 from streamer.store.risk.alarm_closures import closures
@@ -109,7 +110,6 @@ class Calibrations:
     def label_delays(
         self, gate: str, *, settings: GateSettings, before: datetime, most: int
     ) -> list[float | None]:
-        """How late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
             return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
@@ -150,7 +150,6 @@ class Calibrations:
             return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
 
     def heads(self) -> Heads:
-        """How high the chain of each partition is: log, topic, number, height."""
         with self._database.reading() as connection:
             return tuple(
                 (head["log_id"], head["topic"], head["partition"], head["height"])
@@ -159,12 +158,10 @@ class Calibrations:
             )
 
     def alarm_closure(self, gate: str) -> Since | None:
-        """Where the newest alarm that closed the gate, or should have, restarts its sample; None if none ever did."""
         with self._database.reading() as connection:
             return _alarm_closure(connection, gate)
 
     def labelled_rows(self, run: int) -> set[int]:
-        """Rows (see `SampledGroup.row`) of the groups of which a stored run has read a label."""
         query = (
             sa.select(calibration_inputs.c.batch)
             .where(calibration_inputs.c.run == run, calibration_inputs.c.severity.is_not(None))
@@ -174,12 +171,10 @@ class Calibrations:
             return set(connection.execute(query).scalars())
 
     def standing_alarms(self, gate: str) -> frozenset[str]:
-        """Kinds of the gate's alarms that stand raised: nobody has acknowledged them, nothing has ended them."""
         with self._database.reading() as connection:
             return _standing_alarms(connection, gate)
 
     def known_evidence(self, gate: str) -> float:
-        """Evidence of the gate's risk alarm from the labels that are known; 0 where none reads, or it is raised."""
         query = sa.select(monitor_alarms.c.state).where(
             monitor_alarms.c.gate == gate,
             monitor_alarms.c.kind == "risk",
@@ -198,9 +193,7 @@ class Calibrations:
         with self._database.reading() as connection:
             labels = self._read.table(connection, gate).alias("read")
             answers = (
-                (labels.c.gate == batches.c.gate)
-                & (labels.c.batch_id == batches.c.batch_id)
-                & (labels.c.attempt == batches.c.attempt)
+                same(labels, batches, *BATCH)
                 & (labels.c.response_id == responses.c.response_id)
                 & (labels.c.kind == kind)
             )
@@ -210,11 +203,7 @@ class Calibrations:
             query = (
                 sa.select(review_offers.c.labeller, review_offers.c.offered_at, first)
                 .join(batches, batches.c.id == review_offers.c.batch)
-                .join(
-                    responses,
-                    (responses.c.batch == review_offers.c.batch)
-                    & (responses.c.position == review_offers.c.position),
-                )
+                .join(responses, same(responses, review_offers, "batch", "position"))
                 .where(
                     batches.c.gate == gate,
                     responses.c.drawn,
@@ -252,7 +241,6 @@ class Calibrations:
         return None if row is None or row.age_cut is None else AgeCut.from_json(row.age_cut).said(row.missing)
 
     def held(self, gate: str) -> Held | None:
-        """The wait of a looser threshold that the gate's newest run began, if no policy came since."""
         runs = calibration_runs.c
         newest = sa.select(sa.func.max(runs.id)).where(runs.gate == gate).scalar_subquery()
         since = sa.select(sa.func.max(policies.c.valid_from)).where(policies.c.gate == gate).scalar_subquery()
@@ -435,7 +423,6 @@ class Calibrations:
         )
 
     def proposal(self, gate: str) -> Proposal | None:
-        """What the gate's newest run found, if it was neither put in force nor rejected; None otherwise."""
         with self._database.reading() as connection:
             return proposals.newest(connection, gate)
 

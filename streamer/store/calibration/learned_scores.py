@@ -36,20 +36,17 @@ class LearnedScores:
         self._clock = clock
 
     def drawn(self, gate: str, *, settings: GateSettings, before: datetime) -> list[DrawnBatch]:
-        """The audit sample under these settings' unit and encoder that Gram energy or a learned score has decided."""
         return self._batches(gate, settings, before, sa.true())
 
     def to_score(
         self, gate: str, *, settings: GateSettings, scorer: str, before: datetime
     ) -> list[DrawnBatch]:
-        """Those of `drawn` that have no scores of a learned scorer."""
         known = sa.exists().where(
             learned_scores.c.scorer == scorer, learned_scores.c.batch == decisions.c.batch
         )
         return self._batches(gate, settings, before, (decisions.c.scorer != scorer) & ~known)
 
     def labelled(self, gate: str, *, settings: GateSettings, before: datetime) -> int:
-        """Count those of `drawn` that have a label and their texts."""
         query = (
             sa.select(batches.c.batch_id, responses.c.response_id)
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
@@ -74,8 +71,6 @@ class LearnedScores:
             )
 
     def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
-        """Keep scores by batch and response; a batch that has some of this scorer keeps those."""
-
         def work(connection: sa.Connection) -> None:
             there = set(
                 connection.execute(
@@ -102,13 +97,9 @@ class LearnedScores:
     ) -> list[DrawnBatch]:
         query = (
             sa.select(
-                batches.c.id,
-                batches.c.batch_id,
-                batches.c.metadata,
+                *batches.c["id", "batch_id", "metadata"],
                 decisions.c.embedding_source,
-                responses.c.response_id,
-                responses.c.text,
-                responses.c.drawn,
+                *responses.c["response_id", "text", "drawn"],
             )
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from streamer.recalibration.gate_status import MOST_COUNTED
 from streamer.store.calibration.audit_sample import readable
 from streamer.store.db.schema import batches, calibration_inputs, decisions, responses
+from streamer.store.db.schema.joins import BATCH, same
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,12 +83,7 @@ def _recent_labels(labels: sa.FromClause, gate: GateRevision, through: int) -> s
     They are picked out first, whatever the planner thinks of it: they are few, and the decisions are not.
     """
     return (
-        sa.select(
-            labels.c.batch_id,
-            labels.c.attempt,
-            labels.c.response_id,
-            labels.c.severity,
-        )
+        sa.select(*labels.c["batch_id", "attempt", "response_id", "severity"])
         .where(
             labels.c.gate == gate.gate,
             labels.c.kind == gate.settings.severity_kind,
@@ -106,12 +102,7 @@ def _batches_of(gate: GateRevision, recent: sa.CTE) -> sa.Select[tuple[int]]:
         sa.select(batches.c.id)
         .distinct()
         .select_from(recent)
-        .join(
-            batches,
-            (batches.c.gate == gate.gate)
-            & (batches.c.batch_id == recent.c.batch_id)
-            & (batches.c.attempt == recent.c.attempt),
-        )
+        .join(batches, (batches.c.gate == gate.gate) & same(batches, recent, "batch_id", "attempt"))
     )
 
 
@@ -138,9 +129,7 @@ def _had_a_label(labels: sa.FromClause, gate: GateRevision, through: int) -> sa.
     return (
         sa.select(labels.c.id)
         .where(
-            labels.c.gate == batches.c.gate,
-            labels.c.batch_id == batches.c.batch_id,
-            labels.c.attempt == batches.c.attempt,
+            same(labels, batches, *BATCH),
             labels.c.kind == gate.settings.severity_kind,
             # An expression, so that the planner comes by the batch and not by the number.
             labels.c.id + 0 <= through,
@@ -159,9 +148,7 @@ def _label_of_a_drawn_response(labels: sa.FromClause, settings: GateSettings) ->
             (responses.c.batch == batches.c.id) & (responses.c.response_id == labels.c.response_id),
         )
         .where(
-            labels.c.gate == batches.c.gate,
-            labels.c.batch_id == batches.c.batch_id,
-            labels.c.attempt == batches.c.attempt,
+            same(labels, batches, *BATCH),
             labels.c.kind == settings.severity_kind,
             responses.c.drawn,
             responses.c.score.is_not(None),

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import sqlalchemy as sa
 
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
+from streamer.store.db.schema.joins import REVISION_OF_RUN
+from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
@@ -74,38 +76,25 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
         sa.select(
             calibration_runs.c.id,
             calibration_runs.c.gate.label("of_gate"),
-            calibration_runs.c.finished_at,
-            calibration_runs.c.groups,
-            calibration_runs.c.older_than,
-            calibration_runs.c.since_version,
-            calibration_runs.c.labels_through,
-            calibration_runs.c.outcome,
-            calibration_runs.c.held_until,
-            calibration_runs.c.age_cut,
-            *(gate_revisions.c[name] for name in SETTINGS),
+            *calibration_runs.c["finished_at", "groups", "older_than", "since_version"],
+            *calibration_runs.c["labels_through", "outcome", "held_until", "age_cut"],
+            *gate_revisions.c[SETTINGS],
         )
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == calibration_runs.c.gate)
-            & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
-        )
+        .join(gate_revisions, REVISION_OF_RUN)
         .where(calibration_runs.c.id.in_(numbers))
     )
     for row in connection.execute(query).mappings():
         yield (
             row["of_gate"],
-            NewestRun(
+            of_row(
+                NewestRun,
+                row,
                 number=row["id"],
-                finished_at=row["finished_at"],
-                groups=row["groups"],
                 candidates=tuple(candidates.get(row["id"], ())),
                 settings=settings_of(row),
-                older_than=row["older_than"],
-                since_version=row["since_version"],
                 # A run older than this column has read every label there was: they are no longer distinguished.
                 labels_through=row["labels_through"] or 0,
                 unchanged=row["outcome"] == "unchanged",
-                held_until=row["held_until"],
                 age_cut_seconds=0.0 if row["age_cut"] is None else row["age_cut"]["seconds"],
             ),
         )

@@ -91,11 +91,9 @@ class RecalibrationStatus:
             ]
 
     def labels_pending(self) -> Mapping[str, int]:
-        """How many drawn responses of each gate wait for a severity."""
         return self._labels.pending()
 
     def labels_unread(self) -> Mapping[str, int]:
-        """How many labels of each gate are recorded and not read."""
         unread = self._labels.unread()
         return {gate: unread[gate].total if gate in unread else 0 for gate in self._in_force}
 

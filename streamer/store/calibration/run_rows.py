@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.run import SampledGroup, SampledItem
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -18,6 +17,7 @@ from streamer.store.db.schema import (
     calibration_runs,
     decisions,
 )
+from streamer.store.db.schema.joins import BATCH, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,10 +112,10 @@ def cut_of(threshold: Threshold) -> float | None:
 
 def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[int]:
     """The rows of the groups' batches; those that no store has read are looked up."""
-    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    columns = list(batches.c[BATCH])
     unknown = sorted({group.key for group in groups if group.row is None})
     ids = {
-        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["id"]
+        key_of(row): row["id"]
         for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, unknown)
     }
     return [ids[group.key] if group.row is None else group.row for group in groups]
@@ -125,17 +125,9 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
     query = (
         sa.select(
-            batches.c.id,
-            batches.c.gate,
-            batches.c.batch_id,
-            batches.c.attempt,
+            *batches.c["id", *BATCH],
             decisions.c.decided_at,
-            calibration_inputs.c.response_id,
-            calibration_inputs.c.score,
-            calibration_inputs.c.severity,
-            calibration_inputs.c.probability,
-            calibration_inputs.c.draws,
-            calibration_inputs.c.segment,
+            *calibration_inputs.c["response_id", "score", "severity", "probability", "draws", "segment"],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
@@ -145,7 +137,7 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     found = connection.execute(query).mappings().all()
     return [
         SampledGroup(
-            key=BatchKey(rows[0]["gate"], rows[0]["batch_id"], rows[0]["attempt"]),
+            key=key_of(rows[0]),
             probability=rows[0]["probability"],
             items=tuple(
                 SampledItem(response_id=row["response_id"], score=row["score"], severity=row["severity"])

@@ -11,6 +11,7 @@ from streamer.labels.learning import ScoreFit
 from streamer.scoring.learned import LearnedModel
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, score_fits
+from streamer.store.db.schema.joins import revision_of
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
 if TYPE_CHECKING:
@@ -98,10 +99,7 @@ class ScoreFits:
 
     def _insert(self, connection: sa.Connection, values: dict[str, Any]) -> None:
         now = self._clock()
-        number = connection.execute(
-            sa.insert(score_fits).values(**(values | {"at": now})).returning(score_fits.c.id)
-        ).scalar_one()
-        control.append(connection, score_fits, [(number,)], now=now)
+        control.insert(connection, score_fits, values | {"at": now}, now=now)
 
     def read(self, connection: sa.Connection) -> dict[str, ScoreFit]:
         """Read the newest of each gate that has any."""
@@ -110,12 +108,7 @@ class ScoreFits:
         own = [one.label(f"fit_{one.name}") for one in score_fits.c]
         query = (
             sa.select(*own, *(gate_revisions.c[name] for name in SETTINGS))
-            .join_from(
-                score_fits,
-                gate_revisions,
-                (gate_revisions.c.gate == score_fits.c.gate)
-                & (gate_revisions.c.revision == score_fits.c.gate_revision),
-            )
+            .join_from(score_fits, gate_revisions, revision_of(score_fits))
             .where(score_fits.c.id.in_(last))
         )
         return {row["fit_gate"]: _fit(row) for row in connection.execute(query).mappings()}

@@ -29,10 +29,10 @@ from streamer.store.db.schema import (
     desk_texts,
     responses,
 )
-from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.db.schema.joins import BATCH, is_batch, key_of
+from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.desk.rows import (
     ITEMS,
-    KEY,
     ROW,
     DeskAnswer,
     DeskBatch,
@@ -42,8 +42,6 @@ from streamer.store.desk.rows import (
     answers_of,
     batch_row,
     event_of,
-    is_batch,
-    key_of,
     outcome_of,
     outcome_query,
     receipts_of,
@@ -137,10 +135,9 @@ class ReleaseDesk:
         own = responses.c.batch == desk_items.c.batch
         query = (
             sa.select(
-                *KEY,
+                *batches.c[BATCH],
                 desk_items.c.until,
-                decisions.c.decided_at,
-                decisions.c.reason,
+                *decisions.c["decided_at", "reason"],
                 sa.func.substr(batches.c.prompt, 1, _EXCERPT).label("prompt"),
                 sa.select(sa.func.max(responses.c.score)).where(own).scalar_subquery().label("best_score"),
                 sa.select(sa.func.count()).select_from(responses).where(own).scalar_subquery().label("count"),
@@ -151,11 +148,7 @@ class ReleaseDesk:
         )
         with self._database.reading() as connection:
             return [
-                WaitingBatch(
-                    key=key_of(row),
-                    responses=row["count"],
-                    **{name: row[name] for name in ("until", "decided_at", "reason", "prompt", "best_score")},
-                )
+                of_row(WaitingBatch, row, key=key_of(row), responses=row["count"])
                 for row in connection.execute(query).mappings()
             ]
 
@@ -189,28 +182,14 @@ class ReleaseDesk:
             state = state_of(connection, key)
             if state is None:
                 return None
-            row = (
-                connection.execute(
-                    sa.select(
-                        batches.c.id,
-                        batches.c.prompt,
-                        decisions.c.decided_at,
-                        decisions.c.reason,
-                        decisions.c.policy_version,
-                    )
-                    .join(decisions, decisions.c.batch == batches.c.id)
-                    .where(is_batch(key))
-                )
-                .mappings()
-                .one()
+            query = (
+                sa.select(*batches.c["id", "prompt"], *decisions.c["decided_at", "reason", "policy_version"])
+                .join(decisions, decisions.c.batch == batches.c.id)
+                .where(is_batch(key))
             )
-            return DeskBatch(
-                key=key,
-                until=state.until,
-                outcome=state.outcome,
-                answers=answers_of(connection, row["id"]),
-                **{name: row[name] for name in ("prompt", "decided_at", "reason", "policy_version")},
-            )
+            row = connection.execute(query).mappings().one()
+            answers = answers_of(connection, row["id"])
+            return of_row(DeskBatch, row, key=key, until=state.until, outcome=state.outcome, answers=answers)
 
     def state(self, key: BatchKey) -> DeskState | None:
         """Whether a batch waits, or what became of it; None for one that never came to the desk."""

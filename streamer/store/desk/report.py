@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from streamer.risk.rounds.report import DeskReport
 from streamer.store.db.schema import desk_outcomes
+from streamer.store.db.schema.joins import same
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,33 +33,22 @@ def read_report(
     }
     newest = (
         sa.select(
-            labels.c.batch_id,
-            labels.c.attempt,
-            labels.c.response_id,
-            labels.c.severity,
+            *labels.c["batch_id", "attempt", "response_id", "severity"],
             sa.func.row_number()
             .over(
-                partition_by=[
-                    labels.c.batch_id, labels.c.attempt, labels.c.response_id, labels.c.labeller,
-                ],
+                partition_by=list(labels.c["batch_id", "attempt", "response_id", "labeller"]),
                 order_by=[labels.c.effective_at.desc(), labels.c.id.desc()],
             )
             .label("place"),
         )
         .where(labels.c.gate == gate, labels.c.kind == kind)
         .subquery()
-    )  # fmt: skip
+    )
     each = (
         sa.select(sa.func.avg(newest.c.severity).label("severity"))
         .select_from(desk_outcomes)
         .join(
-            newest,
-            sa.and_(
-                newest.c.batch_id == own.batch_id,
-                newest.c.attempt == own.attempt,
-                newest.c.response_id == own.response_id,
-                newest.c.place == 1,
-            ),
+            newest, same(newest, desk_outcomes, "batch_id", "attempt", "response_id") & (newest.c.place == 1)
         )
         .where(of_gate, own.action == "released", ~own.edited)
         .group_by(own.id)

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
-from streamer.gates.batch_key import BatchKey
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,
@@ -20,22 +19,20 @@ from streamer.store.db.schema import (
     desk_texts,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, is_batch, same
+from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from streamer.gates.batch_key import BatchKey
     from streamer.store.db.schema.types import Row
-
-KEY: Final = (batches.c.gate, batches.c.batch_id, batches.c.attempt)
-"""What names a batch."""
 
 ROW: Final = (
     batches.c.id,
-    *KEY,
-    decisions.c.action_id,
-    decisions.c.action_key,
-    decisions.c.action_headers,
+    *batches.c[BATCH],
+    *decisions.c["action_id", "action_key", "action_headers"],
 )
 """What whoever decides about a batch has to know of it."""
 
@@ -110,18 +107,6 @@ class DeskQueue:
     oldest: datetime
 
 
-def key_of(row: Row) -> BatchKey:
-    """Which batch a row is of."""
-    return BatchKey(row["gate"], row["batch_id"], row["attempt"])
-
-
-def is_batch(key: BatchKey) -> sa.ColumnElement[bool]:
-    """Whether a row of `batches` is this one."""
-    return sa.and_(
-        batches.c.gate == key.gate, batches.c.batch_id == key.batch_id, batches.c.attempt == key.attempt
-    )
-
-
 def batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:
     """Read `ROW` of a decided batch; None where there is none."""
     query = sa.select(*ROW).join(decisions, decisions.c.batch == batches.c.id).where(is_batch(key))
@@ -157,14 +142,7 @@ def outcome_query() -> sa.Select[Any]:
     return (
         sa.select(desk_outcomes, desk_texts.c.text, decisions.c.action_id)
         .select_from(desk_outcomes)
-        .join(
-            batches,
-            sa.and_(
-                batches.c.gate == desk_outcomes.c.gate,
-                batches.c.batch_id == desk_outcomes.c.batch_id,
-                batches.c.attempt == desk_outcomes.c.attempt,
-            ),
-        )
+        .join(batches, same(batches, desk_outcomes, *BATCH))
         .join(decisions, decisions.c.batch == batches.c.id)
         .join(desk_texts, desk_texts.c.outcome == desk_outcomes.c.id, isouter=True)
     )
@@ -179,18 +157,9 @@ def outcome_of(connection: sa.Connection, key: BatchKey) -> DeskV1 | None:
 
 def event_of(row: Row) -> DeskV1:
     """The event of an outcome, from its row."""
-    return DeskV1(
-        schema=SCHEMA,
-        desk_id=row["id"],
-        selected=row["response_id"],
-        decided_at=row["at"],
-        **{
-            name: row[name]
-            for name in (
-                "action_id", "gate", "batch_id", "attempt", "action", "reason", "text", "edited", "by", "remark", "until",
-            )
-        },
-    )  # fmt: skip
+    return of_row(
+        DeskV1, row, schema=SCHEMA, desk_id=row["id"], selected=row["response_id"], decided_at=row["at"]
+    )
 
 
 def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:

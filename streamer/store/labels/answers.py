@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
-from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import NO_ENCODER
 from streamer.scoring.blank import is_blank
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
-from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY
+from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
 from streamer.store.labels.revisions import Severities
 
 if TYPE_CHECKING:
@@ -42,19 +41,10 @@ class SqlAnswers:
         """
         query = (
             sa.select(
-                batches.c.id,
-                batches.c.gate,
-                batches.c.batch_id,
-                batches.c.attempt,
-                batches.c.prompt,
-                batches.c.references,
+                *batches.c["id", "gate", "batch_id", "attempt", "prompt", "references"],
                 decisions.c.sampled,
                 gate_revisions.c.audit_probability,
-                responses.c.response_id,
-                responses.c.text,
-                responses.c.score,
-                responses.c.raw_energy,
-                responses.c.drawn,
+                *responses.c["response_id", "text", "score", "raw_energy", "drawn"],
             )
             .join_from(decisions, batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)
@@ -84,7 +74,7 @@ class SqlAnswers:
 
 def _batch(rows: Sequence[Row], severities: Severities, settings: GateSettings) -> StoredBatch:
     first = rows[0]
-    key = BatchKey(first["gate"], first["batch_id"], first["attempt"])
+    key = key_of(first)
     return StoredBatch(
         batch_id=first["batch_id"],
         prompt=first["prompt"],

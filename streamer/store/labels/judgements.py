@@ -14,7 +14,8 @@ from streamer.journal import LabelRevision
 from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import judgements
-from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.db.schema.joins import RESPONSE, is_batch, key_of
+from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.labels.revisions import store_labels
 from streamer.store.log.rows import judgement_mac
 
@@ -116,7 +117,7 @@ class Judgements:
 
     def of(self, key: BatchKey, response_id: str | None = None) -> list[StoredJudgement]:
         """Judgements of a batch's responses, or of one of them, the oldest first."""
-        query = sa.select(judgements).where(*_of_batch(key)).order_by(judgements.c.id)
+        query = sa.select(judgements).where(is_batch(key, judgements)).order_by(judgements.c.id)
         if response_id is not None:
             query = query.where(judgements.c.response_id == response_id)
         with self._database.reading() as connection:
@@ -135,7 +136,7 @@ class Judgements:
         def work(connection: sa.Connection) -> int:
             return sum(
                 connection.execute(
-                    sa.update(judgements).where(*_of_batch(key), with_texts).values(erased)
+                    sa.update(judgements).where(is_batch(key, judgements), with_texts).values(erased)
                 ).rowcount
                 for key in sorted(set(keys))
             )
@@ -147,26 +148,18 @@ def _response(attempt: Attempted) -> _Response:
     return attempt.task.key, attempt.task.response_id
 
 
-def _of_batch(key: BatchKey) -> tuple[sa.ColumnElement[bool], ...]:
-    return (
-        judgements.c.gate == key.gate,
-        judgements.c.batch_id == key.batch_id,
-        judgements.c.attempt == key.attempt,
-    )
-
-
 def _labelled(
     connection: sa.Connection, labels: sa.FromClause, kind: str, responses: Sequence[_Response]
 ) -> set[_Response]:
     """Those responses that have a label of this kind."""
-    columns = [labels.c[name] for name in ("gate", "batch_id", "attempt", "response_id")]
+    columns = list(labels.c[RESPONSE])
     found = bulk_insert.look_up(
         connection,
         sa.select(*columns).where(labels.c.kind == kind),
         columns,
         [(*key, response_id) for key, response_id in responses],
     )
-    return {(BatchKey(row["gate"], row["batch_id"], row["attempt"]), row["response_id"]) for row in found}
+    return {(key_of(row), row["response_id"]) for row in found}
 
 
 def _row(attempt: Attempted, judgement: Judgement, label: int | None, now: datetime) -> dict[str, Any]:
@@ -196,10 +189,10 @@ def _row(attempt: Attempted, judgement: Judgement, label: int | None, now: datet
 
 
 def _stored(row: sa.RowMapping) -> StoredJudgement:
-    fields = {name: row[name] for name in StoredJudgement.__slots__ if name not in ("exchanges", "intact")}
     document = row["exchanges"]
-    return StoredJudgement(
-        **fields,
+    return of_row(
+        StoredJudgement,
+        row,
         exchanges=None if document is None else exchanges_of(document),
         intact=None
         if document is None

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 
-from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import label_revisions, label_signatures
+from streamer.store.db.schema.joins import key_of
+from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import from_newest, newest_keys, read_versions
 
 if TYPE_CHECKING:
@@ -214,17 +215,7 @@ def _demands_of(found: PolicyVersion) -> Demands:
 
 
 def _label_of(row: Row) -> LabelRevision:
-    return LabelRevision(
-        key=BatchKey(row["gate"], row["batch_id"], row["attempt"]),
-        response_id=row["response_id"],
-        severity=row["severity"],
-        raw_severity=row["raw_severity"],
-        kind=row["kind"],
-        labeller=row["labeller"],
-        labelled_at=row["labelled_at"],
-        signature=row["signature"],
-        key_id=row["key_id"],
-    )
+    return of_row(LabelRevision, row, key=key_of(row), record=None)
 
 
 def _values(dialect: str, values: Sequence[Any], kind: sa.types.TypeEngine[Any]) -> sa.Select[Any]:

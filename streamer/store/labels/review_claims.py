@@ -20,6 +20,7 @@ from streamer.store.db.schema import (
     review_claims,
     review_offers,
 )
+from streamer.store.db.schema.joins import same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import unlabelled
 from streamer.store.risk.audit_rates import raised_gates
@@ -31,11 +32,8 @@ if TYPE_CHECKING:
     from streamer.review.items import Reviewer
 
 SHOWN = (
-    responses.c.batch,
-    responses.c.position,
-    responses.c.text,
-    batches.c.prompt,
-    batches.c.references,
+    *responses.c["batch", "position", "text"],
+    *batches.c["prompt", "references"],
     decisions.c.gate,
 )
 """What a page learns about an answer."""
@@ -65,13 +63,9 @@ def offer_to(reviewer: Reviewer) -> sa.Subquery:
 
 def beside(query: sa.Select[Any], claim: sa.Subquery, offer: sa.Subquery) -> sa.Select[Any]:
     """Add, to each drawn response, another's claim and what this person was offered, where there is one."""
-    return query.outerjoin(
-        claim, (claim.c.batch == responses.c.batch) & (claim.c.position == responses.c.position)
-    ).outerjoin(
+    return query.outerjoin(claim, same(claim, responses, "batch", "position")).outerjoin(
         offer,
-        (offer.c.batch == responses.c.batch)
-        & (offer.c.position == responses.c.position)
-        & (offer.c.kind == gate_revisions.c.severity_kind),
+        same(offer, responses, "batch", "position") & (offer.c.kind == gate_revisions.c.severity_kind),
     )
 
 
@@ -80,11 +74,7 @@ def candidates(
 ) -> sa.Select[Any]:
     """Select what this page may have, in the order in which it is to get it: what it has, then gates in doubt, then others."""
     claim, offer = claim_of_others(reviewer, now), offer_to(reviewer)
-    own = sa.exists().where(
-        review_claims.c.batch == responses.c.batch,
-        review_claims.c.position == responses.c.position,
-        is_of(reviewer),
-    )
+    own = sa.exists().where(same(review_claims, responses, "batch", "position"), is_of(reviewer))
     return (
         beside(
             unlabelled(

@@ -23,7 +23,7 @@ from streamer.store.db.schema import (
     responses,
     review_offers,
 )
-from streamer.store.db.schema.joins import POLICY_OF_DECISION
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import store_labels
 
@@ -105,10 +105,7 @@ def of_offers(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return (
         sa.select(*columns)
         .select_from(review_offers)
-        .join(
-            responses,
-            (responses.c.batch == review_offers.c.batch) & (responses.c.position == review_offers.c.position),
-        )
+        .join(responses, same(responses, review_offers, "batch", "position"))
         .join(batches, batches.c.id == review_offers.c.batch)
         .join(decisions, decisions.c.batch == review_offers.c.batch)
     )
@@ -118,13 +115,8 @@ def offer_of(connection: sa.Connection, reviewer: Reviewer, token: str) -> sa.Ro
     """Read what was offered under a name, to this person; raises `UnknownItem`."""
     row = connection.execute(
         of_offers(
-            review_offers.c.batch,
-            review_offers.c.position,
-            review_offers.c.kind,
-            review_offers.c.marked_at,
-            batches.c.gate,
-            batches.c.batch_id,
-            batches.c.attempt,
+            *review_offers.c["batch", "position", "kind", "marked_at"],
+            *batches.c[BATCH],
             responses.c.response_id,
         ).where(review_offers.c.token == token, review_offers.c.labeller == reviewer.labeller)
     ).one_or_none()
@@ -178,17 +170,9 @@ def store_severity(
 def decided(connection: sa.Connection, batch: int, position: int) -> Decided:
     row = connection.execute(
         sa.select(
-            decisions.c.unit,
-            decisions.c.mode,
-            decisions.c.reason,
-            decisions.c.cut_state,
-            decisions.c.cut_threshold,
-            decisions.c.policy_version,
-            policies.c.state,
-            policies.c.threshold,
-            policies.c.rule,
-            responses.c.action,
-            responses.c.score,
+            *decisions.c["unit", "mode", "reason", "cut_state", "cut_threshold", "policy_version"],
+            *policies.c["state", "threshold", "rule"],
+            *responses.c["action", "score"],
         )
         .select_from(decisions)
         .join(responses, responses.c.batch == decisions.c.batch)

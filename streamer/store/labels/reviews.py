@@ -51,10 +51,6 @@ class Reviews:
     def next(
         self, reviewer: Reviewer, gates: Sequence[str], *, hold: timedelta, now: datetime
     ) -> ReviewItem | None:
-        """Claim the oldest decision's answer that nobody labelled or has, what this person skipped last.
-
-        A page that has a claim gets the same item again. None when nothing is left.
-        """
         # Looked for without a lock, so that workers can commit meanwhile, and taken in a short transaction.
         for _ in range(_ROUNDS):
             with self._database.reading() as connection:
@@ -72,12 +68,10 @@ class Reviews:
         return None
 
     def refusals(self, labeller: str, gates: Sequence[str]) -> dict[str, str]:
-        """Say of which of these gates this person's labels would not be read, and why."""
         with self._database.reading() as connection:
             return self._read.refusals(connection, labeller, gates)
 
     def others(self, reviewer: Reviewer, token: str) -> list[str]:
-        """Return the texts of the batch's other answers, in the order of the event. Raises `UnknownItem`."""
         with self._database.reading() as connection:
             offer = offer_of(connection, reviewer, token)
             query = (
@@ -122,11 +116,6 @@ class Reviews:
         return self._database.writing(work)
 
     def skip(self, reviewer: Reviewer, token: str, *, now: datetime) -> None:
-        """Move an item to the end of this person's queue, and give up the claim.
-
-        Raises `UnknownItem`.
-        """
-
         def work(connection: sa.Connection) -> None:
             offer = offer_of(connection, reviewer, token)
             connection.execute(
@@ -139,7 +128,6 @@ class Reviews:
     def back(
         self, reviewer: Reviewer, gates: Sequence[str], *, before: str | None, since: datetime
     ) -> ReviewItem | None:
-        """Return what this person labelled last, or last before the item `before`, but not before `since`."""
         query = (
             of_offers(*SHOWN, review_offers.c.token, review_offers.c.kind, review_offers.c.marks)
             .where(
@@ -175,8 +163,6 @@ class Reviews:
             )
 
     def renew(self, reviewer: Reviewer, token: str, *, hold: timedelta, now: datetime) -> bool:
-        """Keep a claim for longer; False when it is no longer this page's. Raises `UnknownItem`."""
-
         def work(connection: sa.Connection) -> bool:
             offer = offer_of(connection, reviewer, token)
             if offer.marked_at is not None:
@@ -187,14 +173,12 @@ class Reviews:
         return self._database.writing(work)
 
     def release(self, reviewer: Reviewer) -> None:
-        """Release this page's claim: the person leaves."""
         mine = sa.delete(review_claims).where(is_of(reviewer))
         self._database.writing(lambda connection: connection.execute(mine))
 
     def progress(
         self, reviewer: Reviewer, gates: Sequence[str], *, since: datetime, now: datetime
     ) -> Progress:
-        """Count what waits, and what this person has labelled since a moment."""
         shown = responses.c.text.is_not(None)
 
         def count(*conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:

@@ -23,6 +23,8 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
+from streamer.store.db.schema.joins import BATCH, RESPONSE, key_of, same
+from streamer.store.db.schema.types import of_row
 from streamer.store.log.resolve_outcomes import add_labels, known_gates
 from streamer.store.risk.audit_rates import raised_gates
 
@@ -107,12 +109,7 @@ class Severities:
 
         `labels` : what is read (`streamer.store.labels.read_labels`).
         """
-        response = (
-            labels.c.gate,
-            labels.c.batch_id,
-            labels.c.attempt,
-            labels.c.response_id,
-        )
+        response = tuple(labels.c[RESPONSE])
         recency = (
             sa.func.row_number()
             .over(
@@ -148,8 +145,7 @@ def severities_given(labels: sa.FromClause, gate: str, kind: str) -> sa.Subquery
     """
     return (
         sa.select(
-            labels.c.batch_id,
-            labels.c.response_id,
+            *labels.c["batch_id", "response_id"],
             sa.func.count().label("labels"),
             sa.func.max(labels.c.severity).label("severity"),
             sa.func.min(labels.c.received_at).label("received_at"),
@@ -254,31 +250,27 @@ class Labels:
         with self._database.reading(snapshot=True) as connection:
             query = unlabelled(
                 self._read.table(connection, gate),
-                batches.c.gate,
-                batches.c.batch_id,
-                batches.c.attempt,
+                *batches.c["gate", "batch_id", "attempt"],
                 responses.c.response_id,
                 gate_revisions.c.severity_kind,
                 decisions.c.decided_at,
                 batches.c.prompt,
                 responses.c.text,
-                batches.c.references,
-                batches.c.id,
+                *batches.c["references", "id"],
                 responses.c.position,
                 rank.label("rank"),
             )
-            found = connection.execute(query.where(*conditions).order_by(*place).limit(limit)).all()
+            query = query.where(*conditions).order_by(*place).limit(limit)
+            found = connection.execute(query).mappings().all()
         return [
-            QueuedResponse(
-                key=BatchKey(row.gate, row.batch_id, row.attempt),
-                response_id=row.response_id,
-                kind=row.severity_kind,
-                decided_at=row.decided_at,
-                prompt=row.prompt,
-                text=row.text,
-                references=None if row.references is None else tuple(row.references),
-                place=(row.rank, row.decided_at, row.id, row.position),
-                urgent=row.gate in urgent,
+            of_row(
+                QueuedResponse,
+                row,
+                key=key_of(row),
+                kind=row["severity_kind"],
+                references=None if row["references"] is None else tuple(row["references"]),
+                place=(row["rank"], row["decided_at"], row["id"], row["position"]),
+                urgent=row["gate"] in urgent,
             )
             for row in found
         ]
@@ -289,9 +281,7 @@ class Labels:
         present = newest.group_by(gate_revisions.c.gate).subquery()
         query = (
             sa.select(
-                batches.c.gate,
-                batches.c.batch_id,
-                batches.c.attempt,
+                *batches.c["gate", "batch_id", "attempt"],
                 responses.c.response_id,
                 gate_revisions.c.severity_kind,
             )
@@ -299,10 +289,7 @@ class Labels:
             .join(batches, batches.c.id == decisions.c.batch)
             .join(responses, responses.c.batch == decisions.c.batch)
             .join(present, present.c.gate == decisions.c.gate)
-            .join(
-                gate_revisions,
-                (gate_revisions.c.gate == present.c.gate) & (gate_revisions.c.revision == present.c.revision),
-            )
+            .join(gate_revisions, same(gate_revisions, present, "gate", "revision"))
             .where(SAMPLED, responses.c.drawn)
         )
         if gate is not None:
@@ -384,9 +371,7 @@ def unlabelled(labels: sa.FromClause, *columns: sa.ColumnElement[Any]) -> sa.Sel
         .scalar_subquery()
     )
     labelled = sa.exists().where(
-        labels.c.gate == batches.c.gate,
-        labels.c.batch_id == batches.c.batch_id,
-        labels.c.attempt == batches.c.attempt,
+        same(labels, batches, *BATCH),
         labels.c.response_id == responses.c.response_id,
         labels.c.kind == gate_revisions.c.severity_kind,
     )

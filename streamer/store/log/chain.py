@@ -134,39 +134,19 @@ def facts(
 
     `control` is the height and the head of the control chain then; None for what was recorded before that was kept.
     """
-    own = _own_facts(
-        kind,
-        batch=batch,
-        decision=decision,
-        responses=responses,
-        letter=letter,
-        label=label,
-        signature=signature,
-    )
-    return own if control is None else own | {"control": [control[0], control[1].hex()]}
-
-
-def _own_facts(
-    kind: str,
-    *,
-    batch: Row | None,
-    decision: Row | None,
-    responses: Sequence[Row],
-    letter: Row | None,
-    label: Row | None,
-    signature: Row | None,
-) -> dict[str, Any]:
     if kind == "decision" and batch is not None and decision is not None:
-        return decision_facts(batch, decision, responses)
-    if kind == "duplicate" and batch is not None:
-        return _batch_name(batch)
-    if kind == "conflict" and batch is not None and letter is not None:
-        return _batch_name(batch) | dead_letter_facts(letter)
-    if kind == "dead_letter" and letter is not None:
-        return dead_letter_facts(letter)
-    if kind == "label" and label is not None:
-        return label_facts(label) | signature_facts(signature)
-    raise LookupError(f"a row that a {kind} refers to is missing")
+        own = decision_facts(batch, decision, responses)
+    elif kind == "duplicate" and batch is not None:
+        own = _batch_name(batch)
+    elif kind == "conflict" and batch is not None and letter is not None:
+        own = _batch_name(batch) | dead_letter_facts(letter)
+    elif kind == "dead_letter" and letter is not None:
+        own = dead_letter_facts(letter)
+    elif kind == "label" and label is not None:
+        own = label_facts(label) | signature_facts(signature)
+    else:
+        raise LookupError(f"a row that a {kind} refers to is missing")
+    return own if control is None else own | {"control": [control[0], control[1].hex()]}
 
 
 def _batch_name(batch: Row) -> dict[str, Any]:

@@ -15,7 +15,6 @@ import sqlalchemy as sa
 
 from streamer.errors import DatabaseFault
 from streamer.events.receipts import receipt, with_receipt
-from streamer.gates.batch_key import BatchKey
 from streamer.journal import BatchDecision
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
 from streamer.store.db.schema import (
@@ -29,6 +28,7 @@ from streamer.store.db.schema import (
     pending_messages,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, key_of
 from streamer.store.log import chain
 from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Step, advancing, fenced, in_partition, locking, positions
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
+    from streamer.gates.batch_key import BatchKey
     from streamer.journal import Linked, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.store.db.schema.types import Row
     from streamer.store.log.progress import Position
@@ -187,11 +188,9 @@ def _lock_and_draw(
 
 def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
     """Content hashes of those keys that are decided; empty bytes where the content was erased."""
-    columns = [batches.c.gate, batches.c.batch_id, batches.c.attempt]
+    columns = list(batches.c[BATCH])
     found = look_up(connection, sa.select(*columns, batches.c.content_hash), columns, sorted(set(keys)))
-    return {
-        BatchKey(row["gate"], row["batch_id"], row["attempt"]): row["content_hash"] or b"" for row in found
-    }
+    return {key_of(row): row["content_hash"] or b"" for row in found}
 
 
 def _recorded_kinds(connection: sa.Connection, piece: Slice) -> list[OutcomeKind]:

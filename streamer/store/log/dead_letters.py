@@ -13,6 +13,7 @@ from streamer.events.topics import HTTP_LOG
 from streamer.journal import OutboxMessage
 from streamer.store.audit import control
 from streamer.store.db.schema import dead_letter_replays, dead_letters
+from streamer.store.db.schema.types import of_row
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
@@ -139,11 +140,8 @@ class DeadLetters:
 
 
 def _one(connection: sa.Connection, identity: int) -> StoredDeadLetter:
-    row = (
-        connection.execute(sa.select(dead_letters).where(dead_letters.c.id == identity))
-        .mappings()
-        .one_or_none()
-    )
+    query = sa.select(dead_letters).where(dead_letters.c.id == identity)
+    row = connection.execute(query).mappings().one_or_none()
     if row is None:
         raise UsageError(
             f"there is no dead letter {identity}; `streamer dead-letters list` shows those there are"
@@ -152,8 +150,7 @@ def _one(connection: sa.Connection, identity: int) -> StoredDeadLetter:
 
 
 def _letter(row: Row) -> StoredDeadLetter:
-    fields = {name: row[name] for name in StoredDeadLetter.__slots__ if name != "at"}
-    return StoredDeadLetter(at=row["recorded_at"], **fields)
+    return of_row(StoredDeadLetter, row, at=row["recorded_at"])
 
 
 def _truncated(headers: Headers | None) -> str | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 import sqlalchemy as sa
 
 from streamer.store.db.schema import batches, decisions, gates, responses
+from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,9 +103,7 @@ class DecisionSearch:
             names = [wanted.gate] if wanted.gate else list(connection.scalars(sa.select(gates.c.name)))
             candidates = _candidates(wanted, names, before).limit(most).subquery()
             rows = connection.execute(_matching(wanted, candidates).limit(limit + 1)).mappings().all()
-            found = tuple(
-                FoundDecision(**{name: row[name] for name in FoundDecision.__slots__}) for row in rows
-            )
+            found = tuple(of_row(FoundDecision, row) for row in rows)
             if len(found) > limit:
                 return FoundDecisions(found[:limit], found[limit - 1].number)
             searched, last = connection.execute(
@@ -167,14 +166,9 @@ def _matching(wanted: Wanted, candidates: sa.Subquery) -> sa.Select[tuple[object
     query = (
         sa.select(
             candidates.c.number,
-            *(
-                decisions.c[name]
-                for name in ("gate", "decided_at", "mode", "outcome", "reason", "policy_version")
-            ),
-            decisions.c.segment,
-            decisions.c.sampled,
-            batches.c.batch_id,
-            batches.c.attempt,
+            *decisions.c["gate", "decided_at", "mode", "outcome", "reason", "policy_version"],
+            *decisions.c["segment", "sampled"],
+            *batches.c["batch_id", "attempt"],
             sa.func.substr(batches.c.prompt, 1, _EXCERPT).label("prompt"),
             best.label("best_score"),
             sa.select(sa.func.count()).select_from(responses).where(own).scalar_subquery().label("responses"),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
 _RECEIPTS = sa.select(
-    *(outcomes.c[name] for name in ("batch", "log_id", "topic", "partition", "chain_height", "chain_hash"))
+    *outcomes.c["batch", "log_id", "topic", "partition", "chain_height", "chain_hash"]
 ).where(outcomes.c.kind == "decision")
 
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from streamer.journal import DataGap
 
 
-_KEY = (progress.c.log_id, progress.c.topic, progress.c.partition)
-_KEY_NAMES = tuple(one.name for one in _KEY)
+_KEY_NAMES = ("log_id", "topic", "partition")
+_KEY = tuple(progress.c[_KEY_NAMES])
 
 
 class Position(NamedTuple):
@@ -64,7 +64,7 @@ def take_leases(
                 updated_at=now,
             )
             .on_conflict_do_update(
-                index_elements=[progress.c.log_id, progress.c.topic, progress.c.partition],
+                index_elements=_KEY,
                 set_={
                     "epoch": progress.c.epoch + 1,
                     "topic_id": sa.case(
@@ -178,23 +178,18 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
     step = Step(lease, gap.from_offset, gap.to_offset, position.chain_height, position.chain_hash)
     if execute_all(connection, [advancing(step, now)]) == [[]]:
         raise fenced(lease, None)
-    connection.execute(
-        sa.insert(data_gaps).values(
-            log_id=gap.partition.log_id,
-            topic=gap.partition.topic,
-            partition=gap.partition.number,
-            from_offset=gap.from_offset,
-            to_offset=gap.to_offset,
-            epoch=lease.epoch,
-            recorded_at=now,
-        )
-    )
-    control.append(connection, data_gaps, [(*gap.partition, gap.from_offset)], now=now)
+    row = dict(zip(_KEY_NAMES, gap.partition, strict=True)) | {
+        "from_offset": gap.from_offset,
+        "to_offset": gap.to_offset,
+        "epoch": lease.epoch,
+        "recorded_at": now,
+    }
+    control.insert(connection, data_gaps, row, now=now)
 
 
 def partition_heads(connection: sa.Connection) -> list[dict[str, Any]]:
     """Where each partition's chain ends, in one order."""
-    query = sa.select(progress).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
+    query = sa.select(progress).order_by(*_KEY)
     heads = [
         {
             "log_id": row["log_id"],

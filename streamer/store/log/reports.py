@@ -21,7 +21,7 @@ from streamer.store.db.schema import (
     progress,
     responses,
 )
-from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.db.schema.types import UtcDateTime, of_row
 from streamer.store.log import outbox
 from streamer.store.log.progress import in_partition
 from streamer.store.log.unpublished_ships import unpublished_ships
@@ -235,13 +235,7 @@ class Reports:
             query = query.where(view.c.gate == gate)
         with self._database.reading() as connection:
             found = connection.execute(query).mappings().all()
-        return [
-            DecisionSummary(
-                threshold=row["lambda"],
-                **{name: row[name] for name in DecisionSummary.__slots__ if name != "threshold"},
-            )
-            for row in found
-        ]
+        return [of_row(DecisionSummary, row, threshold=row["lambda"]) for row in found]
 
     def risk(self, gate: str | None = None) -> list[RiskEstimate]:
         """Exposure and selective risk over the labelled audit sample, by gate and policy version."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import sqlalchemy as sa
 
 from streamer.events.codes import CONFLICTING_CONTENT, UNKNOWN_GATE
-from streamer.gates.batch_key import BatchKey
 from streamer.journal import (
     BatchDecision,
     DeadLetter,
@@ -29,6 +28,7 @@ from streamer.store.db.schema import (
     label_signatures,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, RESPONSE, is_batch, key_of
 from streamer.store.log import rows
 from streamer.store.log.outbox import receipts_of
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
 
+    from streamer.gates.batch_key import BatchKey
     from streamer.journal import Outcome, OutcomeKind, Record
     from streamer.store.db.schema.types import Row
 
     DeadLetterMessage = Callable[[Record, str, str], OutboxMessage]
 
 _WITHHELD = "withheld: a gate keeps no texts; the message is in Kafka, at its topic, partition and offset"
-_BATCH_KEY = ("gate", "batch_id", "attempt")
-_LABEL_KEY = ("gate", "batch_id", "attempt", "response_id", "kind", "labeller")
+_LABEL_KEY = (*RESPONSE, "kind", "labeller")
 _LABEL_REPEAT = (*_LABEL_KEY, "labelled_at", "severity")
 _SIGNATURE_REPEAT = ("label", "key_id", "signature")
 
@@ -141,7 +141,7 @@ def _settle_batches(
         {"id": batch} | rows.batch_row(decision)
         for (_, decision), batch in zip(first.values(), ids, strict=False)
     ]
-    inserted = bulk_insert.insert_new(connection, batches, new, unique=_BATCH_KEY)
+    inserted = bulk_insert.insert_new(connection, batches, new, unique=BATCH)
     standing: dict[BatchKey, tuple[Row, OutboxMessage]] = {}
     for (entry, decision), batch in zip(first.values(), new, strict=True):
         if batch["id"] in inserted:
@@ -172,14 +172,14 @@ def stored_decisions(
     found = bulk_insert.look_up(
         connection,
         sa.select(
-            *(batches.c[name] for name in ("id", *_BATCH_KEY, "content_hash")),
+            *batches.c["id", *BATCH, "content_hash"],
             *(decisions.c[f"action_{name}"] for name in ("topic", "key", "value", "headers")),
         ).join_from(batches, decisions, decisions.c.batch == batches.c.id),
-        [batches.c[name] for name in _BATCH_KEY],
+        list(batches.c[BATCH]),
         sorted(keys),
     )
     return {
-        BatchKey(row["gate"], row["batch_id"], row["attempt"]): (
+        key_of(row): (
             row,
             OutboxMessage(row["action_topic"], row["action_key"], row["action_value"], row["action_headers"]),
         )
@@ -192,7 +192,7 @@ def recorded_batch(connection: sa.Connection, key: BatchKey) -> RecordedBatch | 
     found = connection.execute(
         sa.select(batches.c.id, batches.c.metadata, decisions.c.action_value)
         .join_from(batches, decisions, decisions.c.batch == batches.c.id)
-        .where(*(batches.c[name] == value for name, value in zip(_BATCH_KEY, key, strict=True)))
+        .where(is_batch(key))
     ).one_or_none()
     if found is None or found.action_value is None:
         return None

@@ -13,6 +13,7 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.security.accounts import ROLES, Account, Role, hidden, issued
 from streamer.store.audit import control
 from streamer.store.db.schema import accounts
+from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     import builtins
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
 
 _MOST_CHARACTERS = 150
 """With what is put before it, it is still a name that a policy's record has room for."""
@@ -109,7 +109,9 @@ class Accounts:
         newest = sa.select(accounts.c.name, sa.func.max(accounts.c.revision)).group_by(accounts.c.name)
         query = sa.select(accounts).where(sa.tuple_(accounts.c.name, accounts.c.revision).in_(newest))
         with self._database.reading() as connection:
-            return [_account(row) for row in connection.execute(query.order_by(accounts.c.name)).mappings()]
+            return [
+                of_row(Account, row) for row in connection.execute(query.order_by(accounts.c.name)).mappings()
+            ]
 
     def any(self) -> bool:
         """Whether there was ever an account: from then on people sign in."""
@@ -165,8 +167,8 @@ class Accounts:
             created_by=by,
             reason=reason,
         )
-        connection.execute(sa.insert(accounts).values(**_row(account)))
-        control.append(connection, accounts, [(name, account.revision)], now=now)
+        row = {field: getattr(account, field) for field in Account.__slots__}
+        control.insert(connection, accounts, row, now=now)
         return account
 
     def _written(self, work: Callable[[sa.Connection], Account], name: str) -> Account:
@@ -214,12 +216,4 @@ def _roles(names: Sequence[str]) -> tuple[Role, ...]:
 def _newest(connection: sa.Connection, name: str) -> Account | None:
     query = sa.select(accounts).where(accounts.c.name == name).order_by(accounts.c.revision.desc()).limit(1)
     row = connection.execute(query).mappings().one_or_none()
-    return None if row is None else _account(row)
-
-
-def _row(account: Account) -> Row:
-    return {name: getattr(account, name) for name in Account.__slots__}
-
-
-def _account(row: Row) -> Account:
-    return Account(**{name: row[name] for name in Account.__slots__})
+    return None if row is None else of_row(Account, row)

@@ -12,6 +12,7 @@ from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.security.api_keys import MAY, ApiKey, Rate, digest_of, new_token
 from streamer.store.audit import control
 from streamer.store.db.schema import api_key_revocations, api_keys, gates
+from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import no_gate
 
 if TYPE_CHECKING:
@@ -78,8 +79,7 @@ class ApiKeys:
         def work(connection: sa.Connection) -> None:
             for gate in key.gates or ():
                 _require_gate(connection, gate)
-            connection.execute(sa.insert(api_keys).values(**_row(key)))
-            control.append(connection, api_keys, [(key.id,)], now=moment)
+            control.insert(connection, api_keys, _row(key), now=moment)
 
         self._database.writing(work)
         return key, token
@@ -111,12 +111,8 @@ class ApiKeys:
             there = sa.select(api_key_revocations.c.id).where(api_key_revocations.c.id == identity)
             if connection.execute(there).first() is not None:
                 raise _revoked(identity)
-            connection.execute(
-                sa.insert(api_key_revocations).values(
-                    id=identity, revoked_at=moment, revoked_by=by, revoked_reason=reason
-                )
-            )
-            control.append(connection, api_key_revocations, [(identity,)], now=moment)
+            row = {"id": identity, "revoked_at": moment, "revoked_by": by, "revoked_reason": reason}
+            control.insert(connection, api_key_revocations, row, now=moment)
 
         try:
             self._database.writing(work)
@@ -143,32 +139,13 @@ def _check_lengths(**texts: str) -> None:
 
 
 def _row(key: ApiKey) -> Row:
-    return {
-        "id": key.id,
-        "digest": key.digest,
-        "gates": key.gates,
-        "may": key.may,
+    own = ("id", "digest", "gates", "may", "note", "created_at", "created_by", "expires_at")
+    return {name: getattr(key, name) for name in own} | {
         "rate_requests": None if key.rate is None else key.rate.requests,
         "rate_seconds": None if key.rate is None else key.rate.seconds,
-        "note": key.note,
-        "created_at": key.created_at,
-        "created_by": key.created_by,
-        "expires_at": key.expires_at,
     }
 
 
 def _key(row: Row) -> ApiKey:
-    return ApiKey(
-        id=row["id"],
-        digest=bytes(row["digest"]),
-        gates=row["gates"],
-        may=row["may"],
-        rate=None if row["rate_requests"] is None else Rate(row["rate_requests"], row["rate_seconds"]),
-        note=row["note"],
-        created_at=row["created_at"],
-        created_by=row["created_by"],
-        expires_at=row["expires_at"],
-        revoked_at=row["revoked_at"],
-        revoked_by=row["revoked_by"],
-        revoked_reason=row["revoked_reason"],
-    )
+    rate = None if row["rate_requests"] is None else Rate(row["rate_requests"], row["rate_seconds"])
+    return of_row(ApiKey, row, digest=bytes(row["digest"]), rate=rate)

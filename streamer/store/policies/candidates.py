@@ -16,6 +16,7 @@ from streamer.gates.settings import GateSettings
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, candidate_decisions, candidate_policies, decisions, responses
+from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,12 +105,8 @@ class Candidates:
         now = self._clock()
 
         def work(connection: sa.Connection) -> CandidatePolicy:
-            number = connection.execute(
-                sa.insert(candidate_policies)
-                .values(gate=gate, by=by, reason=reason, at=now, **values)
-                .returning(candidate_policies.c.id)
-            ).scalar_one()
-            control.append(connection, candidate_policies, [(number,)], now=now)
+            row = values | {"gate": gate, "by": by, "reason": reason, "at": now}
+            (number,) = control.insert(connection, candidate_policies, row, now=now)
             (written,) = _read(connection, candidate_policies.c.id == number)
             return written
 
@@ -165,20 +162,15 @@ class Candidates:
         return asked, self.made(gate, settings, list(asked))
 
     def made(self, gate: str, settings: GateSettings, numbers: Sequence[int]) -> Iterator[MadeBeside]:
-        """What candidates with the scorer and the encoder of these settings made of batches, in the order of their numbers."""
         alike = [
             one.number
             for one in self.story(gate)
             if one.settings is not None
             and (one.settings.scorer, one.settings.encoder) == (settings.scorer, settings.encoder)
         ]
-        query = sa.select(
-            candidate_decisions.c.batch,
-            candidate_decisions.c.candidate,
-            candidate_decisions.c.scores,
-            candidate_decisions.c.shipped,
-            candidate_decisions.c.why,
-        ).where(candidate_decisions.c.candidate.in_(alike))
+        query = sa.select(*candidate_decisions.c["batch", "candidate", "scores", "shipped", "why"]).where(
+            candidate_decisions.c.candidate.in_(alike)
+        )
         ids = sa.select(responses.c.batch, responses.c.position, responses.c.response_id)
         wanted = sorted(numbers)
         for start in range(0, len(wanted) if alike else 0, _PAGE):
@@ -207,14 +199,10 @@ def _read(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[
 
 
 def _candidate(row: Row) -> CandidatePolicy:
-    return CandidatePolicy(
+    return of_row(
+        CandidatePolicy,
+        row,
         number=row["id"],
-        gate=row["gate"],
         settings=None if row["settings"] is None else GateSettings(**row["settings"]),
         cut=None if row["state"] is None else Cut(row["state"], row["threshold"]),
-        rule=row["rule"],
-        guarantee=row["guarantee"],
-        by=row["by"],
-        reason=row["reason"],
-        at=row["at"],
     )

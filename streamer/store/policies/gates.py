@@ -11,14 +11,13 @@ from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates.policy import GateRevision, Policy
-from streamer.gates.rule import INDICATOR
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.settings import PARAMETERS
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
-from streamer.store.db.schema.joins import REVISION_OF_POLICY
-from streamer.store.db.schema.types import HASH_BYTES
+from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
+from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
 
 if TYPE_CHECKING:
@@ -81,12 +80,13 @@ class Gates:
         def work(connection: sa.Connection) -> GateRevision:
             if connection.execute(sa.select(gates.c.name).where(gates.c.name == name)).first():
                 raise _taken(name)
-            connection.execute(
-                sa.insert(gates).values(
-                    name=name, seed=revision.seed, audit_salt=revision.audit_salt, created_at=moment
-                )
-            )
-            control.append(connection, gates, [(name,)], now=moment)
+            row = {
+                "name": name,
+                "seed": revision.seed,
+                "audit_salt": revision.audit_salt,
+                "created_at": moment,
+            }
+            control.insert(connection, gates, row, now=moment)
             _write_revision(connection, revision)
             policy = Policy(
                 gate=name,
@@ -156,15 +156,7 @@ class Gates:
             _write_revision(connection, revision)
             policy = replace(present, gate_revision=revision.revision, settings=wanted)
             if calibrated_for_another(before, wanted):
-                policy = replace(
-                    policy,
-                    state="closed",
-                    threshold=None,
-                    rule=INDICATOR,
-                    calibrated=False,
-                    calibration_run=None,
-                    guarantee="",
-                )
+                policy = replace(policy.as_closed(), calibrated=False)
             self._writer.next(connection, policy, by=by, reason=reason, now=moment)
             return revision
 
@@ -196,17 +188,9 @@ def _taken(name: str) -> UsageError:
 
 
 def _write_revision(connection: sa.Connection, revision: GateRevision) -> None:
-    connection.execute(
-        sa.insert(gate_revisions).values(
-            gate=revision.gate,
-            revision=revision.revision,
-            created_at=revision.created_at,
-            created_by=revision.created_by,
-            reason=revision.reason,
-            **revision.settings.flat(),
-        )
-    )
-    control.append(connection, gate_revisions, [(revision.gate, revision.revision)], now=revision.created_at)
+    own = ("gate", "revision", "created_at", "created_by", "reason")
+    row = {name: getattr(revision, name) for name in own} | revision.settings.flat()
+    control.insert(connection, gate_revisions, row, now=revision.created_at)
 
 
 def _select() -> sa.Select[Any]:
@@ -223,9 +207,7 @@ def _of_newest_policies() -> sa.Select[Any]:
         .subquery()
     )
     return (
-        _select()
-        .join(policies, REVISION_OF_POLICY)
-        .join(newest, (newest.c.gate == policies.c.gate) & (newest.c.version == policies.c.version))
+        _select().join(policies, REVISION_OF_POLICY).join(newest, same(newest, policies, "gate", "version"))
     )
 
 
@@ -242,13 +224,4 @@ def _last_revision(connection: sa.Connection, name: str) -> int:
 
 
 def _revision(row: Row) -> GateRevision:
-    return GateRevision(
-        gate=row["gate"],
-        revision=row["revision"],
-        settings=settings_of(row),
-        seed=row["seed"],
-        audit_salt=row["audit_salt"],
-        created_at=row["created_at"],
-        created_by=row["created_by"],
-        reason=row["reason"],
-    )
+    return of_row(GateRevision, row, settings=settings_of(row))

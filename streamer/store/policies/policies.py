@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.rule import INDICATOR
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.db.schema import policy_events
+from streamer.store.db.schema.types import of_row
 from streamer.store.log.outbox import enqueue, is_waiting
 from streamer.store.policies.candidates import newest_candidates
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
@@ -109,7 +109,7 @@ class Policies:
             rows = connection.execute(
                 sa.select(policy_events).where(policy_events.c.gate == gate).order_by(policy_events.c.id)
             ).mappings()
-            return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
+            return [of_row(PolicyEvent, row) for row in rows]
 
     def recent_events(self, limit: int) -> builtins.list[PolicyEvent]:
         """What put policies of any gate in force, the newest first: `activated` and `closed`."""
@@ -121,7 +121,7 @@ class Policies:
         )
         with self._database.reading() as connection:
             rows = connection.execute(query).mappings()
-            return [PolicyEvent(**{name: row[name] for name in PolicyEvent.__slots__}) for row in rows]
+            return [of_row(PolicyEvent, row) for row in rows]
 
     def close(self, gate: str, *, by: str, reason: str, now: datetime | None = None) -> Policy:
         """Ship nothing from now on, under a new version; what was calibrated can be rolled back to.
@@ -132,20 +132,7 @@ class Policies:
 
         def work(connection: sa.Connection) -> Policy:
             present = self._writer.lock_to_close(connection, gate)
-            return self._writer.next(
-                connection,
-                replace(
-                    present,
-                    state="closed",
-                    threshold=None,
-                    rule=INDICATOR,
-                    calibration_run=None,
-                    guarantee="",
-                ),
-                by=by,
-                reason=reason,
-                now=moment,
-            )
+            return self._writer.next(connection, present.as_closed(), by=by, reason=reason, now=moment)
 
         return self._database.writing(work)
 

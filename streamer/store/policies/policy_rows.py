@@ -145,12 +145,7 @@ def _version(key: tuple[str, int], row: Row | None, record_id: bytes) -> PolicyV
 
 
 _SELECT = (
-    sa.select(
-        policies,
-        *(gate_revisions.c[name] for name in SETTINGS),
-        gates.c.seed,
-        gates.c.audit_salt,
-    )
+    sa.select(policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"])
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)
 )

@@ -108,9 +108,7 @@ class PolicyWriter:
         )
         # Someone may have written to the database directly.
         if not connection.execute(sa.select(superseded)).scalar_one():
-            _write_event(
-                connection, changed.gate, changed.version, "superseded", by=by, reason=reason, now=now
-            )
+            _write_event(connection, policy, changed.version, "superseded")
         return policy
 
     def write(self, connection: sa.Connection, policy: Policy) -> None:
@@ -128,28 +126,17 @@ class PolicyWriter:
         signature = self._keys.sign(
             policy, record_id=control.head(connection).record_id, audit_salt=bytes(salt)
         )
-        connection.execute(
-            sa.insert(policies).values(
-                **policy_row(policy),
-                signature=None if signature is None else signature.value,
-                key_id=None if signature is None else signature.key_id,
-            )
-        )
+        row = policy_row(policy) | {
+            "signature": None if signature is None else signature.value,
+            "key_id": None if signature is None else signature.key_id,
+        }
+        control.insert(connection, policies, row, now=policy.valid_from)
         if signature is not None:
             written = one_version(connection, policy.gate, policy.version)
             if not self.trusts(written):
                 raise RuntimeError(f"policy {policy.version} of {policy.gate} is not stored as it was signed")
-        control.append(connection, policies, [(policy.gate, policy.version)], now=policy.valid_from)
         for event in ("created", "closed" if policy.state == "closed" else "activated"):
-            _write_event(
-                connection,
-                policy.gate,
-                policy.version,
-                event,
-                by=policy.created_by,
-                reason=policy.reason,
-                now=policy.valid_from,
-            )
+            _write_event(connection, policy, policy.version, event)
         enqueue(connection, self._message(policy, signature), policy.valid_from)
         fence.close_to_older(connection, policy.gate)  # last: commits wait from here on
 
@@ -230,13 +217,14 @@ def _newest(connection: sa.Connection, gate: str) -> PolicyVersion:
     return read_versions(connection, keys)[0]
 
 
-def _write_event(
-    connection: sa.Connection, gate: str, version: int, event: str, *, by: str, reason: str, now: datetime
-) -> None:
-    """Add one line to the story of a policy."""
-    identity = connection.execute(
-        sa.insert(policy_events)
-        .values(gate=gate, version=version, event=event, by=by, reason=reason, at=now)
-        .returning(policy_events.c.id)
-    ).scalar_one()
-    control.append(connection, policy_events, [(identity,)], now=now)
+def _write_event(connection: sa.Connection, cause: Policy, version: int, event: str) -> None:
+    """Add one line to the story of a version: what `cause`, that one or the next, made of it."""
+    row = {
+        "gate": cause.gate,
+        "version": version,
+        "event": event,
+        "by": cause.created_by,
+        "reason": cause.reason,
+        "at": cause.valid_from,
+    }
+    control.insert(connection, policy_events, row, now=cause.valid_from)

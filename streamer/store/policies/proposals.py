@@ -19,6 +19,8 @@ from streamer.store.db.schema import (
     policies,
     proposal_rejections,
 )
+from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
+from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.alarm_closures import closures
 
@@ -34,16 +36,9 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),
     calibration_runs.c.groups,
     calibration_runs.c["items"],
-    calibration_runs.c.missing,
-    calibration_runs.c.guarantee,
-    calibration_runs.c.why,
-    calibration_runs.c.requested_by,
-    calibration_runs.c.finished_at,
-    calibration_runs.c.held_until,
-    calibration_candidates.c.state,
-    calibration_candidates.c.threshold,
-    calibration_candidates.c.rule,
-    *(gate_revisions.c[name] for name in SETTINGS),
+    *calibration_runs.c["missing", "guarantee", "why", "requested_by", "finished_at", "held_until"],
+    *calibration_candidates.c["state", "threshold", "rule"],
+    *gate_revisions.c[SETTINGS],
 )
 
 
@@ -89,15 +84,8 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         connection.execute(
             sa.select(*_COLUMNS)
             .select_from(calibration_runs)
-            .join(
-                calibration_candidates,
-                (calibration_candidates.c.run == calibration_runs.c.id) & calibration_candidates.c.decides,
-            )
-            .join(
-                gate_revisions,
-                (gate_revisions.c.gate == calibration_runs.c.gate)
-                & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
-            )
+            .join(calibration_candidates, CANDIDATE_OF_RUN)
+            .join(gate_revisions, REVISION_OF_RUN)
             .where(
                 calibration_runs.c.id == last,
                 calibration_runs.c.id > sa.func.coalesce(in_force, 0),
@@ -112,20 +100,14 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
     )
     if row is None:
         return None
-    return Proposal(
+    return of_row(
+        Proposal,
+        row,
         gate=gate,
-        run=row["run"],
         settings=settings_of(row),
         cut=Cut(row["state"], row["threshold"]),
-        rule=row["rule"],
-        guarantee=row["guarantee"],
-        groups=row["groups"],
-        items=row["items"],
-        missing=row["missing"],
         by=row["requested_by"],
         at=row["finished_at"],
-        why=row["why"],
-        held_until=row["held_until"],
     )
 
 
@@ -219,10 +201,6 @@ def reject(
         raise UsageError(f"run {run} is not what is proposed for gate {gate!r}: that is run {proposal.run}")
     if not reason.strip():
         raise UsageError("say why the proposal is rejected")
-    connection.execute(
-        sa.insert(proposal_rejections).values(
-            run=proposal.run, rejected_at=now, rejected_by=by, reason=reason
-        )
-    )
-    control.append(connection, proposal_rejections, [(proposal.run,)], now=now)
+    row = {"run": proposal.run, "rejected_at": now, "rejected_by": by, "reason": reason}
+    control.insert(connection, proposal_rejections, row, now=now)
     return proposal

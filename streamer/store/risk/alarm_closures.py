@@ -20,10 +20,7 @@ def closures(gate: str | None = None) -> sa.CompoundSelect[Any]:
     not depend on keys.
     """
     did = sa.select(
-        policies.c.gate,
-        policies.c.version,
-        policies.c.valid_from.label("moment"),
-        sa.literal(1).label("closed"),
+        *policies.c["gate", "version"], policies.c.valid_from.label("moment"), sa.literal(1).label("closed")
     ).where(policies.c.created_by == MONITOR, policies.c.state == "closed")
     should_have = (
         sa.select(

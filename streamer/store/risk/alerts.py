@@ -93,12 +93,8 @@ class Alerts:
             if found["by"] is not None:
                 raise UsageError(f"alert {found['alert_id']} was acknowledged by {found['by']} before")
             last = connection.execute(sa.select(sa.func.max(batches.c.id))).scalar()
-            connection.execute(
-                sa.insert(alert_acknowledgements).values(
-                    alert=found["id"], by=by, reason=reason, at=moment, last_batch=last or 0
-                )
-            )
-            control.append(connection, alert_acknowledgements, [(found["id"],)], now=moment)
+            row = {"alert": found["id"], "by": by, "reason": reason, "at": moment, "last_batch": last or 0}
+            control.insert(connection, alert_acknowledgements, row, now=moment)
             return _raised(_one(connection, found["alert_id"]))
 
         return self._database.writing(work)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -10,12 +11,11 @@ from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.store.audit import control
 from streamer.store.db.schema import audit_rates, decisions, responses
 from streamer.store.db.schema.decisions import EXTRA_DRAW
+from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
-
-    from streamer.store.db.schema.types import Row
 
 
 def newest_rates(connection: sa.Connection, gates: Sequence[str] | None = None) -> dict[str, AuditRate]:
@@ -24,7 +24,7 @@ def newest_rates(connection: sa.Connection, gates: Sequence[str] | None = None) 
     if gates is not None:
         newest = newest.where(audit_rates.c.gate.in_(list(gates)))
     found = connection.execute(sa.select(audit_rates).where(audit_rates.c.id.in_(newest))).mappings()
-    return {row["gate"]: _rate(row) for row in found}
+    return {row["gate"]: of_row(AuditRate, row, number=row["id"]) for row in found}
 
 
 def extra_labels(connection: sa.Connection, gate: str, day: datetime) -> int:
@@ -54,29 +54,5 @@ def raised_gates(now: datetime) -> sa.Select[Any]:
 
 def append(connection: sa.Connection, gate: str, rate: AuditRate, now: datetime) -> None:
     """Write a rate and seal it. Workers follow it once they read it, seconds later."""
-    number = connection.execute(
-        sa.insert(audit_rates)
-        .values(
-            gate=gate,
-            boosted=rate.boosted,
-            since=rate.since,
-            until=rate.until,
-            evidence=rate.evidence,
-            extra=rate.extra,
-            reason=rate.reason,
-        )
-        .returning(audit_rates.c.id)
-    ).scalar_one()
-    control.append(connection, audit_rates, [(number,)], now=now)
-
-
-def _rate(row: Row) -> AuditRate:
-    return AuditRate(
-        number=row["id"],
-        boosted=row["boosted"],
-        since=row["since"],
-        until=row["until"],
-        evidence=row["evidence"],
-        extra=row["extra"],
-        reason=row["reason"],
-    )
+    row = {name: value for name, value in asdict(rate).items() if name != "number"}
+    control.insert(connection, audit_rates, {"gate": gate, **row}, now=now)

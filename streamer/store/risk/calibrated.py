@@ -11,6 +11,7 @@ from streamer.recalibration.comparison import Reading, ship_rate
 from streamer.risk.rounds.store import CalibratedSample
 from streamer.store.calibration.run_rows import inputs_of
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
+from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
 
 
 def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
@@ -19,22 +20,9 @@ def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     Each group counts once, as far as it was labelled. None where there is no such run or no label.
     """
     found = connection.execute(
-        sa.select(
-            calibration_candidates.c.state,
-            calibration_candidates.c.threshold,
-            calibration_candidates.c.rule,
-            gate_revisions.c.unit,
-        )
-        .join_from(
-            calibration_runs,
-            calibration_candidates,
-            (calibration_candidates.c.run == calibration_runs.c.id) & calibration_candidates.c.decides,
-        )
-        .join(
-            gate_revisions,
-            (gate_revisions.c.gate == calibration_runs.c.gate)
-            & (gate_revisions.c.revision == calibration_runs.c.gate_revision),
-        )
+        sa.select(*calibration_candidates.c["state", "threshold", "rule"], gate_revisions.c.unit)
+        .join_from(calibration_runs, calibration_candidates, CANDIDATE_OF_RUN)
+        .join(gate_revisions, REVISION_OF_RUN)
         .where(calibration_runs.c.id == run)
     ).one_or_none()
     if found is None:

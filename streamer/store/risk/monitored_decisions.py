@@ -28,7 +28,7 @@ from streamer.store.db.schema import (
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
 
@@ -48,8 +48,7 @@ _LEDGER = (
     decisions.c.policy_version,
     # Without a time zone on SQLite: only few are looked at.
     sa.type_coerce(decisions.c.decided_at, UtcDateTime.impl).label("decided_at"),
-    decisions.c.sampled,
-    decisions.c.sampling_probability,
+    *decisions.c["sampled", "sampling_probability"],
     # As it was written: whether the numbers are needed is known later.
     sa.cast(decisions.c.cloud, sa.Text).label("cloud"),
 )
@@ -189,13 +188,7 @@ def relabelled(
     """Read again those of these decisions that labels with numbers above `after` and up to `until` are of."""
     told = connection.execute(
         sa.select(batches.c.id)
-        .join_from(
-            label_revisions,
-            batches,
-            (batches.c.gate == label_revisions.c.gate)
-            & (batches.c.batch_id == label_revisions.c.batch_id)
-            & (batches.c.attempt == label_revisions.c.attempt),
-        )
+        .join_from(label_revisions, batches, same(batches, label_revisions, *BATCH))
         .where(
             label_revisions.c.gate == gate,
             label_revisions.c.id > after,
@@ -249,12 +242,7 @@ def late_labels(
     return connection.execute(
         sa.select(sa.func.count())
         .select_from(labels)
-        .join(
-            batches,
-            (batches.c.gate == labels.c.gate)
-            & (batches.c.batch_id == labels.c.batch_id)
-            & (batches.c.attempt == labels.c.attempt),
-        )
+        .join(batches, same(batches, labels, *BATCH))
         .join(decisions, decisions.c.batch == batches.c.id)
         .join(policies, POLICY_OF_DECISION)
         .join(gate_revisions, REVISION_OF_POLICY & (gate_revisions.c.severity_kind == labels.c.kind))
@@ -393,7 +381,7 @@ def _policies(connection: sa.Connection, gate: str, versions: Sequence[int]) -> 
                 policies.c.rule.type,
             ).label("rule"),
             policies.c.calibration_run,
-            *(gate_revisions.c[name] for name in SETTINGS),
+            *gate_revisions.c[SETTINGS],
         )
         .join(gate_revisions, REVISION_OF_POLICY)
         .where(policies.c.gate == gate)
@@ -439,14 +427,8 @@ def _severities(
     And when the first of them was received, whoever it was from.
     """
     query = sa.select(
-        labels.c.id,
-        labels.c.batch_id,
-        labels.c.response_id,
-        labels.c.kind,
-        labels.c.labeller,
-        labels.c.severity,
-        labels.c.effective_at,
-        labels.c.received_at,
+        *labels.c["id", "batch_id", "response_id", "kind", "labeller"],
+        *labels.c["severity", "effective_at", "received_at"],
     ).where(
         labels.c.gate == gate,
         labels.c.attempt == 1,

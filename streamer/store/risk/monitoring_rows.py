@@ -14,6 +14,8 @@ from streamer.risk.rounds.serving import ServiceState
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, OpenTime, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
+from streamer.store.db.schema.joins import same
+from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -180,28 +182,16 @@ def _place(one: WatchedAlarm) -> tuple[str, str, int]:
 
 def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
     """Read where the watching of a gate stands; a new one where it was never watched."""
-    row = (
-        connection.execute(sa.select(monitor_gates).where(monitor_gates.c.gate == gate))
-        .mappings()
-        .one_or_none()
-    )
+    own = sa.select(monitor_gates).where(monitor_gates.c.gate == gate)
+    row = connection.execute(own).mappings().one_or_none()
     if row is None:
         return GateWatch(gate=gate)
-    sequence = (
-        connection.execute(
-            sa.select(monitor_sequences)
-            .where(monitor_sequences.c.gate == gate)
-            .order_by(monitor_sequences.c.number.desc())
-            .limit(1)
-        )
-        .mappings()
-        .one_or_none()
-    )
+    sequences = sa.select(monitor_sequences).where(monitor_sequences.c.gate == gate)
+    last = sequences.order_by(monitor_sequences.c.number.desc()).limit(1)
+    sequence = connection.execute(last).mappings().one_or_none()
     newest = (
         sa.select(
-            monitor_alarms.c.kind,
-            monitor_alarms.c.statistic,
-            sa.func.max(monitor_alarms.c.number).label("number"),
+            *monitor_alarms.c["kind", "statistic"], sa.func.max(monitor_alarms.c.number).label("number")
         )
         .where(monitor_alarms.c.gate == gate)
         .group_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
@@ -209,12 +199,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
     )
     query = (
         sa.select(monitor_alarms)
-        .join(
-            newest,
-            (newest.c.kind == monitor_alarms.c.kind)
-            & (newest.c.statistic == monitor_alarms.c.statistic)
-            & (newest.c.number == monitor_alarms.c.number),
-        )
+        .join(newest, same(newest, monitor_alarms, "kind", "statistic", "number"))
         .where(monitor_alarms.c.gate == gate)
         .order_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
     )
@@ -224,22 +209,17 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
     bet = row["bet_batch"]
     if bet is None or any(one.carried_over for one in alarms):
         bet = row["read_batch"]
-    return GateWatch(
-        gate=gate,
-        step=row["step"],
+    return of_row(
+        GateWatch,
+        row,
         read=row["read_batch"],
         seen=row["seen_batch"],
         bet=bet,
         labels=row["seen_label"],
-        read_through=row["read_through"],
-        unwatched=row["unwatched"],
-        late=row["late"],
         marks=tuple(
             Watermark(decisions, labels, transactions, datetime.fromisoformat(at))
             for decisions, labels, transactions, at in json.loads(row["marks"])
         ),
-        drift_run=row["drift_run"],
-        drift_policy=row["drift_policy"],
         sequence=None if sequence is None else sequence_of(sequence),
         alarms=alarms,
         service=None if row["service"] is None else ServiceState.from_json(row["service"]),
@@ -248,33 +228,21 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
 
 def sequence_of(row: Row) -> WatchedSequence:
     """A row of `monitor_sequences` as a value."""
-    return WatchedSequence(
-        number=row["number"],
-        terms=Terms(**{name: row[name] for name in _TERMS}),
-        since_policy=row["since_policy"],
+    return of_row(
+        WatchedSequence,
+        row,
+        terms=of_row(Terms, row),
         first=row["first_batch"],
         last=row["last_batch"],
-        began_at=row["began_at"],
-        read_at=row["read_at"],
         state=ExposureSequence.from_json(row["state"]),
-        ended=row["ended"],
     )
 
 
 def _alarm(row: Row) -> WatchedAlarm:
-    return WatchedAlarm(
-        kind=row["kind"],
-        number=row["number"],
+    return of_row(
+        WatchedAlarm,
+        row,
         state=_STATES[row["kind"]](row["state"]),
-        statistic=row["statistic"],
-        about=row["about"],
         after=row["after_batch"],
-        after_policy=row["after_policy"],
-        run=row["run"],
-        raised_by=row["raised_by"],
-        raised_at=row["raised_at"],
-        alert_id=row["alert_id"],
-        closed_policy=row["closed_policy"],
-        ended=row["ended"],
         carried_over=row["kind"] == "risk" and row["ended"] is None and RiskAlarm.is_older(row["state"]),
     )

@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR
-from streamer.gates.rule import INDICATOR
 from streamer.risk.rounds.report import Drawing, report_of
 from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.rounds.store import News, Standing
@@ -64,12 +63,10 @@ class Monitoring:
         self._read = read
 
     def probe(self) -> Probe:
-        """How far the record reaches."""
         with self._database.reading() as connection:
             return monitored_decisions.probe(connection)
 
     def news(self, *, after: Watermark, until: Watermark, alert_ids: Collection[str]) -> News:
-        """What came between two marks, by gate, and which of these alerts are acknowledged."""
         with self._database.reading(snapshot=True) as connection:
             return News(
                 decided=monitored_decisions.gates_decided(connection, after.decisions, until.decisions),
@@ -79,7 +76,6 @@ class Monitoring:
             )
 
     def standing(self, gate: str) -> Standing | None:
-        """How a gate stands; None when its newest policy cannot be read."""
         with self._database.reading(snapshot=True) as connection:
             found = read_versions(connection, newest_keys(connection, [gate]))
             if not found or found[0].active is None:
@@ -133,12 +129,10 @@ class Monitoring:
             return [sequence_of(row) for row in rows]
 
     def decided(self, gate: str, *, after: int, until: int, limit: int) -> LoggedDecisions:
-        """The next first attempts, in order, without severities."""
         with self._database.reading(snapshot=True) as connection:
             return monitored_decisions.decided(connection, gate, after=after, until=until, limit=limit)
 
     def labelled(self, gate: str, decisions: LoggedDecisions, *, until: int) -> LoggedDecisions:
-        """The same decisions with what labels up to a number say."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
             return monitored_decisions.labelled(connection, labels, gate, decisions, until=until)
@@ -146,23 +140,19 @@ class Monitoring:
     def relabelled(
         self, gate: str, numbers: Sequence[int], *, after: int, until: int
     ) -> Sequence[LoggedDecision]:
-        """Of these decisions those that labels between two numbers are of, with what labels say of them now."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
             return monitored_decisions.relabelled(connection, labels, gate, numbers, after=after, until=until)
 
     def calibrated(self, run: int) -> CalibratedSample | None:
-        """What a calibration run found of its own sample; None where nothing of it was labelled."""
         with self._database.reading(snapshot=True) as connection:
             return calibrated(connection, run)
 
     def reference(self, run: int) -> LoggedDecisions:
-        """The decisions that a calibration run read, in order."""
         with self._database.reading(snapshot=True) as connection:
             return monitored_decisions.reference(connection, run)
 
     def late_labels(self, gate: str, *, after: int, until: int, read: int) -> int:
-        """How many labels came after the decision that needed them had been read."""
         with self._database.reading(snapshot=True) as connection:
             labels = self._read.table(connection, gate)
             return monitored_decisions.late_labels(
@@ -170,7 +160,6 @@ class Monitoring:
             )
 
     def write(self, before: GateWatch, written: Written) -> bool:
-        """Write a round in one transaction; False, and nothing is written, when another was faster."""
         now = self._clock()
 
         def work(connection: sa.Connection) -> bool:
@@ -206,10 +195,7 @@ class Monitoring:
         present = self._writer.lock_to_close(connection, gate)
         if present.state == "closed" and present.created_by == MONITOR:
             return present.version
-        closed = replace(
-            present, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
-        )
-        return self._writer.next(connection, closed, by=MONITOR, reason=reason, now=now).version
+        return self._writer.next(connection, present.as_closed(), by=MONITOR, reason=reason, now=now).version
 
 
 def _rate(connection: sa.Connection, gate: str) -> tuple[AuditRate | None, int]:

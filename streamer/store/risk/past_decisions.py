@@ -37,24 +37,11 @@ _SEEN = "."
 _DECIDED = (
     decisions.c.batch,
     batches.c.batch_id,
-    decisions.c.decided_at,
-    decisions.c.policy_version,
-    decisions.c.unit,
-    decisions.c.sampled,
-    decisions.c.sampling_probability,
-    decisions.c.selected,
-    decisions.c.cut_state,
-    decisions.c.cut_threshold,
-    decisions.c.segment,
+    *decisions.c["decided_at", "policy_version", "unit", "sampled", "sampling_probability"],
+    *decisions.c["selected", "cut_state", "cut_threshold", "segment"],
 )
 _ANSWERED = (
-    responses.c.batch,
-    responses.c.response_id,
-    responses.c.score,
-    responses.c.uniform,
-    responses.c.raw_energy,
-    responses.c.action,
-    responses.c.drawn,
+    *responses.c["batch", "response_id", "score", "uniform", "raw_energy", "action", "drawn"],
     sa.case((responses.c.score > 0, _SEEN), else_=responses.c.text).label("text"),
 )
 _BATCH = itemgetter(0)
@@ -138,15 +125,8 @@ class PastDecisions:
         return columns.past(policies, earlier=max(0, count - most))
 
     def texts(self, gate: str, numbers: Sequence[int]) -> Iterator[PastText]:
-        """The texts of these batches, in the order of their numbers."""
         query = (
-            sa.select(
-                responses.c.batch,
-                responses.c.position,
-                responses.c.response_id,
-                responses.c.text,
-                batches.c.metadata,
-            )
+            sa.select(*responses.c["batch", "position", "response_id", "text"], batches.c.metadata)
             .join_from(decisions, responses, responses.c.batch == decisions.c.batch)
             .join(batches, batches.c.id == decisions.c.batch)
         )

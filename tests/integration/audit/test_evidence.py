@@ -166,7 +166,7 @@ def test_exposure_is_what_monitoring_would_bound(folder: Path, report: dict[str,
     ]
     assert any(one.loss is None and one.sampled for one in pieces)
     plan = ExposurePlan(delta=0.1, least_probability=min(one.probability for one in pieces), prior_mean=0.2)
-    read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_rows(pieces))
+    read = ExposureSequence(plan=plan).observe(AuditedDecisions.of_pieces(pieces))
     for name, bounds in {"exposure": read.exposure(), "selective": read.selective()}.items():
         found = report["figures"][f"{name}/best"]["value"]
         assert (found["estimate"], found["lower"], found["upper"]) == pytest.approx(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -182,7 +182,7 @@ def as_an_older_version_has_it(traffic: Traffic, read: int) -> RestartedBets:
     state = alarm_of(traffic).state
     assert isinstance(state, RiskAlarm)
     bets = RestartedBets.open(7, delta=state.bets.delta, restart_every=500).after(np.full((read, 7), 1.01))
-    fields = {"alpha": state.alpha, "tolerance": state.tolerance, "bets": bets.to_fields()}
+    fields = {"alpha": state.alpha, "tolerance": state.tolerance, "bets": asdict(bets)}
     text = json.dumps({"kind": "streamer.monitoring.risk-alarm.v1", **fields})
 
     def work(connection: sa.Connection) -> None:

@@ -59,7 +59,7 @@ def test_predictions_are_read_where_the_judge_has_seen_all_that_shipped(
         )
         for one in traffic.made
     ]
-    assert report.exposure == sequence.observe(AuditedDecisions.of_rows(rows)).exposure()
+    assert report.exposure == sequence.observe(AuditedDecisions.of_pieces(rows)).exposure()
 
 
 def test_a_judge_that_missed_the_deadline_is_done_without_until_the_next_period(

@@ -42,7 +42,7 @@ def audited(
                 one.sampling_probability, sampled=one.sampled, loss=loss, shipped=1.0 if ships else 0.0
             )
         )
-    return AuditedDecisions.of_rows(rows)
+    return AuditedDecisions.of_pieces(rows)
 
 
 def fresh_sequence(traffic: Traffic) -> ExposureSequence:
@@ -103,7 +103,7 @@ def are_those_of_the_mathematics(traffic: Traffic, page: int, pages: int) -> Non
     watch = traffic.store.monitoring.watch(GATE)
     logged = audited(traffic.made[:60] + traffic.made[63:], severities)
     # What was held without scores counts as a decision that lost nothing; its place among the others is kept.
-    unscored = AuditedDecisions.of_rows([AuditedDecision(0.5, sampled=False, shipped=0.0)] * 3)
+    unscored = AuditedDecisions.of_pieces([AuditedDecision(0.5, sampled=False, shipped=0.0)] * 3)
     expected = fresh_sequence(traffic)
     alarm = fresh_alarm(traffic)
     for some in (_part(logged, 0, 60), unscored, _part(logged, 60, 100)):

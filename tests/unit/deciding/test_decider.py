@@ -16,9 +16,10 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.events.actions import decode_action
+from streamer.events.codec import encode
 from streamer.events.limits import Limits
 from streamer.events.responses import content_hash, decode_responses
-from streamer.events.thresholds import encode_threshold, threshold_event
+from streamer.events.thresholds import threshold_event
 from streamer.events.topics import Topics
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
@@ -636,7 +637,7 @@ class TestPolicyBook:
     """The thresholds topic is a hint to look; SQL says what is so."""
 
     def hear(self, world: World, policy: Policy) -> None:
-        world.book.hear(policy.gate.encode(), encode_threshold(threshold_event(policy)))
+        world.book.hear(policy.gate.encode(), encode(threshold_event(policy)))
 
     def test_a_newer_version_is_read_from_sql(self, world: World) -> None:
         world.book.refresh()

@@ -15,7 +15,8 @@ import pytest
 import streamer.events
 from streamer.errors import BadMessage
 from streamer.events import codes
-from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
+from streamer.events.codec import encode
+from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.settings import GateSettings
 
 EXAMPLES = Path(streamer.events.__file__).parent / "examples" / "thresholds" / "v1"
@@ -60,7 +61,7 @@ def written(**changes: Any) -> dict[str, Any]:
     """The first example as it is written today, with some settings of today."""
     policy = policy_from_event(decode_threshold(json.dumps(FIRST).encode()))
     settings = GateSettings(**policy.settings.flat() | changes)
-    event: dict[str, Any] = json.loads(encode_threshold(threshold_event(replace(policy, settings=settings))))
+    event: dict[str, Any] = json.loads(encode(threshold_event(replace(policy, settings=settings))))
     return event
 
 
@@ -110,6 +111,6 @@ def test_a_field_of_tomorrow_is_passed_over() -> None:
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.json")), ids=lambda path: path.stem)
 def test_what_earlier_versions_wrote_is_the_same_policy_written_again(path: Path) -> None:
     policy = policy_from_event(decode_threshold(path.read_bytes()))
-    again = policy_from_event(decode_threshold(encode_threshold(threshold_event(policy))))
+    again = policy_from_event(decode_threshold(encode(threshold_event(policy))))
     assert again == policy
     assert again.settings.flat() == policy.settings.flat()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from streamer.errors import BadMessage
 from streamer.events import actions, cloudevents, codes, dead_letters, labels, thresholds
+from streamer.events.codec import encode
 from streamer.events.limits import OUTPUT_HEADROOM_BYTES, Limits
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
@@ -58,7 +59,7 @@ def action(**changes: Any) -> actions.ActionsV1:
 
 
 def test_an_action_on_the_wire() -> None:
-    assert json.loads(actions.encode_action(action())) == {
+    assert json.loads(encode(action())) == {
         "schema": "streamer.actions.v1",
         "action_id": actions.action_id(BatchKey("support-bot", "b-1", 1)),
         "gate": "support-bot",
@@ -86,7 +87,7 @@ def test_an_action_on_the_wire() -> None:
         "source": {"topic": "streamer.responses", "partition": 0, "offset": 41},
         "decided_at": "2026-11-20T12:00:00Z",
     }
-    assert actions.decode_action(actions.encode_action(action())) == action()
+    assert actions.decode_action(encode(action())) == action()
 
 
 def test_action_ids_never_change() -> None:
@@ -277,7 +278,7 @@ def policy(**changes: Any) -> Policy:
 )
 def test_a_policy_travels_whole(original: Policy) -> None:
     event = thresholds.threshold_event(original)
-    value = thresholds.encode_threshold(event)
+    value = encode(event)
     assert thresholds.decode_threshold(value) == event
     assert thresholds.policy_from_event(thresholds.decode_threshold(value)) == original
     message = thresholds.threshold_message(event, topic="streamer.thresholds")

@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ def test_factors_that_pass_the_largest_float_still_raise_and_still_go_into_json(
     assert bets.raised_at == 1
     endless = RestartedBets.open(2, delta=1e-300, restart_every=500).after(np.full((3, 2), 1e290))
     assert endless.raised_at == 2
-    assert json.loads(json.dumps(endless.to_fields(), allow_nan=False))
+    assert json.loads(json.dumps(asdict(endless), allow_nan=False))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def test_weights_and_what_an_overdue_label_may_cost():
 
 
 def test_what_shipped_nothing_needs_no_label_and_no_prediction():
-    decisions = AuditedDecisions.of_rows([AuditedDecision(0.5, sampled=True, shipped=0.0, predicted=0.7)])
+    decisions = AuditedDecisions.of_pieces([AuditedDecision(0.5, sampled=True, shipped=0.0, predicted=0.7)])
     assert not decisions.overdue.any()
     assert decisions.most_loss.tolist() == decisions.predicted.tolist() == [0.0]
 
@@ -36,13 +36,13 @@ def test_rows_and_columns_are_the_same():
         AuditedDecision(0.5, sampled=False, predicted=0.5),
         AuditedDecision(1.0, sampled=True, predicted=0.5),
     ]
-    by_rows, by_columns = AuditedDecisions.of_rows(rows), AuditedDecisions.of(**RIGHT)
+    by_rows, by_columns = AuditedDecisions.of_pieces(rows), AuditedDecisions.of(**RIGHT)
     for name in RIGHT:
         np.testing.assert_array_equal(getattr(by_rows, name), getattr(by_columns, name))
 
 
 def test_there_may_be_none():
-    assert len(AuditedDecisions.of_rows([])) == 0
+    assert len(AuditedDecisions.of_pieces([])) == 0
     assert len(AuditedDecisions.of(probability=0.5, sampled=[], labelled=[], loss=[])) == 0
 
 
@@ -73,4 +73,4 @@ def test_what_cannot_be_is_refused(column, values, why):
 
 def test_a_draw_must_be_true_or_false_in_rows_too():
     with pytest.raises(ValueError, match="position 0 holds None"):
-        AuditedDecisions.of_rows([AuditedDecision(0.5, sampled=None)])
+        AuditedDecisions.of_pieces([AuditedDecision(0.5, sampled=None)])

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def test_labels_in_any_order_end_in_the_same_bits():
         bets = bets.after(draws([None] * 50, first=piece))
         bets = bets.after(known={int(n): losses[n] for n in rng.permutation(piece + 50)[:30]})
     for n in rng.permutation(300):
-        bets = DrawnBets.from_fields(json.loads(json.dumps(bets.to_fields())))
+        bets = DrawnBets.from_fields(json.loads(json.dumps(asdict(bets))))
         bets = bets.after(known={int(n): losses[n]})
     assert bets == whole
 
@@ -139,7 +140,7 @@ def test_the_chance_of_a_false_alarm_grows_with_the_draws_or_not_at_all():
 def older(seen, factors):
     """The state that an older version wrote."""
     bets = RestartedBets.open(7, delta=0.03, restart_every=500).after(np.full((seen, 7), factors))
-    fields = {"alpha": 0.1, "tolerance": 0.02, "bets": bets.to_fields()}
+    fields = {"alpha": 0.1, "tolerance": 0.02, "bets": asdict(bets)}
     return bets, json.dumps({"kind": "streamer.monitoring.risk-alarm.v1", **fields})
 
 

@@ -76,7 +76,7 @@ def test_before_anything_is_read_nothing_is_known():
 
 def test_where_nothing_shipped_selective_risk_is_unknown_and_exposure_small():
     rows = [AuditedDecision(0.2, sampled=i % 5 == 0, shipped=0.0) for i in range(2000)]
-    state = begun().observe(AuditedDecisions.of_rows(rows))
+    state = begun().observe(AuditedDecisions.of_pieces(rows))
     assert state.selective().estimate is None
     assert state.overdue == 0
     assert state.exposure().estimate == 0
@@ -121,7 +121,7 @@ def test_the_path_is_what_one_at_a_time_gives():
 
 
 def test_a_probability_below_the_least_is_refused():
-    decisions = AuditedDecisions.of_rows([AuditedDecision(0.3, False), AuditedDecision(0.1999, False)])
+    decisions = AuditedDecisions.of_pieces([AuditedDecision(0.3, False), AuditedDecision(0.1999, False)])
     for read in (begun().observe, begun().path):
         with pytest.raises(ValueError, match=r"least probability is 0\.2; position 1 logged 0\.1999"):
             read(decisions)

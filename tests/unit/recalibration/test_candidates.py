@@ -15,7 +15,8 @@ from streamer import LabelledGroup
 from streamer.calibration import History
 from streamer.calibration.calibrators.transductive import CURVE_POINTS
 from streamer.calibration.selective_grid import even_grid
-from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
+from streamer.events.codec import encode
+from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import BatchCut, Chance, Cut, Indicator, Quantile, Rank, Segments
@@ -99,7 +100,7 @@ def test_every_cell_decides_or_is_refused_with_a_reason(method: str, shape: str,
         assert found.decides
         assert found.threshold.state != "closed" or isinstance(found.rule, Segments), found
         policy = policy_of(chosen, found)
-        assert policy_from_event(decode_threshold(encode_threshold(threshold_event(policy)))) == policy
+        assert policy_from_event(decode_threshold(encode(threshold_event(policy)))) == policy
         gate = PolicyGate.of(policy)
         uniforms = [0.5, 0.25, 0.75, 0.125] if gate.needs_uniforms else None
         ruling = gate.decide(
@@ -202,7 +203,7 @@ def test_policies_stay_small_enough_for_a_message() -> None:
     assert len(long.rule.levels) <= CURVE_POINTS
     for one in (found, long):
         chosen = settings(alpha=0.5, unit="response")
-        assert len(encode_threshold(threshold_event(policy_of(chosen, one)))) < 256 * 1024
+        assert len(encode(threshold_event(policy_of(chosen, one)))) < 256 * 1024
 
 
 def test_transductive_charges_by_the_fewest_draws() -> None:

@@ -13,7 +13,8 @@ import pytest
 from streamer.audit.rederive import contradiction
 from streamer.audit.standalone.verify_bundle import calibrated_for_another as by_the_verifier
 from streamer.calibration import History
-from streamer.events.thresholds import decode_threshold, encode_threshold, policy_from_event, threshold_event
+from streamer.events.codec import encode
+from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR, rule_text
@@ -139,7 +140,7 @@ def test_a_record_says_which_edition_a_gate_has() -> None:
         run = derive(gate(settings), groups(), [], now=NOW, older_than=NOW)
         made = policy(settings, run) if run.decided.state == "cut" else None
         if made is not None:
-            assert policy_from_event(decode_threshold(encode_threshold(threshold_event(made)))) == made
+            assert policy_from_event(decode_threshold(encode(threshold_event(made)))) == made
     assert calibrated_for_another(before, replace(before, edition=2)) == ["edition"]
     rows = [{name: one.flat()[name] for name in FLAT_NAMES} for one in (before, today)]
     assert by_the_verifier(*rows) == ["edition"]

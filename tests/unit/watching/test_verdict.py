@@ -375,7 +375,7 @@ def test_open_time_is_the_exposure_of_what_shipped() -> None:
         for ships, draw in zip(shipped, sampled, strict=True)
     ]
     state = OpenTime.begin(plan).observe(
-        AuditedDecisions.of_rows(rows), answers=int((shipped & sampled).sum())
+        AuditedDecisions.of_pieces(rows), answers=int((shipped & sampled).sum())
     )
     exposure, selective = state.exposure(), state.selective()
     assert state.share_served == shipped.mean()

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import Names, UtcDateTime, check, metadata, sized_text
+from streamer.store.db.schema.types import Names, UtcDateTime, check, metadata, required, sized_text
 
 accounts = sa.Table(
     "accounts",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
-    sa.Column("roles", Names, nullable=False, comment="as a JSON array; empty: the account is closed"),
+    required("roles", Names, comment="as a JSON array; empty: the account is closed"),
     sa.Column("password", sa.Text, comment="scrypt, with its salt; NULL: the account is closed"),
-    sa.Column("created_at", UtcDateTime, nullable=False),
-    sa.Column("created_by", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    required("created_at", UtcDateTime),
+    required("created_by", sa.Text),
+    required("reason", sa.Text),
     sized_text("name", 200),
     check("revision", "revision >= 1"),
     sized_text("roles", 200, least=2),

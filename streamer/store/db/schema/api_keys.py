@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import Names, UtcDateTime, check, digest, metadata, sized_text
+from streamer.store.db.schema.types import Names, UtcDateTime, check, digest, metadata, required, sized_text
 
 api_keys = sa.Table(
     "api_keys",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column(
-        "digest", sa.LargeBinary, nullable=False, comment="SHA-256 of the token, which has 256 random bits"
-    ),
+    required("digest", sa.LargeBinary, comment="SHA-256 of the token, which has 256 random bits"),
     sa.Column("gates", Names, comment="NULL: every gate"),
-    sa.Column("may", Names, nullable=False),
+    required("may", Names),
     sa.Column("rate_requests", sa.Integer, comment="NULL: no bound"),
     sa.Column("rate_seconds", sa.Integer),
-    sa.Column("note", sa.Text, nullable=False),
-    sa.Column("created_at", UtcDateTime, nullable=False),
-    sa.Column("created_by", sa.Text, nullable=False),
+    required("note", sa.Text),
+    required("created_at", UtcDateTime),
+    required("created_by", sa.Text),
     sa.Column("expires_at", UtcDateTime, comment="NULL: good until it is revoked"),
     sa.UniqueConstraint("digest"),
     sized_text("id", 64),
@@ -39,9 +37,9 @@ api_key_revocations = sa.Table(
     "api_key_revocations",
     metadata,
     sa.Column("id", sa.Text, sa.ForeignKey("api_keys.id"), primary_key=True),
-    sa.Column("revoked_at", UtcDateTime, nullable=False),
-    sa.Column("revoked_by", sa.Text, nullable=False),
-    sa.Column("revoked_reason", sa.Text, nullable=False),
+    required("revoked_at", UtcDateTime),
+    required("revoked_by", sa.Text),
+    required("revoked_reason", sa.Text),
     sized_text("revoked_by", 200),
     sized_text("revoked_reason", 500),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import UtcDateTime, check, metadata, sized_text
+from streamer.store.db.schema.types import UtcDateTime, check, metadata, required, sized_text
 
 encoders = sa.Table(
     "encoders",
@@ -12,8 +12,8 @@ encoders = sa.Table(
     sa.Column("id", sa.Text, primary_key=True, comment="name@hash, as decisions name it"),
     sa.Column("revision", sa.Text, primary_key=True, comment="where the weights came from"),
     sa.Column("weight_hash", sa.Text, primary_key=True, comment="SHA-256 of the weights, hex"),
-    sa.Column("dimension", sa.Integer, nullable=False),
-    sa.Column("first_seen_at", UtcDateTime, nullable=False),
+    required("dimension", sa.Integer),
+    required("first_seen_at", UtcDateTime),
     sized_text("id", 200),
     sized_text("revision", 200),
     check("weight_hash", "length(weight_hash) = 64"),

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, digest, metadata, sized_text
+from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, digest, metadata, required, sized_text
 
 erasures = sa.Table(
     "erasures",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("at", UtcDateTime, nullable=False),
-    sa.Column("by", sa.Text, nullable=False),
-    sa.Column("reason", sa.Text, nullable=False),
+    required("at", UtcDateTime),
+    required("by", sa.Text),
+    required("reason", sa.Text),
     sa.Column(
         "before",
         UtcDateTime,
         comment="what was decided or refused before then may be erased; NULL: what was erased when erasures began to be kept",
     ),
-    sa.Column("sooner", sa.Boolean, nullable=False, comment="younger than six months was permitted"),
+    required("sooner", sa.Boolean, comment="younger than six months was permitted"),
     sa.Column("erased", BIGINT, comment="batches and refused messages that were erased by then"),
     sa.Column("digest", sa.LargeBinary, comment="SHA-256 of their content_mac, in order"),
     sized_text("id", 64),

@@ -1,18 +1,55 @@
-"""On what tables are joined that many queries join."""
+"""What names a batch and a response, and on what tables are joined that many queries join."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from streamer.store.db.schema.decisions import decisions
+import sqlalchemy as sa
+
+from streamer.gates.batch_key import BatchKey
+from streamer.store.db.schema.calibration import calibration_candidates, calibration_runs
+from streamer.store.db.schema.decisions import batches, decisions
 from streamer.store.db.schema.gates import gate_revisions, policies
+
+if TYPE_CHECKING:
+    from streamer.store.db.schema.types import Row
+
+BATCH: Final = ("gate", "batch_id", "attempt")
+RESPONSE: Final = (*BATCH, "response_id")
+
+
+def key_of(row: Row) -> BatchKey:
+    """Which batch a row is of."""
+    return BatchKey(row["gate"], row["batch_id"], row["attempt"])
+
+
+def is_batch(key: BatchKey, table: sa.FromClause = batches) -> sa.ColumnElement[bool]:
+    """Whether a row is of this batch."""
+    return sa.and_(*(table.c[name] == value for name, value in zip(BATCH, key, strict=True)))
+
+
+def same(one: sa.FromClause, other: sa.FromClause, *names: str) -> sa.ColumnElement[bool]:
+    """Whether rows of two tables agree in columns of these names."""
+    return sa.and_(*(one.c[name] == other.c[name] for name in names))
+
+
+def revision_of(table: sa.FromClause, revisions: sa.FromClause = gate_revisions) -> sa.ColumnElement[bool]:
+    """The gate's settings that a row of `table` was made for."""
+    return (revisions.c.gate == table.c.gate) & (revisions.c.revision == table.c.gate_revision)
+
 
 POLICY_OF_DECISION: Final = (policies.c.gate == decisions.c.gate) & (
     policies.c.version == decisions.c.policy_version
 )
 """The policy that decided."""
 
-REVISION_OF_POLICY: Final = (gate_revisions.c.gate == policies.c.gate) & (
-    gate_revisions.c.revision == policies.c.gate_revision
-)
+REVISION_OF_POLICY: Final = revision_of(policies)
 """The gate's settings as the policy was made for them."""
+
+REVISION_OF_RUN: Final = revision_of(calibration_runs)
+"""The gate's settings that a run calibrated for."""
+
+CANDIDATE_OF_RUN: Final = (
+    calibration_candidates.c.run == calibration_runs.c.id
+) & calibration_candidates.c.decides
+"""The threshold that a run found by the gate's method."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, metadata, sized_text
+from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, metadata, required, sized_text
 
 leases = sa.Table(
     "leases",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    sa.Column("holder", sa.Text, nullable=False, comment="one lease of one process"),
-    sa.Column("epoch", BIGINT, nullable=False, comment="one more for each new holder"),
-    sa.Column("expires_at", UtcDateTime, nullable=False, comment="from then on it is anybody's"),
+    required("holder", sa.Text, comment="one lease of one process"),
+    required("epoch", BIGINT, comment="one more for each new holder"),
+    required("expires_at", UtcDateTime, comment="from then on it is anybody's"),
     sized_text("name", 300),
     sized_text("holder", 200),
     check("epoch", "epoch >= 1"),

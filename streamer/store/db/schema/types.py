@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -31,6 +31,14 @@ metadata = sa.MetaData(
 
 Row: TypeAlias = Mapping[Any, Any]
 """A table's row by column names: about to be written, or read back."""
+
+T = TypeVar("T")
+
+
+def of_row(kind: type[T], row: Row, /, **other: Any) -> T:
+    """Make a value of a row: every field that is not given is the column of its name."""
+    return kind(**{name: row[name] for name in kind.__annotations__ if name not in other}, **other)
+
 
 _headers = msgspec.json.Encoder()
 _read_headers = msgspec.json.Decoder(tuple[tuple[str, bytes | None], ...])
@@ -177,6 +185,18 @@ the seal of the texts must come out the same when it is computed again from what
 REAL: sa.Double[float] = sa.Double()
 
 
+def required(
+    name: str,
+    kind: Any,
+    *constraints: sa.ForeignKey,
+    default: str | sa.False_ | sa.True_ | None = None,
+    **options: Any,
+) -> sa.Column[Any]:
+    """A column that is never NULL; `default` is an SQL expression for rows that came before it."""
+    given = sa.text(default) if isinstance(default, str) else default
+    return sa.Column(name, kind, *constraints, nullable=False, server_default=given, **options)
+
+
 def identity_column() -> sa.Column[int]:
     """The surrogate key of a table whose natural key is long. Declare `sqlite_autoincrement` beside it."""
     return sa.Column("id", BIGINT, sa.Identity(), primary_key=True)
@@ -196,9 +216,9 @@ def check(name: str, rule: str) -> sa.CheckConstraint:
     return sa.CheckConstraint(rule, name=name)
 
 
-def one_of(column: str, values: Iterable[str], *, name: str | None = None) -> sa.CheckConstraint:
+def one_of(column: str, values: Iterable[str]) -> sa.CheckConstraint:
     """A closed list of words."""
-    return check(name or column, f"{column} IN ({', '.join(repr(value) for value in values)})")
+    return check(column, f"{column} IN ({', '.join(repr(value) for value in values)})")
 
 
 def within_unit_interval(column: str) -> sa.CheckConstraint:
@@ -233,10 +253,10 @@ def sized_rule() -> sa.CheckConstraint:
     return sized_text("rule", 1_048_576, least=2)
 
 
-def finite_cut(state: str = "state", threshold: str = "threshold") -> tuple[sa.CheckConstraint, ...]:
+def finite_cut() -> tuple[sa.CheckConstraint, ...]:
     """A threshold's state is one of three words, and lambda is there, and finite, exactly for `cut`."""
     return (
-        one_of(state, THRESHOLD_STATES),
-        check("threshold", f"({state} = 'cut') = ({threshold} IS NOT NULL)"),
-        check("threshold_finite", f"{threshold} >= -1e300 AND {threshold} <= 1e300"),
+        one_of("state", THRESHOLD_STATES),
+        check("threshold", "(state = 'cut') = (threshold IS NOT NULL)"),
+        check("threshold_finite", "threshold >= -1e300 AND threshold <= 1e300"),
     )
