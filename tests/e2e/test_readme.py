@@ -15,9 +15,9 @@ import pytest
 from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
-from streamer.research.experiments.offline_figures import split_figures
 from tests.checkout import ROOT, copy_checkout
 from tests.services.ports import free_port
+from tests.splits import split_figures
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,14 +21,13 @@ from streamer.clouds.offline import (
 from streamer.clouds.simulation import simulate_clouds
 from streamer.errors import UsageError
 from streamer.gates.settings import UNITS, Unit
-from streamer.research.experiments.offline_figures import figures_table, main, split_figures
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
+from tests.splits import split_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -162,16 +161,3 @@ def test_figures_of_splits_are_means_over_them() -> None:
         None,
         0.0,
     )
-    lines = figures_table([figures, closed]).splitlines()
-    assert len(lines) == 3
-    assert len({len(text) for text in lines}) == 1
-
-
-def test_the_command_tells_what_is_wrong_with_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path / "none.jsonl")]) == 1
-    assert "cannot read" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as usage:
-        main(["f", "--alpha", "2"])
-    assert usage.value.code == 2
