@@ -16,8 +16,8 @@ from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
 from tests.checkout import ROOT, copy_checkout
+from tests.offline import split_figures
 from tests.services.ports import free_port
-from tests.splits import split_figures
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,7 +9,7 @@ import pytest
 from streamer.clouds.offline import ScoredCloud, score_clouds
 from streamer.clouds.simulation import simulate_clouds
 from streamer.scoring.encoders.encoder import CachedEncoder
-from tests.splits import split_figures
+from tests.offline import split_figures
 
 if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder

@@ -13,7 +13,7 @@ from streamer.clouds.offline import score_clouds
 from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import past_prompts
 from streamer.scoring.encoders.encoder import CachedEncoder
-from tests.splits import split_figures
+from tests.offline import split_figures
 
 if TYPE_CHECKING:
     from pathlib import Path

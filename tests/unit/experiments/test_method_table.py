@@ -20,7 +20,7 @@ from streamer.research.experiments.method_table import MethodFigures, main, mark
 from streamer.research.experiments.score_cache import scored_file
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import SCORER_NAMES
-from tests.splits import split_figures
+from tests.offline import split_figures
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,17 +14,14 @@ from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
 from streamer.clouds.offline import (
     ScoredCloud,
     calibration_groups,
-    offline_run,
-    run_scored,
     score_clouds,
 )
 from streamer.clouds.simulation import simulate_clouds
-from streamer.errors import UsageError
 from streamer.gates.settings import UNITS, Unit
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from tests.splits import split_figures
+from tests.offline import offline_run, run_scored, split_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -139,11 +136,6 @@ def test_exposure_keeps_to_the_budget_on_average_over_simulations() -> None:
         exposures.append(report.exposure_risk)
     # One-sided 4.8 standard errors: chance 1e-6 under a mean of exactly alpha.
     assert np.mean(exposures) <= alpha + 4.8 * np.std(exposures, ddof=1) / math.sqrt(len(exposures))
-
-
-def test_one_cloud_is_too_few() -> None:
-    with pytest.raises(UsageError, match="too few"):
-        offline_run(simulate_clouds(seed=0, clouds=1), unit="best", alpha=0.1, encoder=encoder())
 
 
 def test_figures_of_splits_are_means_over_them() -> None:
