@@ -15,10 +15,11 @@ import msgspec
 import numpy as np
 import pytest
 
+import streamer
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.research import evaluation
-from streamer.research.evaluation import evaluate, outputs, run, steps
+from streamer.research.evaluation import evaluate, kept_results, outputs, run, steps
 from streamer.research.evaluation.charts import outcomes_chart
 from streamer.research.evaluation.figure_shares import shares
 from streamer.research.evaluation.findings import findings, headline
@@ -237,6 +238,13 @@ def test_the_papers_csv_files_have_the_columns_of_the_page(done, clouds):
     assert list(parameters) == columns_on_the_page("parameters.csv")
     assert parameters["models"] == "made-up"
     assert parameters["sha256"] == done[0].data_sets[0].digest
+
+
+def test_kept_results_depend_on_files_that_are_there_and_on_every_calibrator():
+    root = Path(streamer.__file__).parent
+    found = {pattern: set(root.glob(pattern)) for pattern in kept_results._CODE}
+    assert all(found.values()), [pattern for pattern, files in found.items() if not files]
+    assert set((root / "calibration" / "calibrators").glob("*.py")) <= set().union(*found.values())
 
 
 def test_a_second_run_computes_and_draws_nothing(done, clouds, monkeypatch):
