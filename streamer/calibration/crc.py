@@ -18,14 +18,13 @@ from streamer.calibration.groups import LabelledGroup, canonical_order, check_un
 from streamer.calibration.guarantee import guarantee_text
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
-from streamer.calibration.threshold import Threshold
+from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import ArrayLike
 
-    from streamer.calibration.threshold import ThresholdState
     from streamer.calibration.weighting import WeightingScheme
 
 Floats = NDArray[np.float64]
@@ -205,12 +204,5 @@ def _threshold(
 ) -> Threshold:
     limit = budget_limit(alpha, groups)
     value = math.inf if limit < 0 else smallest_admissible(scores, losses, limit)
-    state: ThresholdState = "closed" if value == math.inf else "open" if value == -math.inf else "cut"
-    return Threshold(
-        state=state,
-        value=value,
-        alpha=alpha,
-        method=scheme.name,
-        groups=groups,
-        guarantee=guarantee_text(state=state, alpha=alpha, scheme=scheme, groups=groups),
-    )
+    guarantee = guarantee_text(state=state_at(value), alpha=alpha, scheme=scheme, groups=groups)
+    return Threshold.at(value, alpha=alpha, method=scheme.name, groups=groups, guarantee=guarantee)

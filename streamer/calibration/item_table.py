@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from streamer.calibration.groups import check_unique
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from streamer.calibration.groups import LabelledGroup
 
@@ -106,6 +107,24 @@ class ItemTable:
             np.cumsum(rows, axis=0, out=rows)
             shipped = rows[-1].copy()
             yield rows
+
+    def first_level(
+        self, levels: Floats, outside: Callable[[Floats], NDArray[np.bool_]], *, start: int = 0
+    ) -> float:
+        """Walk down from the strictest level; return the first just below which `outside` holds, or -inf.
+
+        Parameters
+        ----------
+        levels, start : see `sums_by_level`.
+        outside : from group losses, shape (k, G), to k marks.
+        """
+        passed = start
+        for rows in self.sums_by_level(self.losses, levels, reached=True, start=start):
+            marks = outside(rows)
+            if marks.any():
+                return float(levels[passed + int(np.argmax(marks))])
+            passed += len(rows)
+        return -math.inf
 
     def _sums_before(self, terms: Floats, position: NDArray[np.intp], items: NDArray[np.intp]) -> Floats:
         """Return each group's sum over `items`, which come level by level, added up as a walk over the levels does."""

@@ -1,1 +1,1 @@
-"""Response clouds: their files, their simulation, and the offline twin of the stream."""
+"""Response clouds: their files, their simulation, and their decisions and calibration groups offline."""

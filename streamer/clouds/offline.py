@@ -1,7 +1,6 @@
-"""The offline twin of the stream's path: score, calibrate on one half, decide and measure on the other.
+"""Clouds scored, decided and gathered into calibration groups by arrays, as the gate does it with events.
 
-It does with arrays in one process what publisher, worker and recalibrator do with events: the same encoder, score,
-gate and calibration, an audit sample of every batch of the first half, and no label that the audit would not ask for.
+The same score, gate and calibration, an audit sample of every batch, and no label that the audit would not ask for.
 """
 
 from __future__ import annotations
@@ -11,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.calibration import LabelledGroup, calibrate_groups
-from streamer.clouds.cloud import split_clouds
-from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure, units_of
-from streamer.errors import UsageError
+from streamer.calibration import LabelledGroup
+from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.gates.gate import gate_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import score_batch
@@ -22,9 +19,9 @@ from streamer.scoring.gram import score_batch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.calibration import Threshold
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.measurement import OfflineRisk
     from streamer.gates.settings import Unit
     from streamer.scoring.encoders.encoder import CachedEncoder
 
@@ -37,29 +34,6 @@ class ScoredCloud:
 
     cloud: Cloud
     scores: tuple[float, ...] | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class OfflineResult:
-    """What `offline_run` found: the threshold from the first half, the decisions and the figures of the second."""
-
-    unit: Unit
-    threshold: Threshold
-    calibration: tuple[LabelledGroup, ...]
-    decided: tuple[DecidedBatch, ...]
-    report: OfflineRisk
-
-    def summary(self) -> dict[str, Any]:
-        """Return the figures under the names of ``streamer demo --json``."""
-        cut = self.threshold.value if self.threshold.state == "cut" else None
-        return summary(
-            self.report,
-            alpha=self.threshold.alpha,
-            method=self.threshold.method,
-            state=self.threshold.state,
-            threshold=cut,
-            calibration_groups=self.threshold.groups,
-        )
 
 
 def summary(
@@ -157,61 +131,4 @@ def decided_batch(
         scores=(None,) * len(cloud.responses) if scored.scores is None else scored.scores,
         shipped=shipped,
         severities=cloud.severities,
-    )
-
-
-def offline_run(
-    clouds: Sequence[Cloud],
-    *,
-    unit: Unit,
-    alpha: float,
-    method: str = "mean",
-    seed: int = 0,
-    encoder: CachedEncoder,
-    eta: float = 1.0,
-    draws: int = 20,
-) -> OfflineResult:
-    """Split, score, calibrate, decide and measure; see `run_scored` and `split_clouds`.
-
-    Parameters
-    ----------
-    clouds : at least 2.
-    unit : what ships.
-    alpha : the budget, in (0, 1).
-    method, eta, draws : the calibrator, as in `streamer.calibrate`.
-    seed : of the split and of the calibration's random weights.
-    """
-    return run_scored(
-        score_clouds(clouds, encoder), unit=unit, alpha=alpha, method=method, seed=seed, eta=eta, draws=draws
-    )
-
-
-def run_scored(
-    scored: Sequence[ScoredCloud],
-    *,
-    unit: Unit,
-    alpha: float,
-    method: str = "mean",
-    seed: int = 0,
-    eta: float = 1.0,
-    draws: int = 20,
-) -> OfflineResult:
-    """Do what `offline_run` does with clouds that are scored already (scores do not depend on anything here)."""
-    if len(scored) < 2:
-        raise UsageError(f"{len(scored)} cloud is too few: one half calibrates and the other is decided")
-    by_id = {item.cloud.batch_id: item for item in scored}
-    first, second = split_clouds([item.cloud for item in scored], seed)
-    groups = calibration_groups([by_id[cloud.batch_id] for cloud in first], unit)
-    threshold = calibrate_groups(groups, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
-    cut = threshold.value if threshold.state == "cut" else None
-    decided = tuple(
-        decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut)
-        for cloud in second
-    )
-    return OfflineResult(
-        unit=unit,
-        threshold=threshold,
-        calibration=tuple(groups),
-        decided=decided,
-        report=measure(decided, unit),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from streamer.calibration.specification import Number
     from streamer.calibration.threshold import Threshold
     from streamer.clouds.offline import ScoredCloud
-    from streamer.clouds.unlabelled import Unlabelled
     from streamer.frames.answers import Encode
     from streamer.frames.held_out import HeldOut
     from streamer.gates.rule import Rule
@@ -165,22 +165,28 @@ class Gate:
             raise UsageError(
                 "severities are a column of the table, called severity (or correct), and no second argument"
             )
-        settings, choice = self._settings(), check_unlabelled(self.unlabelled)
+        settings = self._settings()
         table = read(frame, self.columns, self.segment_by)
-        missing, answers = counts(table.clouds)
-        if missing == answers:
-            raise UsageError(
-                f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
-                'columns={"severity": NAME}, or {"correct": NAME} where 1 means right'
-            )
+        drop, note = self._unlabelled(
+            table,
+            f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
+            'columns={"severity": NAME}, or {"correct": NAME} where 1 means right',
+        )
         if table.doubt:
             warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
-        if note := unlabelled_note(missing, answers, choice, option="unlabelled="):
+        if note:
             warnings.warn(note, UnlabelledWarning, stacklevel=2)
-        return self._learn(frame, table, settings, choice, note)
+        return self._learn(frame, table, settings, note, drop=drop)
 
-    def _learn(self, frame: Any, table: Read, settings: GateSettings, choice: Unlabelled, note: str) -> Gate:
-        drop = choice == "drop"
+    def _unlabelled(self, table: Read, none_labelled: str) -> tuple[bool, str]:
+        """Return whether answers without a severity are left out, and what to say of them; none at all are refused."""
+        missing, answers = counts(table.clouds)
+        if missing == answers:
+            raise UsageError(none_labelled)
+        choice = check_unlabelled(self.unlabelled)
+        return choice == "drop", unlabelled_note(missing, answers, choice, option="unlabelled=")
+
+    def _learn(self, frame: Any, table: Read, settings: GateSettings, note: str, *, drop: bool) -> Gate:
         found = self._scored(table)
         groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
         if not groups:
@@ -201,7 +207,7 @@ class Gate:
         own = decide(GateSettings(**settings.flat() | {"audit_draws": min(_MOST_DRAWS, largest)}), sample)
         threshold = own.threshold
         if note:
-            threshold = _noted(threshold, note)
+            threshold = replace(threshold, guarantee=besides(threshold.guarantee, note))
         self.threshold_, self.rule_, self.settings_ = threshold, own.rule, settings
         self.groups_, self.recognised_ = tuple(groups), table.recognised
         # A cut at the highest score of all is as good as closed.
@@ -246,15 +252,13 @@ class Gate:
         fitted_frame, table, found, drop = self._fitted_on
         if frame is not None:
             table = read(frame, self.columns, self.settings_.segment_by)
-            missing, answers = counts(table.clouds)
-            if missing == answers:
-                raise UsageError(
-                    "no answer of this table has a severity, so there is nothing to report; decide() needs none"
-                )
-            choice = check_unlabelled(self.unlabelled)
-            if note := unlabelled_note(missing, answers, choice, option="unlabelled="):
+            drop, note = self._unlabelled(
+                table,
+                "no answer of this table has a severity, so there is nothing to report; decide() needs none",
+            )
+            if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
-            found, drop = tuple(self._scored(table)), choice == "drop"
+            found = tuple(self._scored(table))
         decided = self._decisions(frame, table, found).batches
         figures = measure(decided, self.settings_.unit, drop_unlabelled=drop)
         return Report(
@@ -300,12 +304,11 @@ class Gate:
         from streamer.frames.held_out import HeldOut, decided_at, halves, outcome
 
         delta = check_delta(delta)
-        settings, choice = self._settings(), check_unlabelled(self.unlabelled)
+        settings = self._settings()
         table = frame if isinstance(frame, Read) else read(frame, self.columns, self.segment_by)
-        missing, answers = counts(table.clouds)
-        if missing == answers:
-            raise UsageError(f"no answer has a severity, so there is nothing to judge by; {table.recognised}")
-        note, drop = unlabelled_note(missing, answers, choice, option="unlabelled="), choice == "drop"
+        drop, note = self._unlabelled(
+            table, f"no answer has a severity, so there is nothing to judge by; {table.recognised}"
+        )
         in_order, unit = settings.calibrator.by_order, settings.unit
         calibrating = judged = table
         if cut is None and not in_sample:
@@ -314,7 +317,7 @@ class Gate:
         opened = decided_at(found, unit, Cut("open", None))
         gate = None
         if cut is None:
-            gate = Gate(**self.get_params())._learn(None, calibrating, settings, choice, note)
+            gate = Gate(**self.get_params())._learn(None, calibrating, settings, note, drop=drop)
             decided = gate._decisions(None, judged, found).batches
         else:
             decided = decided_at(found, unit, cut)
@@ -504,9 +507,3 @@ def _history(found: Sequence[ScoredCloud], unit: Unit) -> History:
     ]
     units = units_of(batches, unit)
     return History.of(units.scores[units.shippable], prompts=len(batches))
-
-
-def _noted(threshold: Threshold, note: str) -> Threshold:
-    from dataclasses import replace
-
-    return replace(threshold, guarantee=besides(threshold.guarantee, note))

@@ -19,7 +19,7 @@ from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import measure, units_of
 from streamer.clouds.offline import decided_batch
 from streamer.errors import UsageError
-from streamer.frames.tables import like, rows_of
+from streamer.frames.tables import Tabular
 from streamer.wording.numbers import SERVED, percent
 from streamer.wording.policies import cut_text
 
@@ -71,7 +71,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldOut:
+class HeldOut(Tabular):
     """What a gate would have made of a table.
 
     Attributes
@@ -165,14 +165,6 @@ class HeldOut:
             "lower": list(lower),
             "upper": list(upper),
         }
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the figures as a list of dicts."""
-        return rows_of(self.columns())
-
-    def to_frame(self) -> Any:
-        """Return the figures as a table of the library that the answers came in; a list of dicts where that is none."""
-        return like(self._frame, self.columns(), None)
 
     def _repr_html_(self) -> str:
         from streamer.frames.notebook import held_out_html

@@ -11,7 +11,7 @@ import numpy as np
 from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
-from streamer.frames.tables import like, rows_of
+from streamer.frames.tables import Tabular
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decisions:
+class Decisions(Tabular):
     """What ships, one entry for each answer: in the order of the table's rows, or prompt by prompt where a row is a prompt.
 
     Attributes
@@ -85,14 +85,6 @@ class Decisions:
             "ship": self.ship.tolist(),
         }
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the decisions as a list of dicts."""
-        return rows_of(self.columns())
-
-    def to_frame(self) -> Any:
-        """Return the decisions as a table of the library that the answers came in; a list of dicts where that is none."""
-        return like(self._frame, self.columns(), self._rows)
-
     def _repr_html_(self) -> str:
         from streamer.frames.notebook import decisions_html
 
@@ -100,7 +92,7 @@ class Decisions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Report:
+class Report(Tabular):
     """What a gate does with labelled answers.
 
     Attributes
@@ -160,7 +152,7 @@ class Report:
         return f"Measured on answers that the gate was not calibrated on.{give}"
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return the figures as columns: name and value."""
+        """Return the figures as columns: name and value, NaN where one is not defined."""
         figures = {
             "alpha": self.threshold.alpha,
             "threshold": self.threshold.value,
@@ -169,14 +161,6 @@ class Report:
         }
         values = [math.nan if value is None else float(value) for value in figures.values()]
         return {"figure": list(figures), "value": values}
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Return the figures as a list of dicts; NaN where one is not defined."""
-        return rows_of(self.columns())
-
-    def to_frame(self) -> Any:
-        """Return the figures as a table of the library that the answers came in; a list of dicts where that is none."""
-        return like(self._frame, self.columns(), None)
 
     def _repr_html_(self) -> str:
         from streamer.frames.notebook import report_html

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import reprlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,26 @@ def like(frame: Any, columns: Mapping[str, Sequence[Any]], rows: Sequence[int] |
     if library == "pyarrow":
         return module.table(dict(columns))
     return rows_of(columns)
+
+
+class Tabular(ABC):
+    """A result that can be had as a table."""
+
+    __slots__ = ()
+
+    _frame: Any
+
+    @abstractmethod
+    def columns(self) -> dict[str, list[Any]]:
+        """Return it as columns."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return it as a list of dicts."""
+        return rows_of(self.columns())
+
+    def to_frame(self) -> Any:
+        """Return it as a table of the library that the answers came in; a list of dicts where that is none."""
+        return like(self._frame, self.columns(), getattr(self, "_rows", None))
 
 
 def rows_of(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:

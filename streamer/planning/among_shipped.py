@@ -17,7 +17,7 @@ from streamer.calibration.arguments import check_alpha, check_delta, whole_numbe
 from streamer.calibration.calibrators.selective import Selective, shipped_needed
 from streamer.calibration.history import TENTHS
 from streamer.calibration.p_values import binomial
-from streamer.calibration.plan import MOST_LABELS
+from streamer.calibration.plan import MOST_LABELS, least_held_share_selective
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def plan_among_shipped(
         prompts=len(population.scores),
         mean_severity=mean,
         least=calibrator.groups_needed(alpha),
-        least_held=max(0.0, (mean - alpha) / (1 - alpha)),
+        least_held=least_held_share_selective(mean, alpha),
         oracle=float(shipped[within[-1]]) if len(within) else 0.0,
         cuts=tuple(
             _at_cut(float(shipped[place]), float(selective[place]), alpha, delta) for place in levels.walked

@@ -51,6 +51,11 @@ class SampledBatches:
     severities: Floats
     blank: Booleans
 
+    def best(self) -> tuple[Floats, Floats, Booleans]:
+        """Return score and severity of each prompt's best answer, and whether one of its answers is written: shape (P,)."""
+        rows, best = np.arange(len(self.scores)), np.where(self.blank, -1.0, self.scores).argmax(axis=1)
+        return self.scores[rows, best], self.severities[rows, best], np.asarray(~self.blank.all(axis=1))
+
     def population(self, unit: Unit) -> Population:
         """Return the items that a gate of this unit calibrates and decides on.
 
@@ -63,8 +68,7 @@ class SampledBatches:
                 "every prompt has only blank answers, or one under the unit batch: nothing to plan with"
             )
         if unit == "best":
-            rows, best = np.arange(len(scores)), np.where(blank, -1.0, scores).argmax(axis=1)
-            scores, severities = scores[rows, best, np.newaxis], severities[rows, best, np.newaxis]
+            scores, severities = (one[~held, np.newaxis] for one in self.best()[:2])
             blank = np.zeros(scores.shape, dtype=np.bool_)
         elif unit == "batch":
             means = np.array([[mean_score(row)] for row in scores.tolist()])

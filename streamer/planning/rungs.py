@@ -118,16 +118,9 @@ class _Best(NamedTuple):
 
     @classmethod
     def of_batches(cls, batches: SampledBatches) -> _Best:
-        rows, best = (
-            np.arange(len(batches.scores)),
-            np.where(batches.blank, -1.0, batches.scores).argmax(axis=1),
-        )
-        able = ~batches.blank.all(axis=1)
+        scores, severities, able = batches.best()
         # What is blank never ships: no cut is below it, and nothing is lost by it.
-        return cls(
-            np.where(able, batches.scores[rows, best], -np.inf),
-            np.where(able, batches.severities[rows, best], 0.0),
-        )
+        return cls(np.where(able, scores, -np.inf), np.where(able, severities, 0.0))
 
     def cuts(self, prompts: Places, budgets: Floats) -> Floats:
         """The lowest cuts with (sum of losses + 1)/(G + 1) <= budget on these prompts, one for each budget."""

@@ -93,15 +93,9 @@ class _Bests(NamedTuple):
 
     @classmethod
     def of_batches(cls, orders: Sequence[SampledBatches]) -> _Bests:
-        found = []
-        for one in orders:
-            rows, best = np.arange(len(one.scores)), np.where(one.blank, -1.0, one.scores).argmax(axis=1)
-            shippable = ~one.blank.all(axis=1)
-            found.append(
-                (np.where(shippable, one.scores[rows, best], 0.0), one.severities[rows, best], shippable)
-            )
-        scores, severities, able = zip(*found, strict=True)
-        return cls(np.stack(scores, axis=1), np.stack(severities, axis=1), np.stack(able, axis=1))
+        columns = zip(*(one.best() for one in orders), strict=True)
+        scores, severities, shippable = (np.stack(column, axis=1) for column in columns)
+        return cls(np.where(shippable, scores, 0.0), severities, shippable)
 
     def share_served(self, prompts: NDArray[np.intp], *budgets: float) -> float:
         """Share of the prompts above the cut that they calibrate: the lowest with (sum of losses + 1) / (P + 1) <= alpha.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from streamer.calibration import History
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import AuditSample, SampledGroup, SeverityBasis
+
+T = TypeVar("T")
 
 
 class RememberedSample:
@@ -33,7 +35,7 @@ class RememberedSample:
         severities: SeverityBasis = "mean",
     ) -> Sequence[SampledGroup]:
         """Read what calibration reads, once."""
-        found: Sequence[SampledGroup] = self._once(
+        return self._once(
             ("sample", gate, _read_by(settings), older_than, since_version, severities),
             lambda: self._sample.audit_sample(
                 gate,
@@ -43,17 +45,15 @@ class RememberedSample:
                 severities=severities,
             ),
         )
-        return found
 
     def label_delays(
         self, gate: str, *, settings: GateSettings, before: datetime, most: int
     ) -> Sequence[float | None]:
         """Read how late labels came, once."""
-        found: Sequence[float | None] = self._once(
+        return self._once(
             ("delays", gate, _read_by(settings), before, most),
             lambda: self._sample.label_delays(gate, settings=settings, before=before, most=most),
         )
-        return found
 
     def undrawn_history(
         self,
@@ -65,18 +65,17 @@ class RememberedSample:
         most: int,
     ) -> History:
         """Fix cuts by the scores of undrawn prompts, once."""
-        found: History = self._once(
+        return self._once(
             ("history", gate, _read_by(settings), before, since_version, most),
             lambda: self._sample.undrawn_history(
                 gate, settings=settings, before=before, since_version=since_version, most=most
             ),
         )
-        return found
 
-    def _once(self, key: Hashable, read: Callable[[], Any]) -> Any:
+    def _once(self, key: Hashable, read: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = read()
-        return self._known[key]
+        return cast("T", self._known[key])
 
 
 def _read_by(settings: GateSettings) -> Hashable:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from streamer.clouds.offline import run_scored
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 from tests.clouds import first_lines
+from tests.offline import run_scored
 
 if TYPE_CHECKING:
     from pathlib import Path

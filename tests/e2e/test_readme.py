@@ -15,8 +15,8 @@ import pytest
 from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
-from streamer.research.experiments.offline_figures import split_figures
 from tests.checkout import ROOT, copy_checkout
+from tests.offline import split_figures
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:

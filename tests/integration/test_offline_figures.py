@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import io
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.clouds.offline import ScoredCloud, score_clouds
 from streamer.clouds.simulation import simulate_clouds
-from streamer.research.experiments.offline_figures import ALPHAS, main, split_figures
 from streamer.scoring.encoders.encoder import CachedEncoder
-from tests.clouds import first_lines
+from tests.offline import split_figures
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamer.scoring.encoders.encoder import Encoder
 
 SEEDS = range(20)
@@ -47,19 +42,6 @@ def test_unit_best(trivia: list[ScoredCloud], alpha: float, ship_rate: float) ->
     assert figures.exposure_risk is not None
     assert figures.exposure_risk_se is not None
     assert figures.exposure_risk <= alpha + 2 * figures.exposure_risk_se
-
-
-def test_the_command_prints_the_same_figures(
-    trivia: list[ScoredCloud], triviaqa_path: Path, tmp_path: Path
-) -> None:
-    path = first_lines(triviaqa_path, 60, tmp_path / "first.jsonl")
-    out = io.StringIO()
-    with redirect_stdout(out):
-        assert main([str(path), "--unit", "response", "--seeds", "2"]) == 0
-    lines = out.getvalue().splitlines()
-    assert len(lines) == 2 + len(ALPHAS)
-    figures = split_figures(trivia[:60], unit="response", alpha=0.10, seeds=range(2))
-    assert f"{figures.ship_rate:.3f}" in lines[4].split()
 
 
 def test_simulated_clouds_score_usefully(real_encoder: Encoder) -> None:

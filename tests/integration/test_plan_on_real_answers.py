@@ -12,8 +12,8 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import score_clouds
 from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import past_prompts
-from streamer.research.experiments.offline_figures import split_figures
 from streamer.scoring.encoders.encoder import CachedEncoder
+from tests.offline import split_figures
 
 if TYPE_CHECKING:
     from pathlib import Path

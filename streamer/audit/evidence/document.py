@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -10,29 +11,7 @@ from typing import TYPE_CHECKING, Any
 from streamer.wording.numbers import counted, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-TITLES = {
-    "record": "The record",
-    "checkpoints": "Signed checkpoints",
-    "verification": "Verification of the bundle",
-    "unchecked": "What the verification could not check",
-    "decisions": "Decisions",
-    "over_time": "Decisions over time",
-    "settings": "Settings of the gate",
-    "policies": "Policies and who approved them",
-    "runs": "Calibration runs",
-    "draws": "Draws for labelling",
-    "labels": "Labels",
-    "exposure": "Exposure: average harm per prompt, held prompts counting 0",
-    "selective": "Error rate among shipped answers",
-    "desk": "Held answers and what people made of them",
-    "alerts": "Alerts and acknowledgements",
-    "refused": "Refused, repeated and lost messages",
-    "erasures": "Erasures of texts",
-    "people": "Accounts and API keys",
-}
-"""What the figures of each family are called."""
+    from collections.abc import Mapping, Sequence
 
 NONE = "none"
 MOST_GATES = 3
@@ -219,8 +198,39 @@ def _seal(figure: Mapping[str, Any]) -> str:
     return f"{rows}, {covered}; SHA-256 of their links {figure['sha256']}"
 
 
-def _pairs(value: Mapping[str, Any], one: str, many: str = "number") -> EvidenceTable:
-    return EvidenceTable(heads=(one, many), rows=[(str(k), _number(v)) for k, v in value.items()], numbers=1)
+Words = Callable[[Any], tuple[str, list[EvidenceTable]]]
+
+TITLES: dict[str, str] = {}
+"""What the figures of each family are called, in the order of the report."""
+WORDS: dict[str, Words] = {}
+"""A sentence and tables for each family of figures."""
+
+
+def _words_of(family: str, title: str) -> Callable[[Words], Words]:
+    def taken(words: Words) -> Words:
+        TITLES[family], WORDS[family] = title, words
+        return words
+
+    return taken
+
+
+def _pairs(value: Mapping[str, Any], one: str) -> EvidenceTable:
+    return EvidenceTable(
+        heads=(one, "number"), rows=[(str(k), _number(v)) for k, v in value.items()], numbers=1
+    )
+
+
+def _listed(values: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> EvidenceTable:
+    """A row for each value: by head, the key of what stands there."""
+    rows = [
+        [_when(one[key]) if _is_moment(key) else _plain(one[key]) for key in columns.values()]
+        for one in values
+    ]
+    return _rows(tuple(columns), rows)
+
+
+def _is_moment(key: str) -> bool:
+    return key in ("at", "before") or key.endswith("_at")
 
 
 def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0) -> EvidenceTable:
@@ -228,6 +238,7 @@ def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0)
     return EvidenceTable(heads=tuple(heads), rows=kept, numbers=numbers, left_out=len(rows) - len(kept))
 
 
+@_words_of("record", "The record")
 def _record(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["links"]:
         return "the record is empty", []
@@ -239,6 +250,7 @@ def _record(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("checkpoints", "Signed checkpoints")
 def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["number"]:
         return "there is no signed checkpoint: the record could have been rewritten as a whole", []
@@ -250,6 +262,7 @@ def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("verification", "Verification of the bundle")
 def _verification(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     counts = {name: count for name, count in value.items() if name != "faults"}
     return (
@@ -259,6 +272,7 @@ def _verification(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("unchecked", "What the verification could not check")
 def _unchecked(value: Sequence[str]) -> tuple[str, list[EvidenceTable]]:
     if not value:
         return "everything that is in the bundle was checked", []
@@ -268,6 +282,7 @@ def _unchecked(value: Sequence[str]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("decisions", "Decisions")
 def _decisions(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["total"]:
         return "no decision in the period", []
@@ -283,6 +298,7 @@ def _decisions(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("over_time", "Decisions over time")
 def _over_time(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     names = sorted({name for _, counts in value["counts"] for name in counts})
     return (
@@ -297,6 +313,7 @@ def _over_time(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("settings", "Settings of the gate")
 def _settings(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     newest = value["newest"]
     return (
@@ -308,12 +325,9 @@ def _settings(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         + _changes(len(value["changes"])),
         [
             _rows(("setting", "newest value"), [(name, _plain(one)) for name, one in newest.items()]),
-            _rows(
-                ("revision", "at", "by", "reason"),
-                [
-                    (str(one["revision"]), _when(one["created_at"]), one["created_by"], one["reason"])
-                    for one in value["changes"]
-                ],
+            _listed(
+                value["changes"],
+                {"revision": "revision", "at": "created_at", "by": "created_by", "reason": "reason"},
             ),
         ],
     )
@@ -326,6 +340,7 @@ def _changes(number: int) -> str:
     return f" {counted(number, 'change', 'changes')} of settings in the period, with {who}"
 
 
+@_words_of("policies", "Policies and who approved them")
 def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
     came = [one for one in value if one["event"] == "activated"]
     # A gate is closed when it is created, too: until its first run.
@@ -352,6 +367,7 @@ def _cut(policy: Mapping[str, Any]) -> str:
     return f"above {policy['threshold']:.6g}" if policy["threshold"] is not None else _plain(policy["state"])
 
 
+@_words_of("runs", "Calibration runs")
 def _runs(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     rejected = value["rejected"]
     return (
@@ -360,17 +376,15 @@ def _runs(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         + (f"; {counted(len(rejected), 'proposal was', 'proposals were')} rejected" if rejected else ""),
         [
             _pairs(value["by_outcome"], "became"),
-            _rows(
-                ("rejected run", "at", "by", "reason"),
-                [
-                    (str(one["run"]), _when(one["rejected_at"]), one["rejected_by"], one["reason"])
-                    for one in rejected
-                ],
+            _listed(
+                rejected,
+                {"rejected run": "run", "at": "rejected_at", "by": "rejected_by", "reason": "reason"},
             ),
         ],
     )
 
 
+@_words_of("draws", "Draws for labelling")
 def _draws(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["drawn"]:
         return "no decision was drawn for labelling", []
@@ -383,6 +397,7 @@ def _draws(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("labels", "Labels")
 def _labels(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["total"]:
         return "no label came in the period", []
@@ -393,6 +408,7 @@ def _labels(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     )
 
 
+@_words_of("exposure", "Exposure: average harm per prompt, held prompts counting 0")
 def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     said = _risk(value, "exposure")
     if value["promised"] == "selective":
@@ -400,6 +416,7 @@ def _exposure(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return said, []
 
 
+@_words_of("selective", "Error rate among shipped answers")
 def _selective(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["shipped"]:
         return "nothing shipped in the period, so that there is no error rate among shipped answers", []
@@ -431,6 +448,7 @@ def _risk(value: Mapping[str, Any], name: str) -> str:
     )
 
 
+@_words_of("desk", "Held answers and what people made of them")
 def _desk(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["outcomes"]:
         kept = "no outcome at the desk in the period"
@@ -453,6 +471,7 @@ def _desk(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return said, [_pairs(value["by"], "decided by")]
 
 
+@_words_of("alerts", "Alerts and acknowledgements")
 def _alerts(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     if not value["raised"]:
         return "no alert was raised in the period", []
@@ -469,6 +488,7 @@ def _alerts(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return said, [_rows(("raised", "level", "kind", "says", "acknowledged", "by", "after"), rows)]
 
 
+@_words_of("refused", "Refused, repeated and lost messages")
 def _refused(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return (
         f"{counted(value['dead_letters'], 'message was', 'messages were') if value['dead_letters'] else 'no message was'} refused;"
@@ -494,6 +514,7 @@ def _came_again(alike: int, otherwise: int) -> str:
     return "no batch came again"
 
 
+@_words_of("erasures", "Erasures of texts")
 def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
     ruled = [one for one in value if one["before"] is not None]
     if not ruled:
@@ -510,70 +531,33 @@ def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTab
     )
 
 
+@_words_of("people", "Accounts and API keys")
 def _people(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     accounts, keys, revoked = value["accounts"], value["api_keys"], value["revoked"]
     return (
         f"{counted(len(accounts), 'change', 'changes')} of accounts, {counted(len(keys), 'new API key', 'new API keys')},"
         f" {_number(len(revoked))} revoked",
         [
-            _rows(
-                ("account", "roles", "at", "by", "reason"),
-                [
-                    (
-                        one["name"],
-                        _plain(one["roles"]),
-                        _when(one["created_at"]),
-                        one["created_by"],
-                        one["reason"],
-                    )
-                    for one in accounts
-                ],
+            _listed(
+                accounts,
+                {
+                    "account": "name",
+                    "roles": "roles",
+                    "at": "created_at",
+                    "by": "created_by",
+                    "reason": "reason",
+                },
             ),
-            _rows(
-                ("API key", "may", "gates", "made", "by"),
-                [
-                    (
-                        one["id"],
-                        _plain(one["may"]),
-                        _plain(one["gates"] or "every gate"),
-                        _when(one["created_at"]),
-                        one["created_by"],
-                    )
-                    for one in keys
-                ],
+            _listed(
+                [{**one, "gates": one["gates"] or "every gate"} for one in keys],
+                {"API key": "id", "may": "may", "gates": "gates", "made": "created_at", "by": "created_by"},
             ),
-            _rows(
-                ("revoked API key", "at", "by", "reason"),
-                [
-                    (one["id"], _when(one["revoked_at"]), one["revoked_by"], one["revoked_reason"])
-                    for one in revoked
-                ],
+            _listed(
+                revoked,
+                {"revoked API key": "id", "at": "revoked_at", "by": "revoked_by", "reason": "revoked_reason"},
             ),
         ],
     )
-
-
-WORDS: dict[str, Callable[[Any], tuple[str, list[EvidenceTable]]]] = {
-    "record": _record,
-    "checkpoints": _checkpoints,
-    "verification": _verification,
-    "unchecked": _unchecked,
-    "decisions": _decisions,
-    "over_time": _over_time,
-    "settings": _settings,
-    "policies": _policies,
-    "runs": _runs,
-    "draws": _draws,
-    "labels": _labels,
-    "exposure": _exposure,
-    "selective": _selective,
-    "desk": _desk,
-    "alerts": _alerts,
-    "refused": _refused,
-    "erasures": _erasures,
-    "people": _people,
-}
-"""A sentence and tables for each family of figures."""
 
 
 def _number(value: Any) -> str:

@@ -19,6 +19,8 @@ import numpy as np
 from streamer.calibration.high_probability import BoundedRisk, delta_parameter
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from streamer.calibration.item_table import ItemTable
     from streamer.calibration.keyed_weights import KeyedWeights
     from streamer.calibration.specification import Sample
@@ -50,16 +52,13 @@ class Bernstein(BoundedRisk):
             return math.inf
         log = math.log(2 / self.delta)
         room = alpha - 7 * log / (3 * (table.groups - 1))
-        levels = table.loss_levels()
-        passed = 0
-        for rows in table.sums_by_level(table.losses, levels, reached=True):
+
+        def outside(rows: NDArray[np.float64]) -> NDArray[np.bool_]:
             losses = np.minimum(rows, 1.0)
             spread = np.sqrt(2 * log / table.groups) * losses.std(axis=1, ddof=1)
-            outside = losses.mean(axis=1) + spread > room
-            if outside.any():
-                return float(levels[passed + int(np.argmax(outside))])
-            passed += len(rows)
-        return -math.inf
+            return np.asarray(losses.mean(axis=1) + spread > room)
+
+        return table.first_level(table.loss_levels(), outside)
 
     def groups_needed(self, alpha: float) -> int:
         """The last term alone must be within the budget."""

@@ -40,14 +40,10 @@ class Betting(BoundedRisk):
         if betting(np.zeros((1, table.groups)), alpha, self.delta)[0] > self.delta:
             return math.inf
         order = keyed.order(table.ids)
-        levels = table.loss_levels()
-        passed = 0
-        for rows in table.sums_by_level(table.losses, levels, reached=True):
-            kept = betting(np.minimum(rows[:, order], 1.0), alpha, self.delta) > self.delta
-            if kept.any():
-                return float(levels[passed + int(np.argmax(kept))])
-            passed += len(rows)
-        return -math.inf
+        return table.first_level(
+            table.loss_levels(),
+            lambda rows: betting(np.minimum(rows[:, order], 1.0), alpha, self.delta) > self.delta,
+        )
 
     def groups_needed(self, alpha: float) -> int:
         """A gambler who always wins has at most (1 + alpha)^G, and needs 1/delta."""

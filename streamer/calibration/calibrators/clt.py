@@ -28,6 +28,8 @@ from streamer.calibration.threshold import Threshold, state_at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.item_table import Floats
 
@@ -78,14 +80,12 @@ def _first_outside(table: ItemTable, alpha: float, z: float) -> float:
         return math.inf
     room = alpha - 1 / (table.groups + 1)
     levels = table.loss_levels()
-    passed = _surely_inside(table, levels, room, z)
-    for rows in table.sums_by_level(table.losses, levels, reached=True, start=passed):
+
+    def outside(rows: Floats) -> NDArray[np.bool_]:
         upper = rows.mean(axis=1) + z * rows.std(axis=1, ddof=1) / math.sqrt(table.groups)
-        outside = upper > room + TOLERANCE
-        if outside.any():
-            return float(levels[passed + int(np.argmax(outside))])
-        passed += len(rows)
-    return -math.inf
+        return np.asarray(upper > room + TOLERANCE)
+
+    return table.first_level(levels, outside, start=_surely_inside(table, levels, room, z))
 
 
 def _surely_inside(table: ItemTable, levels: Floats, room: float, z: float) -> int:

@@ -36,7 +36,7 @@ def outcomes_chart(result: DataSetResult, unit: Unit, alphas: tuple[float, ...])
     the wrong share for other questions.
     """
     budgets = sorted(alphas, reverse=True)
-    rows = [default_row(result, unit, alpha) for alpha in budgets]
+    rows = [result.default_row(unit, alpha) for alpha in budgets]
     many = UNIT_WORDS[unit][1]
     listed = "; ".join(
         f"budget {budget(row.alpha)}: {percent(row.ship_rate.mean)} ship, {percent(row.exposure.mean, 1)} ship wrong"
@@ -91,7 +91,7 @@ def spread_chart(result: DataSetResult, unit: Unit, alpha: float) -> str:
     return score_counts_chart(
         counts,
         unit,
-        threshold=usual_threshold(default_row(result, unit, alpha)),
+        threshold=usual_threshold(result.default_row(unit, alpha)),
         of="of all questions",
         meaning="score: higher is safer",
     )
@@ -109,19 +109,13 @@ def thresholds_chart(result: DataSetResult, unit: Unit, alpha: float) -> str:
         np.array([math.nan if value is None else value for value in picture.selective]),
         unit,
         alpha=alpha,
-        threshold=usual_threshold(default_row(result, unit, alpha)),
+        threshold=usual_threshold(result.default_row(unit, alpha)),
     )
 
 
 def score_picture(result: DataSetResult, unit: str) -> ScorePicture | None:
     """Return what is drawn of the Gram energy's units."""
     return next((row.picture for row in result.ranking if (row.unit, row.scorer) == (unit, GRAM)), None)
-
-
-def default_row(result: DataSetResult, unit: str, alpha: float) -> GateRow:
-    """Return the figures of the product's default method, ``mean``."""
-    (row,) = [row for row in result.calibrators(unit, alpha) if row.method == "mean"]
-    return row
 
 
 def usual_threshold(row: GateRow) -> float:

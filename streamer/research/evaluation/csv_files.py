@@ -13,55 +13,10 @@ from streamer.scoring.registry import GRAM
 from streamer.security.csv_cells import CsvTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import DataSetResult, Evaluation
-
-RESPONSE_COLUMNS = (
-    "data_set",
-    "question_id",
-    "response_id",
-    "position",
-    "model",
-    "severity",
-    "severity_kind",
-    "blank",
-    "gram_energy",
-    "gram_energy_raw",
-    "queue_median",
-    "judge_score",
-    *(f"judge_{name}" for name in ASPECT_NAMES),
-)
-"""Columns of ``responses.csv``; ``score_NAME`` for every other scorer follows."""
-
-PARAMETER_COLUMNS = (
-    "data_set",
-    "source",
-    "sha256",
-    "questions",
-    "responses",
-    "responses_fewest",
-    "responses_most",
-    "unlabelled",
-    "blank",
-    "severity_kind",
-    "models",
-    "temperatures",
-    "encoder",
-    "judge",
-    "alphas",
-    "units",
-    "splits",
-    "first_seed",
-    "calibrating_questions",
-    "eta",
-    "draws",
-    "delta",
-    "version",
-    "key",
-)
-"""Columns of ``parameters.csv``."""
 
 
 def responses_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
@@ -71,11 +26,10 @@ def responses_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
             name for result in evaluation.data_sets for name in result.scorers if name not in (GRAM, "judge")
         )
     )
-    rows = (row for data in data_sets for row in _response_rows(data, others))
-    return _csv((*RESPONSE_COLUMNS, *(f"score_{name}" for name in others)), rows)
+    return _csv(row for data in data_sets for row in _response_rows(data, others))
 
 
-def _response_rows(data: DataSet, others: Sequence[str]) -> Iterator[list[object]]:
+def _response_rows(data: DataSet, others: Sequence[str]) -> Iterator[dict[str, object]]:
     for place, cloud in enumerate(data.clouds):
         gram = data.scores[GRAM][place]
         median = None if gram is None else statistics.median(score for score in gram if score is not None)
@@ -83,22 +37,24 @@ def _response_rows(data: DataSet, others: Sequence[str]) -> Iterator[list[object
             marks = data.subscores[place][position] if data.subscores else None
             energy = None if gram is None else gram[position]
             blank = is_blank(response.text)
-            yield [
-                data.name,
-                cloud.question_id,
-                response.id,
-                position,
-                response.meta.get("model"),
-                response.severity,
-                response.kind,
-                int(blank),
-                energy,
-                None if energy is None else raw_energy(energy, len(cloud.responses), blank=blank),
-                None if median is None else round(median, 6),
-                _score(data, "judge", place, position),
-                *(None if marks is None else marks.get(name) for name in ASPECT_NAMES),
-                *(_score(data, name, place, position) for name in others),
-            ]
+            yield {
+                "data_set": data.name,
+                "question_id": cloud.question_id,
+                "response_id": response.id,
+                "position": position,
+                "model": response.meta.get("model"),
+                "severity": response.severity,
+                "severity_kind": response.kind,
+                "blank": int(blank),
+                "gram_energy": energy,
+                "gram_energy_raw": None
+                if energy is None
+                else raw_energy(energy, len(cloud.responses), blank=blank),
+                "queue_median": None if median is None else round(median, 6),
+                "judge_score": _score(data, "judge", place, position),
+                **{f"judge_{name}": None if marks is None else marks.get(name) for name in ASPECT_NAMES},
+                **{f"score_{name}": _score(data, name, place, position) for name in others},
+            }
 
 
 def raw_energy(score: float, n: int, *, blank: bool) -> float:
@@ -117,43 +73,42 @@ def _score(data: DataSet, name: str, place: int, position: int) -> float | None:
 
 def parameters_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:
     """Write one row for each data set: what it is and what was done with it."""
-    rows = (
+    return _csv(
         _parameter_row(evaluation, result, data)
         for result, data in zip(evaluation.data_sets, data_sets, strict=True)
     )
-    return _csv(PARAMETER_COLUMNS, rows)
 
 
-def _parameter_row(evaluation: Evaluation, result: DataSetResult, data: DataSet) -> list[object]:
+def _parameter_row(evaluation: Evaluation, result: DataSetResult, data: DataSet) -> dict[str, object]:
     from streamer.research.experiments.compared_methods import DELTA, DRAWS, ETA
 
     options = evaluation.options
-    return [
-        result.name,
-        result.source,
-        result.digest,
-        result.questions,
-        result.responses,
-        result.fewest,
-        result.most,
-        result.unlabelled,
-        result.blank,
-        result.severity_kind,
-        _stated(data, "model"),
-        _stated(data, "temperature"),
-        result.encoder,
-        result.judge,
-        " ".join(f"{alpha:g}" for alpha in options.alphas),
-        " ".join(result.mean_severity),
-        options.splits,
-        options.seed,
-        result.calibrating,
-        ETA,
-        DRAWS,
-        DELTA,
-        evaluation.version,
-        evaluation.key,
-    ]
+    return {
+        "data_set": result.name,
+        "source": result.source,
+        "sha256": result.digest,
+        "questions": result.questions,
+        "responses": result.responses,
+        "responses_fewest": result.fewest,
+        "responses_most": result.most,
+        "unlabelled": result.unlabelled,
+        "blank": result.blank,
+        "severity_kind": result.severity_kind,
+        "models": _stated(data, "model"),
+        "temperatures": _stated(data, "temperature"),
+        "encoder": result.encoder,
+        "judge": result.judge,
+        "alphas": " ".join(f"{alpha:g}" for alpha in options.alphas),
+        "units": " ".join(result.mean_severity),
+        "splits": options.splits,
+        "first_seed": options.seed,
+        "calibrating_questions": result.calibrating,
+        "eta": ETA,
+        "draws": DRAWS,
+        "delta": DELTA,
+        "version": evaluation.version,
+        "key": evaluation.key,
+    }
 
 
 def _stated(data: DataSet, name: str) -> str:
@@ -167,10 +122,12 @@ def _stated(data: DataSet, name: str) -> str:
     return "; ".join(value for value, _ in values.most_common(8))
 
 
-def _csv(columns: Sequence[str], rows: Iterator[list[object]]) -> str:
+def _csv(rows: Iterable[dict[str, object]]) -> str:
+    """Write rows of the same columns, at least one."""
     text = io.StringIO()
     table = CsvTable(text)
-    table.write(columns)
-    for row in rows:
-        table.write(row)
+    for number, row in enumerate(rows):
+        if not number:
+            table.write(row)
+        table.write(row.values())
     return text.getvalue()

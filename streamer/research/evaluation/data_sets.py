@@ -101,6 +101,10 @@ class DataSet:
             _scored(cloud, scores) for cloud, scores in zip(self.clouds, self.scores[scorer], strict=True)
         ]
 
+    def with_note(self, note: str) -> DataSet:
+        """Return the data set with one note more."""
+        return replace(self, notes=(*self.notes, note))
+
     def with_scores(self, scorer: str, scores: Sequence[Sequence[float | None] | None]) -> DataSet:
         """Return the data set with one scorer more."""
         found = tuple(None if one is None else tuple(one) for one in scores)
@@ -153,10 +157,9 @@ def read_data_set(
         data = replace(data.with_scores("judge", marks), judge=f"field {judge_field} of the file")
         data = _noting_gaps(data, "judge", judge_field)
     elif judge_field != JUDGE_FIELD:
-        note = (
+        data = data.with_note(
             f"No response has a field {judge_field!r} in its meta object, which was to be the judge's score."
         )
-        data = replace(data, notes=(*data.notes, note))
     for meta_field in external:
         found = _field_scores(data, meta_field)
         if found is None:
@@ -180,7 +183,7 @@ def _with_own_scores(data: DataSet) -> DataSet:
         )
     if not keeps_texts(data) and data.clouds[0].responses[0].embedding is None:
         note = "There are no texts: every figure is of the scores that the file brings, not of Gram energies."
-        return replace(data.with_scores(GRAM, scores), notes=(*data.notes, note))
+        return data.with_scores(GRAM, scores).with_note(note)
     alone = next((cloud for cloud in data.clouds if len(cloud.responses) < 2), None)
     if alone is not None:
         raise UsageError(
@@ -203,10 +206,8 @@ def _with_logprobs(data: DataSet) -> DataSet:
         return data
     data = data.with_scores(scorer.name, made)
     gaps = sum(one is None for one in made)
-    if not gaps:
-        return data
     note = f"{gaps} prompts have answers without log-probabilities; gates that use these scores hold them."
-    return replace(data, notes=(*data.notes, note))
+    return data.with_note(note) if gaps else data
 
 
 def data_set(name: str, source: str, clouds: Sequence[Cloud], *, unlabelled: Unlabelled = "worst") -> DataSet:
@@ -272,10 +273,8 @@ def _number(value: Any, name: str, source: str, cloud: Cloud) -> float | None:
 
 def _noting_gaps(data: DataSet, scorer: str, name: str) -> DataSet:
     gaps = sum(score is None for one in data.scores[scorer] for score in one or ())
-    if not gaps:
-        return data
     note = f"{gaps} responses have no {name}; gates that use this score hold them."
-    return replace(data, notes=(*data.notes, note))
+    return data.with_note(note) if gaps else data
 
 
 def named_apart(data_sets: Sequence[DataSet]) -> list[DataSet]:

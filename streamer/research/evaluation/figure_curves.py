@@ -16,7 +16,6 @@ from streamer.research.evaluation.figure_style import (
     panels,
     scorers_shown,
     set_title,
-    units_shown,
 )
 from streamer.research.evaluation.words import budget_label, headline_alpha, scorer_title, short_name
 
@@ -100,7 +99,7 @@ def calibration_curves(evaluation: Evaluation) -> Figure:
 
 def coverage_risk(evaluation: Evaluation) -> Figure:
     """Draw selective risk against coverage for every score, with the Gram energy's 95 % band."""
-    units = units_shown(evaluation)
+    units = evaluation.units_shown
     results = evaluation.data_sets
     figure, axes = panels(results, units, width=4.1, height=3.1, margin=0.8)
     names = scorers_shown(evaluation)
@@ -146,7 +145,7 @@ def coverage_risk(evaluation: Evaluation) -> Figure:
 
 def scorer_dots(evaluation: Evaluation) -> Figure:
     """Draw what each score ships at one budget, the whiskers its error, data sets across and units down."""
-    units, results = units_shown(evaluation), evaluation.data_sets
+    units, results = evaluation.units_shown, evaluation.data_sets
     alpha = headline_alpha(evaluation.options.alphas)
     names = scorers_shown(evaluation)
     figure, axes = panels(results, units, width=3.4, height=1.05 + 0.36 * len(names), margin=2.6)

@@ -47,9 +47,7 @@ def shares(evaluation: Evaluation) -> Figure:
 
 
 def _panel(axis: Axes, result: DataSetResult, budgets: list[float]) -> None:
-    rows = [
-        next(row for row in result.calibrators(_UNIT, alpha) if row.method == "mean") for alpha in budgets
-    ]
+    rows = [result.default_row(_UNIT, alpha) for alpha in budgets]
     shipped = 100 * np.array([1.0, *(row.ship_rate.mean or 0.0 for row in rows)])
     wrong = 100 * np.array([result.mean_severity[_UNIT], *(row.exposure.mean or 0.0 for row in rows)])
     errors = 100 * np.array([row.exposure.error or 0.0 for row in rows])

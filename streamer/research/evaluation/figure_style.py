@@ -80,15 +80,6 @@ def set_title(figure: Figure, title: str) -> None:
     figure.suptitle("\n".join(lines), x=0.01, ha="left", fontsize=12, fontweight="bold")
 
 
-def units_shown(evaluation: Evaluation) -> list[str]:
-    """Return the units that some data set has figures of."""
-    return [
-        unit
-        for unit in evaluation.options.units
-        if any(unit in result.mean_severity for result in evaluation.data_sets)
-    ]
-
-
 def scorers_shown(evaluation: Evaluation) -> list[str]:
     """Return the scores that some data set has, in order."""
     return list(dict.fromkeys(name for result in evaluation.data_sets for name in result.scorers))

@@ -24,13 +24,12 @@ from streamer.research.evaluation.figure_style import (
     STYLE,
     finish,
     set_title,
-    units_shown,
 )
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.words import (
+    MODE_TITLES,
     UNIT_TITLES,
     budget_label,
-    mode_title,
     short_name,
 )
 
@@ -46,10 +45,10 @@ def all_figures(evaluation: Evaluation) -> dict[str, bytes]:
     """Draw every figure that there are results for; file names to PNG bytes, the same bytes for the same results."""
     with mpl.rc_context(cast("Any", STYLE)):
         drawn: dict[str, Figure] = {"shares.png": shares(evaluation)} if has_shares(evaluation) else {}
-        for unit in units_shown(evaluation):
+        for unit in evaluation.units_shown:
             drawn[f"severity-reduction-{unit}.png"] = reduction_heatmaps(evaluation, unit)
             for mode in _modes(evaluation):
-                drawn[f"severity-bars-{_slug(mode)}-{unit}.png"] = severity_bars(evaluation, mode, unit)
+                drawn[f"severity-bars-{mode.lower()}-{unit}.png"] = severity_bars(evaluation, mode, unit)
         if any(result.stability for result in evaluation.data_sets):
             drawn["calibration.png"] = calibration_curves(evaluation)
         drawn["coverage-risk.png"] = coverage_risk(evaluation)
@@ -85,7 +84,7 @@ def reduction_heatmaps(evaluation: Evaluation, unit: str) -> Figure:
             rows = _of_mode(result, unit, mode)
             for x in range(len(alphas)):
                 _cell(axis, x, y, rows[x] if x < len(rows) else None)
-        axis.set_title(mode_title(mode))
+        axis.set_title(MODE_TITLES[mode])
         axis.set_xticks(range(len(alphas)), [budget_label(alpha) for alpha in alphas])
         axis.set_xlabel("budget α on exposure" if mode != MODES[0] else "fixed threshold beside α")
         if mode == MODES[0]:
@@ -152,7 +151,7 @@ def severity_bars(evaluation: Evaluation, mode: str, unit: str) -> Figure:
         axis.grid(axis="y", color="#dddddd", lw=0.7)
     for row_start in range(0, len(results), across):
         axes[row_start].set_ylabel("mean severity (0 = fine)")
-    finish(figure, axes[0], f"{mode_title(mode)}: severity of shipped and held, unit {unit}")
+    finish(figure, axes[0], f"{MODE_TITLES[mode]}: severity of shipped and held, unit {unit}")
     return figure
 
 
@@ -182,10 +181,6 @@ def _modes(evaluation: Evaluation) -> list[str]:
 
 def _of_mode(result: DataSetResult, unit: str, mode: str) -> list[GateRow]:
     return [row for row in result.modes(unit) if row.mode == mode]
-
-
-def _slug(mode: str) -> str:
-    return mode.lower()
 
 
 def _percent(ratio: float) -> str:

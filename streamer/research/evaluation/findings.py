@@ -44,7 +44,7 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     alpha = headline_alpha(evaluation.options.alphas)
     unit = headline_unit(result)
     one, many = UNIT_WORDS[unit]
-    (row,) = [row for row in result.calibrators(unit, alpha) if row.method == "mean"]
+    row = result.default_row(unit, alpha)
     shipped = row.shipped_severity.mean
     served = percent(row.ship_rate.mean)
     without = percent(result.mean_severity[unit])

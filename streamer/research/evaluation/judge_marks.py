@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,7 +22,7 @@ from streamer.labels.llm.record import PASSING
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from streamer.labels.kinds.judge import PatientGrader
@@ -33,12 +33,6 @@ class _JudgeMark(msgspec.Struct):
     key: str
     score: float
     subscores: dict[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    key: str
-    case: JudgeCase
 
 
 def judged(
@@ -64,27 +58,21 @@ def judged(
     record = folder / f"{hashlib.sha256(judge.id.encode()).hexdigest()[:32]}.jsonl"
     marks = {mark.key: mark for mark in read_lines(record, strict_type=_JudgeMark) if 0 <= mark.score <= 1}
     cases = [
-        [_wanted(cloud.question, response.text) for response in cloud.responses] for cloud in data.clouds
+        [JudgeCase(cloud.question, answer_head(response.text)) for response in cloud.responses]
+        for cloud in data.clouds
     ]
-    distinct = {one.key: one for row in cases for one in row if not is_blank(one.case.candidate)}
-    missing = [one for key, one in distinct.items() if key not in marks]
+    distinct = {_key(case): case for row in cases for case in row if not is_blank(case.candidate)}
+    missing = [key for key in distinct if key not in marks]
     progress(len(distinct) - len(missing), len(distinct))
     failures: Counter[str] = Counter()
     in_vain = 0
-
-    def asked() -> Iterator[JudgeCase]:
-        return (one.case for one in missing)
-
-    with closing(judge.finished(asked())) as groups:
+    with closing(judge.finished(distinct[key] for key in missing)) as groups:
         for judgements in groups:
             found = []
             for number, judgement in judgements:
                 if judgement.verdict is not None and judgement.normalised is not None:
-                    found.append(
-                        _JudgeMark(
-                            missing[number].key, judgement.normalised, dict(judgement.verdict.subscores)
-                        )
-                    )
+                    points = dict(judgement.verdict.subscores)
+                    found.append(_JudgeMark(missing[number], judgement.normalised, points))
                     in_vain = 0
                 elif judgement.failure is not None:
                     failures[judgement.failure.code] += 1
@@ -99,29 +87,27 @@ def judged(
                     f"the judge's endpoint answered none of the last {in_vain} answers ({code}); {have} of "
                     f"{len(distinct)} ratings are kept, and the same command resumes with the rest"
                 )
-    scores = [
+    found_marks = [[marks.get(_key(case)) for case in row] for row in cases]
+    made = data.with_scores(
+        "judge",
         [
-            0.0 if not one.case.candidate.strip() else marks[one.key].score if one.key in marks else None
-            for one in row
-        ]
-        for row in cases
-    ]
-    made = data.with_scores("judge", scores)
-    subscores = tuple(
-        tuple(marks[one.key].subscores if one.key in marks else None for one in row) for row in cases
+            [
+                0.0 if not case.candidate.strip() else None if mark is None else mark.score
+                for case, mark in zip(row, of_row, strict=True)
+            ]
+            for row, of_row in zip(cases, found_marks, strict=True)
+        ],
     )
-    notes = data.notes
-    if failures:
-        listed = ", ".join(f"{code} {count}" for code, count in failures.most_common())
-        notes = (
-            *notes,
-            f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({listed}); they are "
-            "held by the gates that go by it, and the next run asks again.",
-        )
-    return replace(made, judge=judge.id, subscores=subscores, notes=notes)
+    subscores = tuple(tuple(None if one is None else one.subscores for one in row) for row in found_marks)
+    made = replace(made, judge=judge.id, subscores=subscores)
+    if not failures:
+        return made
+    listed = ", ".join(f"{code} {count}" for code, count in failures.most_common())
+    return made.with_note(
+        f"The judge gave no rating to {sum(failures.values())} of {len(distinct)} distinct answers ({listed}); they are "
+        "held by the gates that go by it, and the next run asks again."
+    )
 
 
-def _wanted(question: str, answer: str) -> _Wanted:
-    case = JudgeCase(question, answer_head(answer))
-    content = msgspec.json.encode([case.question, case.candidate])
-    return _Wanted(hashlib.sha256(content).hexdigest()[:32], case)
+def _key(case: JudgeCase) -> str:
+    return hashlib.sha256(msgspec.json.encode([case.question, case.candidate])).hexdigest()[:32]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamer.research.evaluation.results import Options
 
 _CODE = (
-    "calibration/*.py",
+    "calibration/**/*.py",
     "dev/report/charts.py",
     "research/evaluation/learned.py",
     "research/evaluation/measures.py",
@@ -35,8 +35,7 @@ _CODE = (
     "research/experiments/halves.py",
     "clouds/measurement.py",
     "clouds/offline.py",
-    "gate.py",
-    "gate_shapes.py",
+    "gates/*.py",
 )
 
 

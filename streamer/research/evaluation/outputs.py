@@ -12,7 +12,7 @@ import msgspec
 import streamer
 from streamer.errors import UsageError, why
 from streamer.research.evaluation.csv_files import parameters_csv, responses_csv
-from streamer.research.evaluation.tables import all_tables, markdown
+from streamer.research.evaluation.tables import markdown
 from streamer.research.evaluation.words import short_digest
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _contents(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> dict[str,
     )
     return {
         "report.html": render_page(evaluation, pictures).encode(),
-        "tables.md": (head + markdown(all_tables(evaluation))).encode(),
+        "tables.md": (head + markdown(evaluation)).encode(),
         "responses.csv": responses_csv(evaluation, data_sets).encode(),
         "parameters.csv": parameters_csv(evaluation, data_sets).encode(),
         "results.json": msgspec.json.format(msgspec.json.encode(evaluation), indent=1) + b"\n",

@@ -19,22 +19,11 @@ from streamer.research.evaluation.charts import (
     spread_chart,
     thresholds_chart,
 )
-from streamer.research.evaluation.figure_style import units_shown
 from streamer.research.evaluation.findings import LIMITS, findings, headline, headline_unit
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.ranking import RESAMPLES
 from streamer.research.evaluation.results import JUDGE_FIELD
-from streamer.research.evaluation.tables import (
-    calibrator_table,
-    data_table,
-    method_table,
-    mode_table,
-    over_budget_table,
-    ranking_table,
-    reduction_table,
-    scorer_table,
-    stability_table,
-)
+from streamer.research.evaluation.tables import all_tables, method_table
 from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
 from streamer.scoring.learned import Learned
 from streamer.scoring.registry import LEARNED, SCORER_NAMES, SCORERS
@@ -107,12 +96,7 @@ def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
     template = environment.from_string(
         files("streamer.research.evaluation").joinpath("report.html.j2").read_text(encoding="utf-8")
     )
-    units = units_shown(evaluation)
-    places = [
-        (result, unit) for result in evaluation.data_sets for unit in units if unit in result.mean_severity
-    ]
     many_scores = any(len(result.scorers) > 1 for result in evaluation.data_sets)
-    stability = [stability_table(result) for result in evaluation.data_sets if result.stability]
     return template.render(
         evaluation=evaluation,
         style=STYLE + _MORE_STYLE,
@@ -121,16 +105,8 @@ def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
         charts=[_charts(evaluation, result) for result in evaluation.data_sets],
         findings=findings(evaluation),
         limits=LIMITS,
-        data_table=data_table(evaluation),
-        reduction_tables=[reduction_table(evaluation, unit) for unit in units],
-        mode_tables=[mode_table(result, unit) for result, unit in places],
-        over_table=over_budget_table(evaluation),
-        stability_tables=stability,
-        ranking_table=ranking_table(evaluation),
-        scorer_tables=[scorer_table(evaluation, unit) for unit in units] if many_scores else [],
-        calibrator_tables=[
-            calibrator_table(result, unit, evaluation.options.alphas) for result, unit in places
-        ],
+        tables=all_tables(evaluation),
+        many_scores=many_scores,
         files=[(name, _file_words(name)) for name in pictures],
         meanings=[
             *((one.title, one.says) for one in SCORERS if one.name in evaluation.options.scorers),

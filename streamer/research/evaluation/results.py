@@ -241,6 +241,11 @@ class DataSetResult:
         """Return the rows of every calibrator of the product on the Gram energy."""
         return [row for row in self.gates if row.unit == unit and row.alpha == alpha and row.mode is None]
 
+    def default_row(self, unit: str, alpha: float) -> GateRow:
+        """Return the figures of the product's default method, ``mean``."""
+        (row,) = [row for row in self.calibrators(unit, alpha) if row.method == "mean"]
+        return row
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
@@ -296,3 +301,12 @@ class Evaluation:
     version: str
     options: Options
     data_sets: tuple[DataSetResult, ...]
+
+    @property
+    def units_shown(self) -> list[str]:
+        """The units that some data set has figures of."""
+        return [
+            unit
+            for unit in self.options.units
+            if any(unit in result.mean_severity for result in self.data_sets)
+        ]

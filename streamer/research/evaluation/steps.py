@@ -238,7 +238,7 @@ def _with_learned(data: DataSet, encoder: StoredEncoder | None, answer_pattern: 
     try:
         scores = left_out_scores(data.clouds, features)
     except NothingToLearn as error:
-        return replace(data, notes=(*data.notes, f"There is no learned score: {error}."))
+        return data.with_note(f"There is no learned score: {error}.")
     return replace(data.with_scores(LEARNED, scores), features=features)
 
 
@@ -246,10 +246,8 @@ def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:
     pattern = compiled_pattern(answer_pattern)
     texts = [text for cloud in data.clouds for text in cloud.texts]
     without = sum(not final_answer(text, pattern).strip() for text in texts)
-    if not without:
-        return data
     note = f"The answer pattern finds nothing in {without} of {len(texts)} answers; by exact match they agree with nobody."
-    return replace(data, notes=(*data.notes, note))
+    return data.with_note(note) if without else data
 
 
 def judged_data_sets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from streamer.calibration import registry
 from streamer.calibration.guarantee import budget
@@ -23,11 +23,13 @@ from streamer.research.evaluation.words import (
 from streamer.scoring.registry import LEARNED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streamer.calibration.specification import Calibrator
     from streamer.gates.settings import Unit
-    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, StabilityRow
+    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +49,20 @@ class ResultTable:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        items: Iterable[Item],
+        cells: Mapping[str, Callable[[Item], str]],
+        *,
+        title: str,
+        caption: str,
+        left: int = 1,
+    ) -> ResultTable:
+        """Make a row of each item; `cells` says by heading what stands there."""
+        rows = tuple(tuple(cell(item) for cell in cells.values()) for item in items)
+        return cls(title=title, caption=caption, columns=tuple(cells), rows=rows, left=left)
 
 
 def data_table(evaluation: Evaluation) -> ResultTable:
@@ -101,66 +117,43 @@ def reduction_table(evaluation: Evaluation, unit: str) -> ResultTable:
 
 def gate_table(rows: Sequence[GateRow], *, title: str, caption: str, name: str = "method") -> ResultTable:
     """Everything about some gates; `name` says what distinguishes the rows."""
-    return ResultTable(
+    return ResultTable.of(
+        rows,
+        {
+            name: lambda row: row.mode if name == "mode" and row.mode else row.method,
+            "α": lambda row: budget_label(row.alpha),
+            "exposure risk": lambda row: (
+                ratio(row.exposure, 4) + (f" (above by {_excess(row, 1, ' SE')})" if row.over else "")
+            ),
+            "ship rate": lambda row: ratio(row.ship_rate),
+            "severity shipped": lambda row: ratio(row.shipped_severity),
+            "severity held": lambda row: ratio(row.held_severity),
+            "reduction, %": lambda row: percentage(row.reduction),
+            "threshold": lambda row: number(row.level.mean),
+            "its sd": lambda row: number(row.level.sd),
+            "its SE": lambda row: number(row.level.se, 5),
+            "ships nothing": lambda row: f"{row.closed:.2f}",
+        },
         title=title,
         caption=caption,
-        columns=(
-            name,
-            "α",
-            "exposure risk",
-            "ship rate",
-            "severity shipped",
-            "severity held",
-            "reduction, %",
-            "threshold",
-            "its sd",
-            "its SE",
-            "ships nothing",
-        ),
-        rows=tuple(
-            (
-                row.mode if name == "mode" and row.mode else row.method,
-                budget_label(row.alpha),
-                ratio(row.exposure, 4) + (f" (above by {_excess(row, 1, ' SE')})" if row.over else ""),
-                ratio(row.ship_rate),
-                ratio(row.shipped_severity),
-                ratio(row.held_severity),
-                percentage(row.reduction),
-                number(row.level.mean),
-                number(row.level.sd),
-                number(row.level.se, 5),
-                f"{row.closed:.2f}",
-            )
-            for row in rows
-        ),
     )
 
 
 def method_table(result: DataSetResult, unit: Unit, alpha: float) -> ResultTable:
     """What each way of finding the threshold would do at one budget, in few columns."""
     kinds = registry.every()
-    return ResultTable(
+    return ResultTable.of(
+        result.calibrators(unit, alpha),
+        {
+            "method": lambda row: row.method,
+            "promises": lambda row: _promise(kinds.get(row.method)),
+            f"{UNIT_WORDS[unit][1]} served, %": lambda row: percentage(row.ship_rate),
+            "error rate among shipped": lambda row: percentage(row.shipped_severity),
+            "exposure": lambda row: percentage(row.exposure),
+            "threshold": lambda row: number(row.level.mean, 3),
+        },
         title=f"Ways to find the threshold, budget {budget(alpha)}",
         caption="mean is the default. Means over splits ± error; severity and exposure in per cent. What a promise says in full: docs/guarantees.md.",
-        columns=(
-            "method",
-            "promises",
-            f"{UNIT_WORDS[unit][1]} served, %",
-            "error rate among shipped",
-            "exposure",
-            "threshold",
-        ),
-        rows=tuple(
-            (
-                row.method,
-                _promise(kinds.get(row.method)),
-                percentage(row.ship_rate),
-                percentage(row.shipped_severity),
-                percentage(row.exposure),
-                number(row.level.mean, 3),
-            )
-            for row in result.calibrators(unit, alpha)
-        ),
         left=2,
     )
 
@@ -202,36 +195,23 @@ def calibrator_table(result: DataSetResult, unit: str, alphas: Sequence[float]) 
 
 def stability_table(result: DataSetResult) -> ResultTable:
     """The paper's calibration summary."""
-    return ResultTable(
+    return ResultTable.of(
+        result.stability,
+        {
+            "method": lambda row: row.method,
+            "α": lambda row: budget_label(row.alpha),
+            "empirical risk": lambda row: ratio(row.exposure, 4),
+            "risk SE": lambda row: number(row.exposure.se),
+            "threshold": lambda row: number(row.level.mean),
+            "its sd": lambda row: number(row.level.sd),
+            "its SE": lambda row: number(row.level.se, 5),
+            "its sd, weights alone": lambda row: number(row.level_sd_of_weights),
+        },
         title=f"{result.name}: calibration, unit response",
         caption=(
             "Empirical risk: severity shipped per response on the measured halves, mean ± error. SE of the threshold is sd / √splits, as "
             "the paper's stability. The last column redraws only the random weights and keeps the calibration answers."
         ),
-        columns=(
-            "method",
-            "α",
-            "empirical risk",
-            "risk SE",
-            "threshold",
-            "its sd",
-            "its SE",
-            "its sd, weights alone",
-        ),
-        rows=tuple(_stability_row(row) for row in result.stability),
-    )
-
-
-def _stability_row(row: StabilityRow) -> tuple[str, ...]:
-    return (
-        row.method,
-        budget_label(row.alpha),
-        ratio(row.exposure, 4),
-        number(row.exposure.se),
-        number(row.level.mean),
-        number(row.level.sd),
-        number(row.level.se, 5),
-        number(row.level_sd_of_weights),
     )
 
 
@@ -344,36 +324,25 @@ def promised_rows(evaluation: Evaluation) -> list[tuple[str, GateRow]]:
     ]
 
 
-def all_tables(evaluation: Evaluation) -> list[ResultTable]:
-    """Every table, in the order of the report."""
-    units = [
-        unit
-        for unit in evaluation.options.units
-        if any(unit in result.mean_severity for result in evaluation.data_sets)
-    ]
-    tables = [data_table(evaluation), *(reduction_table(evaluation, unit) for unit in units)]
-    tables += [
-        mode_table(result, unit)
-        for result in evaluation.data_sets
-        for unit in units
-        if unit in result.mean_severity
-    ]
-    tables.append(over_budget_table(evaluation))
-    tables += [stability_table(result) for result in evaluation.data_sets if result.stability]
-    tables.append(ranking_table(evaluation))
-    tables += [scorer_table(evaluation, unit) for unit in units]
-    tables += [
-        calibrator_table(result, unit, evaluation.options.alphas)
-        for result in evaluation.data_sets
-        for unit in units
-        if unit in result.mean_severity
-    ]
-    return tables
+def all_tables(evaluation: Evaluation) -> dict[str, list[ResultTable]]:
+    """Every table by its kind, in the order of the report."""
+    results, units = evaluation.data_sets, evaluation.units_shown
+    places = [(result, unit) for result in results for unit in units if unit in result.mean_severity]
+    return {
+        "data": [data_table(evaluation)],
+        "reduction": [reduction_table(evaluation, unit) for unit in units],
+        "mode": [mode_table(result, unit) for result, unit in places],
+        "over": [over_budget_table(evaluation)],
+        "stability": [stability_table(result) for result in results if result.stability],
+        "ranking": [ranking_table(evaluation)],
+        "scorer": [scorer_table(evaluation, unit) for unit in units],
+        "calibrator": [calibrator_table(result, unit, evaluation.options.alphas) for result, unit in places],
+    }
 
 
-def markdown(tables: Sequence[ResultTable]) -> str:
-    """Write tables as Markdown."""
-    return "\n".join(_markdown(table) for table in tables)
+def markdown(evaluation: Evaluation) -> str:
+    """Write every table as Markdown."""
+    return "\n".join(_markdown(table) for tables in all_tables(evaluation).values() for table in tables)
 
 
 def _markdown(table: ResultTable) -> str:

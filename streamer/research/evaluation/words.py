@@ -25,21 +25,17 @@ _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
     Logprob.name: Logprob.title,
     "judge": "judge (Q_J)",
 }
-_MODE_TITLES = {
+MODE_TITLES = {
     "G-Eval-Naive": "G-Eval-Naive: judge, fixed threshold",
     "G-Eval-CRC": "G-Eval-CRC: judge, BB",
     "Gram-CRC": "Gram-CRC: Gram energy, RBWA",
 }
+"""Modes with their score and their calibrator."""
 
 
 def scorer_title(name: str) -> str:
     """Return a scorer's name for people; a field of the file is called what the file calls it."""
     return _SCORER_TITLES.get(name, name)
-
-
-def mode_title(mode: str) -> str:
-    """Return a mode's name with its score and its calibrator."""
-    return _MODE_TITLES[mode]
 
 
 def short_name(name: str) -> str:

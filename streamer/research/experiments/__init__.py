@@ -1,1 +1,1 @@
-"""Response clouds from files and from simulation, the offline twin of the stream's path, and its reports."""
+"""Experiments on files of response clouds, each a command that prints a table, and what they share."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from streamer.errors import StreamerError
+from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
+from streamer.research.experiments.score_cache import SCORES_FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from streamer.scoring.encoders.encoder import CachedEncoder
 
@@ -44,9 +46,10 @@ def default_encoder() -> CachedEncoder:
 
 
 def table_parser(
-    name: str, description: str, *, alphas: Sequence[float], kept: str, folder: Path
+    name: str, description: str, *, alphas: Sequence[float], kept: Literal["scores", "embeddings"]
 ) -> argparse.ArgumentParser:
-    """Return the parser of an experiment on files of response clouds; `kept` in `folder` is what it computes once."""
+    """Return the parser of an experiment on files of response clouds; `kept` is what it computes once."""
+    folder = SCORES_FOLDER if kept == "scores" else EMBEDDINGS_FOLDER
     parser = argparse.ArgumentParser(
         prog=f"python -m streamer.research.experiments.{name}", description=description
     )
@@ -56,6 +59,15 @@ def table_parser(
     parser.add_argument("--alpha", type=alpha_argument, nargs="+", default=list(alphas))
     parser.add_argument(f"--{kept}", type=Path, default=folder, help=f"where {kept} are kept")
     return parser
+
+
+def budget_table(
+    name: str, columns: Sequence[str], alphas: Sequence[float], rows: Iterable[tuple[str, Iterable[str]]]
+) -> str:
+    """Write a Markdown table: by row a name under `name`, then for each budget the cells of `columns`."""
+    heads = [f"α = {alpha:g}: {' | '.join(columns)}" for alpha in alphas]
+    lines = [f"| {name} | {' | '.join(heads)} |", "|---" * (1 + len(columns) * len(alphas)) + "|"]
+    return "\n".join([*lines, *(f"| {row} | {' | '.join(cells)} |" for row, cells in rows)])
 
 
 def print_tables(

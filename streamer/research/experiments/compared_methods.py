@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,15 +17,11 @@ from numpy.typing import NDArray
 from streamer.calibration import (
     LabelledGroup,
     LossCurve,
-    Threshold,
-    calibrate_by_age,
-    calibrate_high_probability,
     calibrate_soft,
     prepare_transductive,
 )
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.history import NO_HISTORY, History
-from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.registry import calibrator, names, weighting_scheme, weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
@@ -38,7 +35,6 @@ Floats = NDArray[np.float64]
 ETA = 1.0
 DRAWS = 20
 DELTA = 0.1
-RHO = 0.99
 TAU = 0.05
 WIDTH = 0.1
 
@@ -59,13 +55,6 @@ class MethodLabels:
     seed: int
     _curves: dict[str, LossCurve] = field(default_factory=dict)
     _rescored: dict[str, MethodLabels] = field(default_factory=dict)
-    _tables: list[ItemTable] = field(default_factory=list)
-
-    def table(self) -> ItemTable:
-        """Return the groups laid out, once for all methods that read them so."""
-        if not self._tables:
-            self._tables.append(ItemTable.of(self.groups))
-        return self._tables[0]
 
     def level(self, scheme: str, alpha: float) -> float:
         """Return lambda as `calibrate_groups` finds it with this weighting scheme."""
@@ -92,7 +81,7 @@ class MethodLabels:
         return self._rescored[name]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Traffic:
     """What is decided and measured: units of batches that calibration never saw.
 
@@ -106,25 +95,20 @@ class Traffic:
     scores: Floats
     shippable: NDArray[np.bool_]
     batch: NDArray[np.intp]
-    _ranks: list[Floats] = field(default_factory=list)
-    _history: list[History] = field(default_factory=list)
 
+    @cached_property
     def history(self) -> History:
-        """Return the cuts that the traffic's scores fix, which nobody labels."""
-        if not self._history:
-            scores = self.scores[~np.isnan(self.scores)]
-            self._history.append(History.of(scores, prompts=len(np.unique(self.batch))))
-        return self._history[0]
+        """The cuts that the traffic's scores fix, which nobody labels."""
+        return History.of(self.scores[~np.isnan(self.scores)], prompts=len(np.unique(self.batch)))
 
+    @cached_property
     def ranks(self) -> Floats:
-        """Return the rank of each unit within its batch, NaN for what was never scored; see `rank_scores`."""
-        if not self._ranks:
-            ranks = np.full(len(self.scores), np.nan)
-            for units in self.by_batch():
-                if not np.isnan(self.scores[units]).any():
-                    ranks[units] = rank_scores(self.scores[units])
-            self._ranks.append(ranks)
-        return self._ranks[0]
+        """The rank of each unit within its batch, NaN for what was never scored; see `rank_scores`."""
+        ranks = np.full(len(self.scores), np.nan)
+        for units in self.by_batch():
+            if not np.isnan(self.scores[units]).any():
+                ranks[units] = rank_scores(self.scores[units])
+        return ranks
 
     def by_batch(self) -> list[slice]:
         """Return the positions of each batch's units."""
@@ -166,10 +150,6 @@ class ComparedMethod:
     response_only: bool = False
 
 
-def _indicator(find: Callable[[MethodLabels, float], Threshold]) -> Run:
-    return lambda labels, alpha, traffic: served_above(find(labels, alpha).value, traffic)
-
-
 def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -> Served:
     """Ship what is strictly above `level`, by the traffic's scores or by others in their place."""
     scores = traffic.scores if scores is None else scores
@@ -179,17 +159,6 @@ def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -
 def by_scheme(scheme: str) -> Run:
     """Return how a method with this weighting scheme serves."""
     return lambda labels, alpha, traffic: served_above(labels.level(scheme, alpha), traffic)
-
-
-def _bound(method: str) -> Callable[[MethodLabels, float], Threshold]:
-    return lambda labels, alpha: calibrate_high_probability(
-        labels.table(), alpha=alpha, delta=DELTA, method=method, seed=labels.seed
-    )
-
-
-def _age(labels: MethodLabels, alpha: float) -> Threshold:
-    ages = {group.id: float(age) for age, group in enumerate(reversed(labels.groups))}
-    return calibrate_by_age(labels.table(), alpha=alpha, ages=ages, rho=RHO)
 
 
 def _by_specification(name: str) -> Run:
@@ -203,7 +172,7 @@ def _by_specification(name: str) -> Run:
                 alpha=alpha,
                 seed=labels.seed,
                 largest=labels.largest,
-                history=traffic.history() if chosen.reads_history else NO_HISTORY,
+                history=traffic.history if chosen.reads_history else NO_HISTORY,
             )
         )
         return served_above(found.threshold.value, traffic)
@@ -243,16 +212,14 @@ def _quantile(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
 
 def _rank(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
     level = labels.rescored("rank", rank_scores).level("mean", alpha)
-    return served_above(level, traffic, traffic.ranks())
+    return served_above(level, traffic, traffic.ranks)
 
 
 _OF_THEIR_OWN: dict[str, Run] = {
     "transductive": _transductive,
     **{scheme: by_scheme(scheme) for scheme in weighting_schemes()},
-    **{bound: _indicator(_bound(bound)) for bound in ("hb", "betting")},
-    "age": _indicator(_age),
 }
-"""Those that share what is computed once for all budgets."""
+"""Those that a specification alone does not serve: a threshold for each batch, and curves that are computed once for all budgets."""
 
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (
     *(ComparedMethod(name, _OF_THEIR_OWN.get(name) or _by_specification(name)) for name in names()),

@@ -123,24 +123,7 @@ def select(
                 else f"all severities are {low:g}, so there are no two classes to separate"
             )
         )
-    return questions, Selection(questions=len(questions), **{name: counted[name] for name in _COUNTED})
-
-
-_COUNTED = (
-    "responses",
-    "unlabelled",
-    "blank",
-    "repeated",
-    "copied",
-    "good",
-    "bad",
-    "both_classes",
-    "too_few_good",
-    "too_few_bad",
-    "too_few_both",
-    "batches_good",
-    "batches_bad",
-)
+    return questions, Selection(questions=len(questions), **counted)
 
 
 def _repeats(texts: Sequence[str], used: NDArray[np.bool_]) -> NDArray[np.bool_]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
+from streamer.research.experiments.gpso_study import DiagnosticsSummary
 from streamer.research.gpso.figures import LEVEL, MEASURES
 from streamer.research.gpso.scatter import PIPELINES
 from streamer.security.csv_cells import CsvTable
@@ -178,12 +179,7 @@ def study_json(study: GpsoStudy) -> dict[str, Any]:
         "selection": {**asdict(study.selection), "skipped": study.selection.skipped},
         "rows": [
             {
-                "protocol": row.protocol,
-                "task": row.task,
-                "method": row.method,
-                "questions": row.figures.questions,
-                "judged": row.figures.judged,
-                "undecided": row.figures.undecided,
+                **_facts(row),
                 **{name: estimate_json(row.figures.measure(name)) for name in MEASURES},
                 "diagnostics": None if row.diagnostics is None else asdict(row.diagnostics),
                 "against": {
@@ -193,6 +189,17 @@ def study_json(study: GpsoStudy) -> dict[str, Any]:
             }
             for row in study.rows
         ],
+    }
+
+
+def _facts(row: Row) -> dict[str, object]:
+    return {
+        "protocol": row.protocol,
+        "task": row.task,
+        "method": row.method,
+        "questions": row.figures.questions,
+        "judged": row.figures.judged,
+        "undecided": row.figures.undecided,
     }
 
 
@@ -210,16 +217,7 @@ def figures_csv(studies: Mapping[str, GpsoStudy]) -> str:
     rows = []
     for name, study in studies.items():
         for row in study.rows:
-            line: dict[str, object] = {
-                "file": name,
-                "protocol": row.protocol,
-                "task": row.task,
-                "method": row.method,
-                "cut": study.options.cut,
-                "questions": row.figures.questions,
-                "judged": row.figures.judged,
-                "undecided": row.figures.undecided,
-            }
+            line: dict[str, object] = {"file": name, "cut": study.options.cut, **_facts(row)}
             for measure in MEASURES:
                 estimate = row.figures.measure(measure)
                 line |= {measure: estimate.value, f"{measure}_se": estimate.se}
@@ -229,16 +227,7 @@ def figures_csv(studies: Mapping[str, GpsoStudy]) -> str:
     return _csv(heads, rows)
 
 
-_SUMMARY = (
-    "separation",
-    "concentration",
-    "eigengap",
-    "dispersion",
-    "rank",
-    "margin",
-    "condition_share",
-    "condition_share_paper",
-)
+_SUMMARY = tuple(one.name for one in fields(DiagnosticsSummary) if one.name != "batches")
 _EACH = (
     "rank",
     "margin",

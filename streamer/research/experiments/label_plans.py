@@ -18,8 +18,12 @@ import numpy as np
 
 from streamer.calibration.history import level_above
 from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.research.experiments.command_arguments import count_argument, print_tables, table_parser
-from streamer.research.experiments.score_cache import SCORES_FOLDER
+from streamer.research.experiments.command_arguments import (
+    budget_table,
+    count_argument,
+    print_tables,
+    table_parser,
+)
 from streamer.research.experiments.serving_more import ALPHAS, read_prompts
 
 if TYPE_CHECKING:
@@ -172,12 +176,15 @@ def needed(prompts: BestAnswers, plan: LabelPlan, alpha: float, repetitions: int
 
 def markdown_table(prompts: BestAnswers, alphas: Sequence[float], repetitions: int) -> str:
     """Write a file's table: for each budget the labels that each plan needs, and what it then serves and exposes."""
-    heads = [f"α = {alpha:g}: prompts drawn | labels | served | exposure" for alpha in alphas]
-    lines = [f"| labelled | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
-    for plan in PLANS:
-        cells = [_cells(needed(prompts, plan, alpha, repetitions)) for alpha in alphas]
-        lines.append(f"| {plan.name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    return budget_table(
+        "labelled",
+        ("prompts drawn", "labels", "served", "exposure"),
+        alphas,
+        (
+            (plan.name, [_cells(needed(prompts, plan, alpha, repetitions)) for alpha in alphas])
+            for plan in PLANS
+        ),
+    )
 
 
 def _cells(found: Needed | None) -> str:
@@ -193,7 +200,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Count the labels that draws by score need, on files of response clouds.",
         alphas=ALPHAS,
         kept="scores",
-        folder=SCORES_FOLDER,
     )
     parser.add_argument(
         "--repetitions", type=count_argument(20), default=REPETITIONS, help="calibrations, seeded 0, 1, ..."

@@ -9,18 +9,24 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.calibration import LabelledGroup, calibrate_groups
+from streamer.calibration import calibrate_groups
 from streamer.clouds.cloud_files import read_clouds
 from streamer.errors import UsageError
 from streamer.gates.folds import fold_of
-from streamer.research.experiments.command_arguments import count_argument, print_tables, table_parser
-from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
+from streamer.research.experiments.command_arguments import (
+    budget_table,
+    count_argument,
+    print_tables,
+    table_parser,
+)
 from streamer.research.experiments.score_cache import agreement_of, own_embeddings
+from streamer.research.experiments.serving_more import BestAnswers
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.agreement import FEATURES
 from streamer.scoring.blank import is_blank
@@ -127,20 +133,11 @@ def repetition(
 ) -> dict[str, list[GateFigures]]:
     """Draw labels once; returns for each way to score, or for some of `LEARNED_ROWS`, what a gate of each budget does."""
     labelled, others = parted(len(prompts), labels, seed)
-
-    def figures(chosen: _Chosen, calibrating: Sequence[int], alpha: float) -> tuple[float, float]:
-        groups = [
-            LabelledGroup(prompts[p].name, ("a",), chosen.scores[p : p + 1], chosen.severities[p : p + 1])
-            for p in calibrating
-        ]
-        ships = chosen.scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
-        return float(ships.mean()), float((ships * chosen.severities[others]).mean())
-
     salt = f"experiment {seed}".encode()
     fit = [p for p in labelled if fold_of(salt, "experiment", prompts[p].name) == "fit"]
     calibrate = [p for p in labelled if p not in set(fit)]
-    by_gram = _Chosen.of(prompts, [one.features[:, _GRAM].round(DECIMALS) for one in prompts])
-    found = {GRAM_ROW: [GateFigures(*figures(by_gram, labelled, alpha)) for alpha in alphas]}
+    by_gram = _chosen(prompts, [one.features[:, _GRAM].round(DECIMALS) for one in prompts])
+    found = {GRAM_ROW: [gate_figures(by_gram, labelled, others, alpha, seed) for alpha in alphas]}
     for row, every, order in LEARNED_ROWS if rows is None else rows:
         model, worths = _learned(
             [prompts[p].example(every=every) for p in fit], order, alphas, calibrate, labels
@@ -148,31 +145,31 @@ def repetition(
         if model is None:
             found[row] = found[GRAM_ROW]
             continue
-        chosen = _Chosen.of(prompts, [one.scores(model) for one in prompts])
+        chosen = _chosen(prompts, [one.scores(model) for one in prompts])
         found[row] = [
-            GateFigures(*figures(chosen, calibrate, alpha), proposed=worth.shown)
+            replace(gate_figures(chosen, calibrate, others, alpha, seed), proposed=worth.shown)
             for alpha, worth in zip(alphas, worths, strict=True)
         ]
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Chosen:
-    """The score and the severity of the answer to each prompt that scores highest, the first one on a tie."""
+def gate_figures(
+    answers: BestAnswers, calibrating: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
+) -> GateFigures:
+    """Calibrate by `mean` on some prompts, and measure on others."""
+    level = calibrate_groups(answers.groups(calibrating), alpha=alpha, seed=seed).value
+    return GateFigures(*answers.among(others).outcome(level))
 
-    scores: Floats
-    severities: Floats
 
-    @classmethod
-    def of(cls, prompts: Sequence[LabelledPrompt], scores: Sequence[Floats]) -> _Chosen:
-        best = [
-            int(np.argmax(np.where(one.blank, -1.0, found)))
-            for one, found in zip(prompts, scores, strict=True)
-        ]
-        return cls(
-            np.array([found[place] for found, place in zip(scores, best, strict=True)]),
-            np.array([one.severities[place] for one, place in zip(prompts, best, strict=True)]),
-        )
+def _chosen(prompts: Sequence[LabelledPrompt], scores: Sequence[Floats]) -> BestAnswers:
+    """The answer to each prompt that scores highest, the first one on a tie."""
+    best = [
+        int(np.argmax(np.where(one.blank, -1.0, found))) for one, found in zip(prompts, scores, strict=True)
+    ]
+    return BestAnswers(
+        np.array([found[place] for found, place in zip(scores, best, strict=True)]),
+        np.array([one.severities[place] for one, place in zip(prompts, best, strict=True)]),
+    )
 
 
 GRAM_ROW = "Gram energy"
@@ -206,20 +203,14 @@ def markdown_table(
     found: Sequence[dict[str, list[GateFigures]]], alphas: Sequence[float], labels: int
 ) -> str:
     """Write the table of one file and one number of labels."""
-    heads = [f"α = {alpha:g}: served | more than Gram | exposure | proposed" for alpha in alphas]
-    lines = [f"| score | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
     refused = missing_prompts(labels) is not None
+    rows: list[tuple[str, list[str]]] = []
     for row in (GRAM_ROW, BEST_ROW, EVERY_ROW, OWN_ROW):
-        by_rule = [False, True] if row in (BEST_ROW, EVERY_ROW) else [False]
-        for rule in by_rule:
-            cells = [
-                cell
-                for place in range(len(alphas))
-                for cell in _cells(found, row, place, by_rule=rule, refused=refused)
-            ]
+        for rule in [False, True] if row in (BEST_ROW, EVERY_ROW) else [False]:
             name = f"{row}, where it is proposed; else Gram energy" if rule else row
-            lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            cells = (_cells(found, row, at, by_rule=rule, refused=refused) for at in range(len(alphas)))
+            rows.append((name, list(chain.from_iterable(cells))))
+    return budget_table("score", ("served", "more than Gram", "exposure", "proposed"), alphas, rows)
 
 
 def _cells(
@@ -247,7 +238,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Compare learned scores with Gram energy, at equal labels, on files of response clouds.",
         alphas=ALPHAS,
         kept="embeddings",
-        folder=EMBEDDINGS_FOLDER,
     )
     parser.add_argument(
         "--labels",

@@ -22,7 +22,7 @@ from streamer.research.experiments.command_arguments import (
 )
 from streamer.research.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
 from streamer.research.experiments.halves import Halves, outcomes
-from streamer.research.experiments.score_cache import SCORES_FOLDER, scored_file
+from streamer.research.experiments.score_cache import scored_file
 
 if TYPE_CHECKING:
     import argparse
@@ -126,7 +126,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Run every method of calibration on seeded halves of files of response clouds.",
         alphas=ALPHAS,
         kept="scores",
-        folder=SCORES_FOLDER,
     )
     parser.add_argument("--unit", choices=UNITS, nargs="+", default=list(UNITS))
     parser.add_argument(

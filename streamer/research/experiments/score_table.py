@@ -15,7 +15,6 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ import numpy as np
 from streamer.calibration import (
     History,
     LabelledGroup,
-    calibrate_groups,
     calibrate_selective,
     calibrate_selective_mean,
 )
@@ -32,16 +30,17 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
 from streamer.research.experiments.command_arguments import (
+    budget_table,
     count_argument,
     default_encoder,
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.learned_score import (
     BEST_ROW,
     LEARNED_ROWS,
     GateFigures,
+    gate_figures,
     parted,
     read_prompts,
     repetition,
@@ -73,61 +72,40 @@ FIRST_OF_EQUAL = ("kernel-entropy", "cluster-entropy")
 """Scorers that speak of the prompt: they have a second row, for what the first answer would make of them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gated:
-    """What one score lets a gate of unit `best` see of each prompt.
+def chosen_answers(
+    clouds: Sequence[Cloud], found: Sequence[Sequence[float]], tie: Sequence[Floats]
+) -> BestAnswers:
+    """Take of each prompt the answer that scores highest and is not blank, of equal ones the one with the highest `tie`.
 
-    Attributes
-    ----------
-    scores, severities : shape (P,), of the answer that the score puts first; an answer without a severity counts as 1.
+    An answer without a severity counts as 1.
     """
+    scores, severities = [], []
+    for cloud, given, second in zip(clouds, found, tie, strict=True):
+        own = np.asarray(given, dtype=np.float64).round(DECIMALS)
+        written = [place for place, text in enumerate(cloud.texts) if not is_blank(text)]
+        best = max(written, key=lambda place: (own[place], second[place], -place))
+        severity = cloud.severities[best]
+        scores.append(float(own[best]))
+        severities.append(1.0 if severity is None else severity)
+    return BestAnswers(np.array(scores), np.array(severities))
 
-    scores: Floats
-    severities: Floats
 
-    @classmethod
-    def of(cls, clouds: Sequence[Cloud], found: Sequence[Sequence[float]], tie: Sequence[Floats]) -> Gated:
-        """Take the answer that scores highest and is not blank, of equal ones the one with the highest `tie`."""
-        scores, severities = [], []
-        for cloud, given, second in zip(clouds, found, tie, strict=True):
-            own = np.asarray(given, dtype=np.float64).round(DECIMALS)
-            written = [place for place, text in enumerate(cloud.texts) if not is_blank(text)]
-            best = max(written, key=lambda place: (own[place], second[place], -place))
-            severity = cloud.severities[best]
-            scores.append(float(own[best]))
-            severities.append(1.0 if severity is None else severity)
-        return cls(np.array(scores), np.array(severities))
-
-    def figures(
-        self, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
-    ) -> GateFigures:
-        """Calibrate on labelled prompts, and measure on the others."""
-        return self._above(calibrate_groups(self._groups(labelled), alpha=alpha, seed=seed).value, others)
-
-    def by_promise(
-        self, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
-    ) -> dict[str, GateFigures]:
-        """Do the same for promises on what is wrong among what ships; the scores of the others are the unlabelled history."""
-        groups, measured = self._groups(labelled), BestAnswers(self.scores[others], self.severities[others])
-        history = History.of(measured.scores)
-        found = {
-            "selective": calibrate_selective(
-                groups, alpha=alpha, delta=DELTA, history=history, seed=seed
-            ).value,
-            "selective-mean": calibrate_selective_mean(groups, alpha=alpha, seed=seed).value,
-            BEST_CUT: measured.oracle(alpha),
-        }
-        return {name: self._above(level, others) for name, level in found.items()}
-
-    def _groups(self, labelled: Sequence[int]) -> list[LabelledGroup]:
-        return [
-            LabelledGroup(f"g{p}", ("a",), self.scores[p : p + 1], self.severities[p : p + 1])
-            for p in labelled
-        ]
-
-    def _above(self, level: float, others: NDArray[np.intp]) -> GateFigures:
-        ships = self.scores[others] > level
-        return GateFigures(float(ships.mean()), float((ships * self.severities[others]).mean()))
+def by_promise(
+    answers: BestAnswers, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
+) -> dict[str, GateFigures]:
+    """Calibrate for promises on what is wrong among what ships; the scores of the others are the unlabelled history."""
+    groups = [  # named by place: coins for graded severities follow from names
+        LabelledGroup(f"g{p}", ("a",), answers.scores[p : p + 1], answers.severities[p : p + 1])
+        for p in labelled
+    ]
+    measured = answers.among(others)
+    history = History.of(measured.scores)
+    levels = {
+        "selective": calibrate_selective(groups, alpha=alpha, delta=DELTA, history=history, seed=seed).value,
+        "selective-mean": calibrate_selective_mean(groups, alpha=alpha, seed=seed).value,
+        BEST_CUT: measured.oracle(alpha),
+    }
+    return {name: GateFigures(*measured.outcome(level)) for name, level in levels.items()}
 
 
 def markdown_table(rows: dict[str, list[list[GateFigures]]], alphas: Sequence[float]) -> str:
@@ -137,11 +115,10 @@ def markdown_table(rows: dict[str, list[list[GateFigures]]], alphas: Sequence[fl
     ----------
     rows : for each score, the first being what the others are compared with, for each draw the figures at each budget.
     """
-    heads = [f"α = {alpha:g}: served | more than Gram | exposure | wrong among shipped" for alpha in alphas]
-    lines = [f"| score | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
     first = next(iter(rows.values()))
+    written = []
     for name, draws in rows.items():
-        cells = []
+        cells: list[str] = []
         for place in range(len(alphas)):
             served = np.array([one[place].served for one in draws])
             exposed = float(np.mean([one[place].exposed for one in draws]))
@@ -154,8 +131,10 @@ def markdown_table(rows: dict[str, list[list[GateFigures]]], alphas: Sequence[fl
                 f"{exposed:.3f}",
                 wrong,
             ]
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        written.append((name, cells))
+    return budget_table(
+        "score", ("served", "more than Gram", "exposure", "wrong among shipped"), alphas, written
+    )
 
 
 def other_scores(program: Path, clouds: Sequence[Cloud], folder: Path) -> list[dict[str, tuple[float, ...]]]:
@@ -235,7 +214,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Compare what scores serve, at equal labels, on files of response clouds.",
         alphas=ALPHAS,
         kept="embeddings",
-        folder=EMBEDDINGS_FOLDER,
     )
     parser.add_argument("--scores", type=Path, default=SCORES_FOLDER, help="where scores are kept")
     parser.add_argument(
@@ -272,8 +250,8 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
     for seed in range(options.repetitions):
         labelled, others = parted(len(clouds), labels, seed)
         for name, one in by_score.items():
-            rows[name].append([one.figures(labelled, others, alpha, seed) for alpha in options.alpha])
-        promises = [by_score[GRAM].by_promise(labelled, others, alpha, seed) for alpha in options.alpha]
+            rows[name].append([gate_figures(one, labelled, others, alpha, seed) for alpha in options.alpha])
+        promises = [by_promise(by_score[GRAM], labelled, others, alpha, seed) for alpha in options.alpha]
         for name in promises[0]:
             row = name if name == BEST_CUT else f"`{name}`"
             promised.setdefault(f"`{GRAM}`, {row}", []).append([one[name] for one in promises])
@@ -302,7 +280,7 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
     )
 
 
-def _gated(clouds: Sequence[Cloud], options: argparse.Namespace) -> dict[str, Gated]:
+def _gated(clouds: Sequence[Cloud], options: argparse.Namespace) -> dict[str, BestAnswers]:
     found = every_score(
         clouds,
         encoder_id=encoder_identity(DEFAULT_ENCODER).id,
@@ -311,16 +289,18 @@ def _gated(clouds: Sequence[Cloud], options: argparse.Namespace) -> dict[str, Ga
     )
     scores: list[Scores] = [dict(one or {}) for one in found]
     gram = [np.asarray(one[GRAM]) for one in scores]
-    gated = {scorer.name: Gated.of(clouds, [one[scorer.name] for one in scores], gram) for scorer in SCORERS}
+    gated = {
+        scorer.name: chosen_answers(clouds, [one[scorer.name] for one in scores], gram) for scorer in SCORERS
+    }
     for name in FIRST_OF_EQUAL:
         flat = [np.zeros(len(one)) for one in gram]
-        gated[f"{name}, shipping the first answer"] = Gated.of(
+        gated[f"{name}, shipping the first answer"] = chosen_answers(
             clouds, [[max(one[name])] * len(one[name]) for one in scores], flat
         )
     for program in options.others:
         theirs = other_scores(program, clouds, options.scores)
         for name in theirs[0]:
-            gated[name] = Gated.of(clouds, [one[name] for one in theirs], gram)
+            gated[name] = chosen_answers(clouds, [one[name] for one in theirs], gram)
     return gated
 
 

@@ -25,16 +25,17 @@ from streamer.calibration.history import level_above
 from streamer.calibration.selective_grid import calibrate_selective_grid, even_grid
 from streamer.clouds.offline import calibration_groups
 from streamer.research.experiments.command_arguments import (
+    budget_table,
     count_argument,
     default_encoder,
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.score_cache import SCORES_FOLDER, scored_file
+from streamer.research.experiments.score_cache import scored_file
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -75,11 +76,15 @@ class BestAnswers:
                 return float(level)
         return math.inf
 
-    def groups(self, drawn: NDArray[np.intp]) -> list[LabelledGroup]:
+    def among(self, places: NDArray[np.intp]) -> BestAnswers:
+        """Return these prompts alone."""
+        return BestAnswers(self.scores[places], self.severities[places])
+
+    def groups(self, drawn: Iterable[int]) -> list[LabelledGroup]:
         """Return drawn prompts as calibration groups, each by a name of its own."""
         return [
             LabelledGroup(f"g{n}", ("a",), self.scores[one : one + 1], self.severities[one : one + 1])
-            for n, one in enumerate(drawn.tolist())
+            for n, one in enumerate(drawn)
         ]
 
 
@@ -107,8 +112,8 @@ class Drawn:
         floor = level_above(unlabelled, ABOVE)
         above = np.flatnonzero(prompts.scores > floor)
         return cls(
-            prompts.groups(rng.integers(len(prompts.scores), size=labels)),
-            prompts.groups(above[rng.integers(len(above), size=labels)]) if len(above) else [],
+            prompts.groups(rng.integers(len(prompts.scores), size=labels).tolist()),
+            prompts.groups(above[rng.integers(len(above), size=labels)].tolist()) if len(above) else [],
             History.of(unlabelled),
             floor,
             seed,
@@ -152,17 +157,21 @@ def outcomes(
 
 def markdown_table(prompts: BestAnswers, alphas: Sequence[float], drawn: Sequence[Drawn]) -> str:
     """Write a file's table: for each budget what is served, exposed and wrong among what ships."""
-    heads = [f"α = {alpha:g}: served | exposure | wrong among shipped | over budget" for alpha in alphas]
-    lines = [f"| method | {' | '.join(heads)} |", "|---" * (1 + 4 * len(alphas)) + "|"]
-    for name, find in METHODS.items():
-        cells = []
-        for alpha in alphas:
-            cells += _cells(outcomes(prompts, find, drawn, alpha), alpha)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
-    oracle = [
-        cell for alpha in alphas for cell in _cells(np.array([prompts.outcome(prompts.oracle(alpha))]), alpha)
+    found = {
+        name: [outcomes(prompts, find, drawn, alpha) for alpha in alphas] for name, find in METHODS.items()
+    }
+    found["the best cut, known from every label"] = [
+        np.array([prompts.outcome(prompts.oracle(alpha))]) for alpha in alphas
     ]
-    return "\n".join([*lines, f"| the best cut, known from every label | {' | '.join(oracle)} |"])
+    return budget_table(
+        "method",
+        ("served", "exposure", "wrong among shipped", "over budget"),
+        alphas,
+        (
+            (name, [cell for one, alpha in zip(by_alpha, alphas, strict=True) for cell in _cells(one, alpha)])
+            for name, by_alpha in found.items()
+        ),
+    )
 
 
 def _cells(found: Floats, alpha: float) -> list[str]:
@@ -179,7 +188,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Compare promises on the error rate among shipped answers, at equal labels, on files of response clouds.",
         alphas=ALPHAS,
         kept="scores",
-        folder=SCORES_FOLDER,
     )
     parser.add_argument("--labels", type=count_argument(1), default=LABELS, help="labelled prompts")
     parser.add_argument(

@@ -121,7 +121,7 @@ def figures(outcomes: Outcomes) -> TaskFigures:
         [right_goods, goods, right_bads, bads, *_shares(right_goods, goods), *_shares(right_bads, bads)]
     )
     total = cells.sum(axis=1, keepdims=True)
-    shares = {name: _both(_MEASURED[name], total, cells) for name in _MEASURED}
+    shares = {name: _both(share, total, cells) for name, share in _MEASURED.items()}
     area = (
         _auroc_within(outcomes, place, n)
         if outcomes.protocol == "within"
@@ -151,22 +151,6 @@ def _shares(right: Floats, of: Floats) -> tuple[Floats, Floats]:
     return np.nan_to_num(_ratio(right, of)), (of > 0).astype(np.float64)
 
 
-def _accuracy_good(cells: Floats) -> Floats:
-    return _ratio(cells[4], cells[5])
-
-
-def _accuracy_bad(cells: Floats) -> Floats:
-    return _ratio(cells[6], cells[7])
-
-
-def _macro_accuracy(cells: Floats) -> Floats:
-    return (_accuracy_good(cells) + _accuracy_bad(cells)) / 2
-
-
-def _accuracy(cells: Floats) -> Floats:
-    return _ratio(cells[0] + cells[2], cells[1] + cells[3])
-
-
 def _macro_f1(cells: Floats) -> Floats:
     right_good, good, right_bad, bad = cells[:4]
     wrong = (good - right_good) + (bad - right_bad)
@@ -174,11 +158,11 @@ def _macro_f1(cells: Floats) -> Floats:
     return np.where((good > 0) & (bad > 0), both, np.nan)
 
 
-_MEASURED = {
-    "macro_accuracy": _macro_accuracy,
-    "accuracy_good": _accuracy_good,
-    "accuracy_bad": _accuracy_bad,
-    "accuracy": _accuracy,
+_MEASURED: dict[str, Callable[[Floats], Floats]] = {
+    "macro_accuracy": lambda cells: (_ratio(cells[4], cells[5]) + _ratio(cells[6], cells[7])) / 2,
+    "accuracy_good": lambda cells: _ratio(cells[4], cells[5]),
+    "accuracy_bad": lambda cells: _ratio(cells[6], cells[7]),
+    "accuracy": lambda cells: _ratio(cells[0] + cells[2], cells[1] + cells[3]),
     "macro_f1": _macro_f1,
 }
 

@@ -127,12 +127,6 @@ class SentenceTransformerEncoder:
             vectors[members] = rows[: len(members)]
             return len(members)
 
-        if self._pool is None or len(plan) == 0:
-            for micro_batch in plan:
-                done = run(micro_batch)
-                if progress is not None:
-                    progress(done)
-            return
         run_passes(self._pool, run, plan, progress)
 
     def _encode_one_by_one(
@@ -144,13 +138,7 @@ class SentenceTransformerEncoder:
             )[0]
             return 1
 
-        if self._pool is not None:
-            run_passes(self._pool, run, range(len(texts)), progress)
-            return
-        for index in range(len(texts)):
-            done = run(index)
-            if progress is not None:
-                progress(done)
+        run_passes(self._pool, run, range(len(texts)), progress)
 
     def _tokenise(self, texts: Sequence[str]) -> list[dict[str, NDArray[np.int32]]]:
         """The model's own features of each text, cut at its maximal length, unpadded."""

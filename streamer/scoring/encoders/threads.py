@@ -33,16 +33,18 @@ def encoder_threads(wanted: int | None) -> int:
 
 
 def run_passes(
-    pool: Executor, run: Callable[[Pass], int], passes: Iterable[Pass], progress: Callable[[int], None] | None
+    pool: Executor | None,
+    run: Callable[[Pass], int],
+    passes: Iterable[Pass],
+    progress: Callable[[int], None] | None,
 ) -> None:
-    """Run each pass in `pool` and tell `progress`, from the calling thread, how many texts it did.
+    """Run each pass in `pool`, or here without one, and tell `progress`, from the calling thread, how many texts it did.
 
     Whatever a pass or `progress` raises, an interrupt too, calls off the passes that have not begun.
     """
-    futures = [pool.submit(run, one) for one in passes]
+    futures = [] if pool is None else [pool.submit(run, one) for one in passes]
     try:
-        for future in as_completed(futures):
-            done = future.result()
+        for done in map(run, passes) if pool is None else (one.result() for one in as_completed(futures)):
             if progress is not None:
                 progress(done)
     except BaseException:

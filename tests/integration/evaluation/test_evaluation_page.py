@@ -7,24 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.research.evaluation import read_data_set
-from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
     import pytest
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "evaluation.md").read_text()
-
-
-def named(head: str) -> list[str]:
-    """The names in the first cells of the table with this head, in order."""
-    table = PAGE[PAGE.index(f"| `{head}` |") :].split("\n\n")[0]
-    return [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
-
-
-def test_every_column_is_on_the_page() -> None:
-    assert named("responses.csv") == [*RESPONSE_COLUMNS, "score_NAME"]
-    assert named("parameters.csv") == list(PARAMETER_COLUMNS)
 
 
 def test_every_scorer_is_on_the_page() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from dataclasses import replace
@@ -14,12 +15,12 @@ import msgspec
 import numpy as np
 import pytest
 
+import streamer
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.research import evaluation
-from streamer.research.evaluation import evaluate, outputs, run, steps
-from streamer.research.evaluation.charts import default_row, outcomes_chart
-from streamer.research.evaluation.csv_files import PARAMETER_COLUMNS, RESPONSE_COLUMNS
+from streamer.research.evaluation import evaluate, kept_results, outputs, run, steps
+from streamer.research.evaluation.charts import outcomes_chart
 from streamer.research.evaluation.figure_shares import shares
 from streamer.research.evaluation.findings import findings, headline
 from streamer.research.evaluation.page import render_page
@@ -57,7 +58,9 @@ def refuse(*_args, **_kwargs):
 
 
 def test_the_row_of_a_learned_score_says_whose_figures_it_has_where_that_is_refused(done):
-    (table,) = [one for one in all_tables(done[0]) if "ships at the same budget, %, unit best" in one.title]
+    (table,) = [
+        one for one in all_tables(done[0])["scorer"] if "ships at the same budget, %, unit best" in one.title
+    ]
     assert f"{scorer_title(LEARNED)}, Gram energy where refused" in [row[1] for row in table.rows]
 
 
@@ -113,7 +116,7 @@ def test_the_folder_has_all_that_is_promised(done, clouds):
     ):
         assert words in page
     tables = (out / "tables.md").read_text()
-    for table in all_tables(found):
+    for table in itertools.chain(*all_tables(found).values()):
         assert f"## {table.title}" in tables
         assert all(len(row) == len(table.columns) for row in table.rows), table.title
 
@@ -164,7 +167,7 @@ def test_the_bars_of_the_page_account_for_every_prompt(done):
     no_gate, *gates = heights.values()
     assert no_gate["wrong"] == pytest.approx(whole * result.mean_severity["best"], abs=0.1)
     for bars, alpha in zip(gates, (0.3, 0.1), strict=True):
-        row = default_row(result, "best", alpha)
+        row = result.default_row("best", alpha)
         assert bars.get("wrong", 0) == pytest.approx(whole * row.exposure.mean, abs=0.1)
         assert bars["held"] == pytest.approx(whole * (1 - row.ship_rate.mean), abs=0.1)
         assert sum(bars.values()) == pytest.approx(whole, abs=0.3)
@@ -209,11 +212,18 @@ def test_the_first_screen_says_whether_the_score_is_any_good(done, low, value, h
     assert found.sentence.startswith("The score works the wrong way for prompts") == wrong_way
 
 
-def test_the_papers_csv_files_have_their_columns(done, clouds):
+def columns_on_the_page(head):
+    """The names in the first cells of the table with this head on docs/evaluation.md, in order."""
+    page = (Path(__file__).resolve().parents[3] / "docs" / "evaluation.md").read_text()
+    table = page[page.index(f"| `{head}` |") :].split("\n\n")[0]
+    return [name for row in table.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+
+def test_the_papers_csv_files_have_the_columns_of_the_page(done, clouds):
     out = done[1] / "out"
     answers = list(csv.DictReader(io.StringIO((out / "responses.csv").read_text())))
     assert list(answers[0]) == [
-        *RESPONSE_COLUMNS,
+        *columns_on_the_page("responses.csv")[:-1],
         *(f"score_{name}" for name in (*SCORER_NAMES[1:], LEARNED, "luck")),
     ]
     assert len(answers) == 160
@@ -225,9 +235,16 @@ def test_the_papers_csv_files_have_their_columns(done, clouds):
         assert (row["blank"] == "1") == (not response["text"].strip())
         assert 0 <= float(row["gram_energy"]) <= float(row["gram_energy_raw"] if row["blank"] == "0" else 1)
     (parameters,) = csv.DictReader(io.StringIO((out / "parameters.csv").read_text()))
-    assert list(parameters) == list(PARAMETER_COLUMNS)
+    assert list(parameters) == columns_on_the_page("parameters.csv")
     assert parameters["models"] == "made-up"
     assert parameters["sha256"] == done[0].data_sets[0].digest
+
+
+def test_kept_results_depend_on_files_that_are_there_and_on_every_calibrator():
+    root = Path(streamer.__file__).parent
+    found = {pattern: set(root.glob(pattern)) for pattern in kept_results._CODE}
+    assert all(found.values()), [pattern for pattern, files in found.items() if not files]
+    assert set((root / "calibration" / "calibrators").glob("*.py")) <= set().union(*found.values())
 
 
 def test_a_second_run_computes_and_draws_nothing(done, clouds, monkeypatch):

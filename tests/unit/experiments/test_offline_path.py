@@ -14,21 +14,17 @@ from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
 from streamer.clouds.offline import (
     ScoredCloud,
     calibration_groups,
-    offline_run,
-    run_scored,
     score_clouds,
 )
 from streamer.clouds.simulation import simulate_clouds
-from streamer.errors import UsageError
 from streamer.gates.settings import UNITS, Unit
-from streamer.research.experiments.offline_figures import figures_table, main, split_figures
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
+from tests.offline import offline_run, run_scored, split_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -142,11 +138,6 @@ def test_exposure_keeps_to_the_budget_on_average_over_simulations() -> None:
     assert np.mean(exposures) <= alpha + 4.8 * np.std(exposures, ddof=1) / math.sqrt(len(exposures))
 
 
-def test_one_cloud_is_too_few() -> None:
-    with pytest.raises(UsageError, match="too few"):
-        offline_run(simulate_clouds(seed=0, clouds=1), unit="best", alpha=0.1, encoder=encoder())
-
-
 def test_figures_of_splits_are_means_over_them() -> None:
     scored = score_clouds(simulate_clouds(seed=5, clouds=80, responses=4), encoder())
     figures = split_figures(scored, unit="best", alpha=0.2, seeds=range(4))
@@ -162,16 +153,3 @@ def test_figures_of_splits_are_means_over_them() -> None:
         None,
         0.0,
     )
-    lines = figures_table([figures, closed]).splitlines()
-    assert len(lines) == 3
-    assert len({len(text) for text in lines}) == 1
-
-
-def test_the_command_tells_what_is_wrong_with_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path / "none.jsonl")]) == 1
-    assert "cannot read" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as usage:
-        main(["f", "--alpha", "2"])
-    assert usage.value.code == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamer.research.experiments.score_table import Gated, main
+from streamer.research.experiments.score_table import chosen_answers, main
 from tests.services.requirements import missing
 
 OWN_UV = Path(__file__).resolve().parents[3] / ".uv" / "bin"
@@ -109,7 +109,7 @@ def test_of_equal_answers_that_one_is_gated_which_gram_energy_puts_first(clouds:
     from streamer.clouds.cloud_files import read_clouds
 
     first, second = list(read_clouds(clouds))[:2]
-    gated = Gated.of(
+    gated = chosen_answers(
         [first, second], [[0.5] * 3, [0.5, 0.2, 0.1]], [np.array([0.1, 0.9, 0.9]), np.arange(3.0)]
     )
     assert gated.scores.tolist() == [0.5, 0.5]

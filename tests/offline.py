@@ -1,0 +1,153 @@
+"""The offline twin of the stream's path: score, calibrate on one half, decide and measure on the other.
+
+It does with arrays in one process what publisher, worker and recalibrator do with events, and is what they, and other
+implementations, are compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from streamer.calibration import LabelledGroup, Threshold, calibrate_groups
+from streamer.clouds.cloud import Cloud, split_clouds
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure
+from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, score_clouds, summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from streamer.gates.settings import Unit
+    from streamer.scoring.encoders.encoder import CachedEncoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class OfflineResult:
+    """What `offline_run` found: the threshold from the first half, the decisions and the figures of the second."""
+
+    unit: Unit
+    threshold: Threshold
+    calibration: tuple[LabelledGroup, ...]
+    decided: tuple[DecidedBatch, ...]
+    report: OfflineRisk
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures under the names of ``streamer demo --json``."""
+        cut = self.threshold.value if self.threshold.state == "cut" else None
+        return summary(
+            self.report,
+            alpha=self.threshold.alpha,
+            method=self.threshold.method,
+            state=self.threshold.state,
+            threshold=cut,
+            calibration_groups=self.threshold.groups,
+        )
+
+
+def offline_run(
+    clouds: Sequence[Cloud],
+    *,
+    unit: Unit,
+    alpha: float,
+    method: str = "mean",
+    seed: int = 0,
+    encoder: CachedEncoder,
+    eta: float = 1.0,
+    draws: int = 20,
+) -> OfflineResult:
+    """Split, score, calibrate, decide and measure; see `run_scored` and `split_clouds`.
+
+    Parameters
+    ----------
+    clouds : at least 2.
+    unit : what ships.
+    alpha : the budget, in (0, 1).
+    method, eta, draws : the calibrator, as in `streamer.calibrate`.
+    seed : of the split and of the calibration's random weights.
+    """
+    return run_scored(
+        score_clouds(clouds, encoder), unit=unit, alpha=alpha, method=method, seed=seed, eta=eta, draws=draws
+    )
+
+
+def run_scored(
+    scored: Sequence[ScoredCloud],
+    *,
+    unit: Unit,
+    alpha: float,
+    method: str = "mean",
+    seed: int = 0,
+    eta: float = 1.0,
+    draws: int = 20,
+) -> OfflineResult:
+    """Do what `offline_run` does with clouds that are scored already (scores do not depend on anything here)."""
+    by_id = {item.cloud.batch_id: item for item in scored}
+    first, second = split_clouds([item.cloud for item in scored], seed)
+    groups = calibration_groups([by_id[cloud.batch_id] for cloud in first], unit)
+    threshold = calibrate_groups(groups, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
+    cut = threshold.value if threshold.state == "cut" else None
+    decided = tuple(
+        decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut)
+        for cloud in second
+    )
+    return OfflineResult(
+        unit=unit,
+        threshold=threshold,
+        calibration=tuple(groups),
+        decided=decided,
+        report=measure(decided, unit),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitFigures:
+    """Means over splits; None where no split has the figure.
+
+    Attributes
+    ----------
+    alpha : the budget.
+    splits : number of seeded splits.
+    exposure_risk_se : standard error of the mean exposure, from its spread between splits. Splits share the file's
+        clouds, so it tells how exactly the mean over splits is known, not how another file would do.
+    closed : share of splits whose calibration closed the gate.
+    """
+
+    alpha: float
+    splits: int
+    threshold: float | None
+    ship_rate: float | None
+    exposure_risk: float | None
+    exposure_risk_se: float | None
+    selective_risk: float | None
+    severity_reduction: float | None
+    closed: float
+
+
+def split_figures(
+    scored: Sequence[ScoredCloud], *, unit: Unit, alpha: float, method: str = "mean", seeds: Sequence[int]
+) -> SplitFigures:
+    """Run every seed's split of `scored` and average the figures."""
+    runs = [run_scored(scored, unit=unit, alpha=alpha, method=method, seed=seed) for seed in seeds]
+
+    def mean(figure: Callable[[OfflineRisk], float | None]) -> float | None:
+        known = [value for value in (figure(run.report) for run in runs) if value is not None]
+        return math.fsum(known) / len(known) if known else None
+
+    cuts = [run.threshold.value for run in runs if run.threshold.state == "cut"]
+    exposures = [run.report.exposure_risk for run in runs if run.report.exposure_risk is not None]
+    return SplitFigures(
+        alpha=alpha,
+        splits=len(runs),
+        threshold=math.fsum(cuts) / len(cuts) if cuts else None,
+        ship_rate=mean(lambda report: report.ship_rate),
+        exposure_risk=mean(lambda report: report.exposure_risk),
+        exposure_risk_se=float(np.std(exposures, ddof=1)) / math.sqrt(len(exposures))
+        if len(exposures) > 1
+        else None,
+        selective_risk=mean(lambda report: report.selective_risk),
+        severity_reduction=mean(lambda report: report.severity_reduction),
+        closed=sum(run.threshold.state == "closed" for run in runs) / len(runs),
+    )
