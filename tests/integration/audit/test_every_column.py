@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
+from streamer import wiring
 from streamer.audit.bundle import NOT_EVIDENCE
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime
@@ -117,11 +118,12 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(tmp_pa
     with breaking_in(site.settings.database.url):
         pass  # no trigger is left, and copies have none
     (own := tmp_path / "copy").mkdir()
+    copy = site.copy(own)
     unnamed, named, empty = [], [], []
     with (
-        site.workplace(own) as copy,
         closing(sqlite3.connect(tmp_path / "record.db")) as kept,
         closing(sqlite3.connect(own / "record.db")) as changed,
+        wiring.open_store(copy.settings) as store,
     ):
         changed.execute("PRAGMA ignore_check_constraints = ON")
         for table in metadata.sorted_tables:
@@ -132,13 +134,13 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(tmp_pa
             for column in table.columns:
                 for what, row, value in changes(kept, column):
                     write(changed, column, row, value)
-                    by = copy.named_by()
+                    by = copy.named_by(store)
                     if is_evidence(column) and by == "nobody":
                         unnamed.append(what)
                     if not is_evidence(column) and by != "nobody":
                         named.append(f"{what}: {by}")
                     kept.backup(changed)
-        assert copy.named_by() == "nobody", "it was put back"
+        assert copy.named_by(store) == "nobody", "it was put back"
     assert empty == [], "nothing could be changed in these tables"
     assert unnamed == []
     assert named == [], "it is evidence, and NOT_EVIDENCE says otherwise"
