@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -265,6 +265,7 @@ def _calibrated_again(
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
     served: dict[tuple[str, int], Reading] = {}
+    revisions = cache(lookups.revisions)
     for line in lines:
         yield line
         row = line["row"]
@@ -278,9 +279,7 @@ def _calibrated_again(
             continue
         place = f"control, link {line['height']}, calibration_runs id {row['id']}"
         try:
-            gate = next(
-                (one for one in lookups.revisions(row["gate"]) if one.revision == row["gate_revision"]), None
-            )
+            gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
         except UsageError:
             gate = None
         if gate is None:

@@ -32,15 +32,11 @@ _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
 @contextmanager
-def breaking_in(record: str | Database) -> Iterator[sa.Connection]:
-    """A connection on which nothing is refused; what is done is committed at the end.
-
-    `record` : its URL, or open already: that spares making anew what the engine keeps of each statement.
-    """
-    database = Database(record) if isinstance(record, str) else record
+def breaking_in(url: str) -> Iterator[sa.Connection]:
+    """A connection on which nothing is refused; what is done is committed at the end."""
+    database = Database(url)
     try:
         with database.engine.connect() as connection:
-            connection.detach()  # it ends here: nobody else gets one without its guards
             if database.sqlite:
                 raw: Any = connection.connection.dbapi_connection
                 raw.execute("PRAGMA foreign_keys = OFF")
@@ -54,8 +50,7 @@ def breaking_in(record: str | Database) -> Iterator[sa.Connection]:
                     )
                 yield connection
     finally:
-        if database is not record:
-            database.close()
+        database.close()
 
 
 def _triggers(connection: sa.Connection, sqlite: bool) -> list[tuple[str, str]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer import wiring
@@ -15,14 +14,11 @@ from streamer.events.receipts import receipt_line
 from streamer.journal import DataGap, Partition
 from streamer.stream.tail import TailedRecord
 from tests.integration.audit.alone import verify_bundle
-from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import KEYS, LOG, Scribe, export, settings_for, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    import sqlalchemy as sa
 
     from streamer.audit.logged import LogReport
     from streamer.journal import OutboxMessage
@@ -99,13 +95,12 @@ class KeepingScribe(Scribe):
 
 @dataclass(frozen=True)
 class Site:
-    """A record with everything that its witnesses have; `store` is open on it, where one is kept open."""
+    """A record with everything that its witnesses have."""
 
     directory: Path
     settings: Settings
     log: KeptLog
     receipts: list[bytes]
-    store: Store | None = None
 
     def copy(self, directory: Path) -> Site:
         for name in ("record.db", "checkpoints.jsonl"):
@@ -113,42 +108,22 @@ class Site:
         settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
         return Site(directory, settings, self.log, self.receipts)
 
-    @contextmanager
-    def workplace(self, directory: Path) -> Iterator[Site]:
-        """A copy to be changed and put back as often as one likes, with one store open on it all the time."""
-        copy = self.copy(directory)
-        with wiring.open_store(copy.settings) as store:
-            yield replace(copy, store=store)
-
-    def put_back(self, copy: Site) -> None:
-        """Make a copy what it was."""
-        with (
-            closing(sqlite3.connect(self.directory / "record.db")) as kept,
-            closing(sqlite3.connect(copy.directory / "record.db")) as changed,
-        ):
-            kept.backup(changed)
-        shutil.copy(self.directory / "checkpoints.jsonl", copy.directory)
-
-    @contextmanager
-    def broken_into(self) -> Iterator[sa.Connection]:
-        """A connection on which nothing is refused."""
-        url = self.settings.database.url
-        with breaking_in(url if self.store is None else self.store._database) as connection:
-            yield connection
-
-    def compared(self) -> LogReport:
+    def compared(self, store: Store | None = None) -> LogReport:
         """What `--log` finds."""
-        with wiring.open_store(self.settings) if self.store is None else nullcontext(self.store) as opened:
+        with wiring.open_store(self.settings) if store is None else nullcontext(store) as opened:
             return compare_with_log(opened.evidence.logged, self.log, topics=wiring.topics(self.settings))
 
-    def named_by(self) -> str:
-        """Who names what does not fit: `verify` with the checkpoints alone, or else `receipts`, `log`, both, or `nobody`."""
-        if verify(self.settings, store=self.store).faults:
+    def named_by(self, store: Store | None = None) -> str:
+        """Who names what does not fit: `verify` with the checkpoints alone, or else `receipts`, `log`, both, or `nobody`.
+
+        `store` : open on the record.
+        """
+        if verify(self.settings, store=store).faults:
             return "verify"
         found = []
-        if verify(self.settings, store=self.store, receipts=(self.receipts, "what was kept")).faults:
+        if verify(self.settings, store=store, receipts=(self.receipts, "what was kept")).faults:
             found.append("receipts")
-        if self.compared().faults:
+        if self.compared(store).faults:
             found.append("log")
         return ", ".join(found) or "nobody"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -883,22 +882,22 @@ def attack(copy: Site, name: str, way: str) -> None:
 
 def edit(copy: Site, name: str, region: Region) -> None:
     """Change the rows alone."""
-    with copy.broken_into() as connection:
+    with breaking_in(copy.settings.database.url) as connection:
         EDITS[name](Target(connection, region, copy))
 
 
 def rebuild_chains(copy: Site) -> None:
     """Compute all chains anew."""
-    with copy.broken_into() as connection:
+    with breaking_in(copy.settings.database.url) as connection:
         rebuild_control(connection)
         rebuild_outcomes(connection)
 
 
 def sign_again(copy: Site) -> None:
     """Put one checkpoint, by a key of one's own, in the place of all."""
-    with copy.broken_into() as connection:
+    with breaking_in(copy.settings.database.url) as connection:
         connection.exec_driver_sql("DELETE FROM checkpoints")
-    with wiring.open_store(copy.settings) if copy.store is None else nullcontext(copy.store) as store:
+    with wiring.open_store(copy.settings) as store:
         Checkpointer(
             store.checkpoints,
             signer=signing.Signer(signing.generate_keys()[0]),
@@ -909,33 +908,37 @@ def sign_again(copy: Site) -> None:
         ).make()
 
 
-def row_of(site: Site, copy: Site, name: str, also: Callable[[str], None] = lambda way: None) -> str:
-    """Attack a copy of a record in every way; returns the row of the table. `also` is called once it was attacked in a way.
+def row_of(
+    site: Site, name: str, directory: Path, also: Callable[[Site, str], None] = lambda site, way: None
+) -> str:
+    """Attack a record in every way; returns the row of the table. `also` gets each attacked copy, with the way.
 
     Whoever reseals goes on from the raw change, and whoever signs again from what was resealed.
     """
     cells = {}
 
-    def see(way: str) -> None:
+    def see(copy: Site, way: str) -> None:
         cells[way] = copy.named_by()
-        also(way)
+        also(copy, way)
 
-    site.put_back(copy)
+    for own in (old := directory / "old", window := directory / "window"):
+        own.mkdir()
+    copy = site.copy(old)
     edit(copy, name, "old")
-    see("raw")
+    see(copy, "raw")
     rebuild_chains(copy)
-    see("resealed")
+    see(copy, "resealed")
     sign_again(copy)
-    see("re-signed")
-    site.put_back(copy)
+    see(copy, "re-signed")
+    copy = site.copy(window)
     attack(copy, name, "in the window")
-    see("in the window")
+    see(copy, "in the window")
     return f"| {name} | " + " | ".join(cells[way] for way in WAYS) + " |"
 
 
-def addition_row_of(site: Site, copy: Site, name: str) -> str:
-    """Add something to a copy of a record; returns the row of the table."""
-    site.put_back(copy)
+def addition_row_of(site: Site, name: str, directory: Path) -> str:
+    """Add something to a record; returns the row of the table."""
+    copy = site.copy(directory)
     ADDITIONS[name](copy)
     return f"| {name} |  |  |  | {copy.named_by()} |"
 
@@ -1001,16 +1004,16 @@ def _head_now(
     return {name: head[name] for name in head} | {"height": found[0], "hash": found[1].hex()}
 
 
-def stolen_row_of(site: Site, copy: Site, name: str) -> str:
+def stolen_row_of(site: Site, name: str, directory: Path) -> str:
     """Change what a checkpoint covers and make all checkpoints anew with the stolen key; returns the row of the table."""
-    site.put_back(copy)
-    witness = (site.directory / "checkpoints.jsonl").read_bytes().splitlines()
+    copy = site.copy(directory)
+    witness = (directory / "checkpoints.jsonl").read_bytes().splitlines()
     attack(copy, name, "resealed")
-    with copy.broken_into() as connection:
+    with breaking_in(copy.settings.database.url) as connection:
         made = resign(connection)
-    (copy.directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
+    (directory / "checkpoints.jsonl").write_bytes(b"".join(one + b"\n" for one in made))
     own = copy.named_by()
-    elsewhere = "named" if verify(copy.settings, outside=witness, store=copy.store).faults else "nobody"
+    elsewhere = "named" if verify(copy.settings, outside=witness).faults else "nobody"
     return f"| {name} | {own} | {elsewhere} |"
 
 
@@ -1031,18 +1034,21 @@ HEADER: Final = "| what somebody changes | " + " | ".join(WAYS) + " |\n|---|---|
 
 def main() -> None:
     """Write the table into the page."""
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as own:
+    with tempfile.TemporaryDirectory() as folder:
         site = make_site(Path(folder))
-        rows, stolen = [], []
-        with site.workplace(Path(own)) as copy:
-            for name in EDITS:
-                rows.append(row_of(site, copy, name))
+        rows = []
+        for name in EDITS:
+            with tempfile.TemporaryDirectory() as own:
+                rows.append(row_of(site, name, Path(own)))
                 sys.stdout.write(rows[-1] + "\n")
-            for name in ADDITIONS:
-                rows.append(addition_row_of(site, copy, name))
+        for name in ADDITIONS:
+            with tempfile.TemporaryDirectory() as own:
+                rows.append(addition_row_of(site, name, Path(own)))
                 sys.stdout.write(rows[-1] + "\n")
-            for name in STOLEN:
-                stolen.append(stolen_row_of(site, copy, name))
+        stolen = []
+        for name in STOLEN:
+            with tempfile.TemporaryDirectory() as own:
+                stolen.append(stolen_row_of(site, name, Path(own)))
                 sys.stdout.write(stolen[-1] + "\n")
     _put("tampering", HEADER, rows)
     _put("stolen", STOLEN_HEADER, stolen)

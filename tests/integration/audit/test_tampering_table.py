@@ -27,7 +27,6 @@ from tests.integration.audit.tampering_table import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.integration.audit.kept_log import Site
@@ -37,13 +36,6 @@ if TYPE_CHECKING:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     """A record with its topics and its receipts; leave it as it is."""
     return make_site(tmp_path_factory.mktemp("record"))
-
-
-@pytest.fixture(scope="module")
-def copy(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A copy to be changed; whoever takes it puts it back first."""
-    with site.workplace(tmp_path_factory.mktemp("copy")) as copy:
-        yield copy
 
 
 def rows_of_the_page(table: str = "tampering") -> list[str]:
@@ -78,27 +70,27 @@ def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", EDITS)
-def test_who_names_what_was_changed(site: Site, copy: Site, name: str, tmp_path: Path) -> None:
+def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> None:
     # Each attack in one of the ways, so that all ways are seen and no attack is left out.
     chosen = WAYS[list(EDITS).index(name) % len(WAYS)]
 
-    def by_both(way: str) -> None:
+    def by_both(copy: Site, way: str) -> None:
         if way == chosen:
-            export(copy.settings, tmp_path / "bundle", store=copy.store)
+            export(copy.settings, copy.directory / "bundle")
             outside = complete_lines((copy.directory / "checkpoints.jsonl").read_bytes())
-            verify_bundle(tmp_path / "bundle", KEYS, outside, site.receipts)
+            verify_bundle(copy.directory / "bundle", KEYS, outside, site.receipts)
 
-    assert row_of(site, copy, name, by_both) in rows_of_the_page()
+    assert row_of(site, name, tmp_path, by_both) in rows_of_the_page()
 
 
 @pytest.mark.parametrize("name", ADDITIONS)
-def test_who_names_what_was_added(site: Site, copy: Site, name: str) -> None:
-    assert addition_row_of(site, copy, name) in rows_of_the_page()
+def test_who_names_what_was_added(site: Site, name: str, tmp_path: Path) -> None:
+    assert addition_row_of(site, name, tmp_path) in rows_of_the_page()
 
 
 @pytest.mark.parametrize("name", STOLEN)
-def test_who_names_it_when_the_key_was_stolen(site: Site, copy: Site, name: str) -> None:
-    assert stolen_row_of(site, copy, name) in rows_of_the_page("stolen")
+def test_who_names_it_when_the_key_was_stolen(site: Site, name: str, tmp_path: Path) -> None:
+    assert stolen_row_of(site, name, tmp_path) in rows_of_the_page("stolen")
 
 
 def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
@@ -241,22 +240,20 @@ def test_nothing_waits_for_a_witness(scribe: Scribe, tmp_path: Path) -> None:
         told.set()
 
     def hang(_: bytes) -> tuple[int, bytes]:
-        release.wait(30)
+        release.wait(240)
         return 500, b""
 
     with serving(hang) as (url, _):
         settings = settings_with(tmp_path, url)
         scribe.deliver([event("best", 1)])
         wiring.checkpointer(settings, scribe.store).make()
-        begun = time.monotonic()
         others = wiring.witnesses(settings, scribe.store, show=show)
         others.wake()
         others.wake()
         scribe.deliver([event("best", 2)])
-        assert not shown
-        assert time.monotonic() - begun < 30
+        assert not shown, "the witness has not answered, and nothing waited until it did"
         release.set()
-        assert told.wait(30)
+        assert told.wait(240)
     assert shown[0][0] == "http"
     assert shown[0][1] > 0
     assert shown[0][2]
