@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+    from pathlib import Path
 
 
 def why(error: OSError) -> str:
@@ -13,6 +14,13 @@ def why(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file stands where a folder should be"
     return error.strerror or str(error)
+
+
+def named_beside(file: Path, added: str) -> Path:
+    """Return the file whose name is that of `file` and `added`. Raises `UsageError` where `file` has no name, as ``/`` and ``.``."""
+    if not file.name:
+        raise UsageError(f"{file} is a folder; name a file")
+    return file.with_name(file.name + added)
 
 
 class StreamerError(Exception):

@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from streamer.errors import UsageError
+from streamer.errors import UsageError, named_beside
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,7 +52,7 @@ def read_reached(path: Path) -> Reached | None:
 
 def write_reached(path: Path, reached: Reached) -> None:
     """Write it in one step, so that a crash leaves the file as it was. Raises `UsageError` where it cannot be written."""
-    partial = path.with_name(path.name + ".partial")
+    partial = named_beside(path, ".partial")
     try:
         with partial.open("w", encoding="utf-8") as file:
             file.write(json.dumps({"form": _FORM} | asdict(reached)) + "\n")

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
-    from streamer.errors import StreamerError, UsageError
+    from streamer.errors import BadData, StreamerError, UsageError
     from streamer.security.redaction import redact_text
 
     try:
@@ -70,8 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StreamerError as error:
         if debug:
             raise
-        complain(redact_text(str(error)))
-        return FAILED
+        unfit = _unfit(words) if isinstance(error, BadData) else None
+        complain(redact_text(unfit or str(error)))
+        return FAILED if unfit is None else WRONG_USAGE
     except Exception as error:
         if debug:
             raise
@@ -84,11 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and (refused := _disk_refusal(error)) is not None:
             complain(redact_text(refused))
             return FAILED
-        if isinstance(error, UnicodeEncodeError) and error.reason == "surrogates not allowed":
-            for word in words:
-                if not word.isascii() and word != word.encode("utf-8", "replace").decode():
-                    complain(f"the argument {word!r} is not UTF-8")
-                    return WRONG_USAGE
+        if isinstance(error, UnicodeEncodeError | OverflowError) and (unfit := _unfit(words)) is not None:
+            complain(unfit)
+            return WRONG_USAGE
         complain(
             f"unexpected {type(error).__name__}: {redact_text(str(error)).splitlines()[0] if str(error) else 'no text'}; "
             "run it again with STREAMER_DEBUG=1 to see where"
@@ -99,6 +98,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A caller's process continues with its own hooks; ours logs even what happens at its exit.
         if arguments is not None:
             sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
+
+
+def _unfit(words: Sequence[str]) -> str | None:
+    """Name the argument that no database keeps: one that is no UTF-8, or a number of more than 64 bits; None where there is none."""
+    for word in words:
+        if word != word.encode("utf-8", "replace").decode():
+            return f"the argument {word!r} is not UTF-8"
+        number = word.rpartition("=")[2]
+        if number.isdecimal() and len(number) < 1_000 and int(number) >= 2**63:
+            return f"the argument {word} is larger than any number on record"
+    return None
 
 
 def _disk_refusal(error: OSError) -> str | None:

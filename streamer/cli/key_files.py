@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from streamer.errors import UsageError
+from streamer.errors import UsageError, named_beside
 
 
 def write_key_files(out: Path, private: str, public: str) -> Path:
     """Write both keys; returns the file of the public one, FILE.pub. Raises `UsageError`: no file is overwritten."""
-    beside = out.with_name(out.name + ".pub")
+    beside = named_beside(out, ".pub")
     made: list[Path] = []
     try:
         for path, text, mode in ((out, private, 0o600), (beside, public, 0o644)):

@@ -13,7 +13,7 @@ import msgspec
 from streamer.clouds.cloud import parse_cloud
 from streamer.clouds.cloud_files import read_rows
 from streamer.clouds.line_record import append_lines, read_lines, read_whole
-from streamer.errors import Unavailable, UsageError
+from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.label_files import LabelTask
 
@@ -84,7 +84,7 @@ class CloudLabelling:
         self._report = report
         self._labeller = labeller
         self._waiting: dict[str, _Waiting] = {}
-        self._kept_in = out.with_name(f"{out.name}.labels")
+        self._kept_in = named_beside(out, ".labels")
         self._kept: dict[str, float] = {}
         self._read_whole = False
         self.clouds = 0

@@ -70,10 +70,29 @@ class Chain {
   }
 }
 
+// The column of a control row that says when it was written.
+const WRITTEN_AT = {
+  accounts: "created_at", alert_acknowledgements: "at", api_key_revocations: "revoked_at", api_keys: "created_at",
+  calibration_runs: "finished_at", candidate_policies: "at", data_gaps: "recorded_at", dead_letter_replays: "at",
+  desk_outcomes: "at", encoders: "first_seen_at", erasures: "at", gate_revisions: "created_at", gates: "created_at",
+  label_revisions: "received_at", label_signatures: "received_at", policies: "valid_from", policy_events: "at",
+  proposal_rejections: "rejected_at", score_fits: "at",
+};
+const SEALED_LATER = new Set(["alert_acknowledgements", "dead_letter_replays"]);
+
+/** Compare when a row says that it was written with when it was sealed. What was there before the chain began may be older. */
+function dated({ kind, row, recorded_at: sealed }, began, place, report) {
+  const said = Object.hasOwn(WRITTEN_AT, kind) ? (row[WRITTEN_AT[kind]] ?? null) : null;
+  if (said === null || said === sealed) return;
+  if (sealed === began || SEALED_LATER.has(kind)) report.note("sealed later", "rows were sealed later than they say they were written");
+  else report.fault("order", place, `it says that it was written at ${said}, and it was sealed at ${sealed}`);
+}
+
 /** Walk the control chain; `each(entry)` gets every row that is there, with its place. Returns the chain. */
 export function walkControl(bundle, manifest, report, each) {
   const head = manifest.head;
   const chain = new Chain("control", named("streamer.control.v1", Buffer.from(head.record_id, "hex")));
+  let began = null;
   for (const { raw, value, number } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
     report.count("control entries");
     const { height, kind, recorded_at: recordedAt } = value;
@@ -86,6 +105,8 @@ export function walkControl(bundle, manifest, report, each) {
     else if ("sealed" in raw || !sound) report.fault("chain", place, "it is not what was recorded");
     if (value.row === null && !sound) report.fault("chain", place, "nor does its copy fit the chain");
     chain.time(recordedAt, report);
+    began ??= recordedAt;
+    if (value.row !== null && typeof value.row === "object") dated(value, began, place, report);
     if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
   }
   chain.end(head.control, report);

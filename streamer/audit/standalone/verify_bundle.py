@@ -733,6 +733,18 @@ class _Run:
         return [(key, place) for moment, key, place in sorted(self._unread) if moment > after]
 
 
+WRITTEN_AT = {
+    "accounts": "created_at", "alert_acknowledgements": "at", "api_key_revocations": "revoked_at", "api_keys": "created_at",
+    "calibration_runs": "finished_at", "candidate_policies": "at", "data_gaps": "recorded_at", "dead_letter_replays": "at",
+    "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
+    "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
+    "proposal_rejections": "rejected_at", "score_fits": "at",
+}  # fmt: skip
+"""The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
+SEALED_BY_A_MIGRATION = ("alert_acknowledgements", "dead_letter_replays")
+"""What earlier versions left unsealed, and a later one has sealed."""
+
+
 class Verifier:
     """Takes the parts of a bundle in turn (`checkpoints`, `control`, `outcomes`, `unchained`, `heads`) and collects
     what does not fit.
@@ -803,6 +815,7 @@ class Verifier:
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
+        self._began: Any = None  # when the first row of the control chain was sealed
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def fault(self, check: str, place: str, detail: str) -> None:
@@ -1050,6 +1063,7 @@ class Verifier:
                 elif "sealed" in line:
                     self.fault("chain", place, "the copy of it in the control log was changed")
                 self._clock((), "control", line["recorded_at"], place)
+                self._dated(kind, row, line["recorded_at"], place)
                 try:
                     self._keep(kind, row, line, place)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -1383,6 +1397,25 @@ class Verifier:
             return
         count, at = self._holes.get(chain, (0, first))
         self._holes[chain] = count + missing, at
+
+    def _dated(self, kind: str, row: dict[str, Any], recorded_at: Any, place: str) -> None:
+        """Compare the moment at which a row says that it was written with the one at which it was sealed: they are one value.
+
+        What a database had before it was sealed says an earlier one; whoever dates a row back must date its link back, too.
+        """
+        self._began = self._began or recorded_at
+        said = row.get(WRITTEN_AT.get(kind, ""))
+        if said in (None, recorded_at):
+            return
+        if recorded_at != self._began and kind not in SEALED_BY_A_MIGRATION:
+            self.fault(
+                "order", place, f"it says that it was written at {said}, and was sealed at {recorded_at}"
+            )
+            return
+        self.counts["rows that were sealed later"] += 1
+        self.notes["sealed later"] = (
+            "when rows were written that were sealed later: an earlier version wrote them, or somebody dated them"
+        )
 
     def _clock(self, chain: tuple[Any, ...], name: str, moment: str, place: str) -> None:
         """Remember where a chain's time runs backwards by more than clocks differ."""

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamer.errors import Unavailable, UsageError
+from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.research.sampling.clouds import make_clouds
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class WrittenFile:
 
 def journal_path(out: Path) -> Path:
     """Where the journal of a run with this output is."""
-    return out.with_name(out.name + ".journal")
+    return named_beside(out, ".journal")
 
 
 def cloud_paths(plan: SamplingPlan, out: Path) -> tuple[Path, ...]:

@@ -705,6 +705,12 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "why a policy came into force": _change_control("policies", "reason = 'other'"),
     "a policy removed under which nothing was decided": remove_a_policy,
     "a policy removed that is not the newest": lambda at: remove_a_policy(at, which=-2),
+    "when a policy came into force, at the policy alone": _change_control(
+        "policies", "valid_from = datetime(valid_from, '-1 hour') || '.000000'"
+    ),
+    "when a label of a file came, at the label alone": _change_control(
+        "label_revisions", "received_at = datetime(received_at, '+1 hour') || '.000000'"
+    ),
     "who closed a gate": _change_control("policy_events", "by = 'ann'"),
     "why a gate was revised": _change_control("gate_revisions", "reason = 'other'", "subject LIKE '[\"each\"%'"),
     "who asked for a run": _change_control("calibration_runs", "requested_by = 'ann'"),

@@ -110,3 +110,28 @@ def test_an_encoder_that_can_be_no_folder_is_none(
 ) -> None:
     assert main(["gate", "create", "one", "--encoder", name]) == WRONG_USAGE
     assert "no encoder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [["gate", "set", "one", "--draws"], ["threshold", "show", "one", "--version"]]
+)
+def test_a_number_that_no_database_keeps_is_named(
+    words: list[str], database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["gate", "create", "one"]) == 0
+    capsys.readouterr()
+    assert main([*words, str(2**63)]) == WRONG_USAGE
+    assert capsys.readouterr().err == (
+        "streamer: the argument 9223372036854775808 is larger than any number on record\n"
+    )
+
+
+@pytest.mark.parametrize("file", ["", "/", "."])
+@pytest.mark.parametrize(
+    "words", [["label", "keygen", "ann"], ["label", "clouds", "none.jsonl", "--by", "lexical"]]
+)
+def test_a_file_without_a_name_is_refused(
+    words: list[str], file: str, database: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--out", file]) == WRONG_USAGE
+    assert capsys.readouterr().err == f"streamer: {Path(file)} is a folder; name a file\n"
