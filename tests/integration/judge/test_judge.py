@@ -293,12 +293,12 @@ class TestTroubleThatPasses:
         assert len(judgement.exchanges) == 3
         assert judgement.exchanges[0].problem in ("server_error", "unreachable")
 
-    @pytest.mark.parametrize("slow", [ChatReply(VERDICT, after=30.0), ChatReply(VERDICT, drip=0.05)])
+    @pytest.mark.parametrize("slow", [ChatReply(VERDICT, after=120.0), ChatReply(VERDICT, drip=0.05)])
     def test_a_slow_reply_is_given_up_in_time(self, slow: ChatReply) -> None:
         with OpenAIServer(in_turn(slow, GOOD)) as server, judge_at(server.url, timeout=0.5) as judge:
             began = time.monotonic()
             (judgement,) = judge.grade([CASE])
-            assert time.monotonic() - began < 10.0
+            assert time.monotonic() - began < 60.0
         assert judgement.verdict is not None
         assert [exchange.problem for exchange in judgement.exchanges] == ["timed_out", None]
         assert judgement.exchanges[0].detail == "no reply within 0.5 s"
@@ -435,22 +435,30 @@ class TestManyCases:
         assert server.most_in_flight <= 3
 
     def test_one_slow_case_holds_up_no_other(self) -> None:
-        def answer(request: ChatRequest) -> ChatReply:
-            return ChatReply(VERDICT, after=3.0 if material(request)["candidate"] == "slow" else 0.0)
+        others_are_done = threading.Event()
 
-        with OpenAIServer(answer) as server, judge_at(server.url, concurrency=2) as judge:
-            order = [i for i, _ in judge.judgements([JudgeCase("q", "slow"), *[CASE] * 9])]
+        def answer(request: ChatRequest) -> ChatReply:
+            if material(request)["candidate"] == "slow":
+                others_are_done.wait(60)
+            return ChatReply(VERDICT)
+
+        order = []
+        with OpenAIServer(answer) as server, judge_at(server.url, concurrency=2, timeout=120.0) as judge:
+            for i, _ in judge.judgements([JudgeCase("q", "slow"), *[CASE] * 9]):
+                order.append(i)
+                if len(order) == 9:
+                    others_are_done.set()
         assert order == [*range(1, 10), 0]
 
     def test_stopping_early_cancels_the_rest(self) -> None:
-        replies = in_turn(GOOD, ChatReply(VERDICT, after=30.0))
+        replies = in_turn(GOOD, ChatReply(VERDICT, after=120.0))
         with OpenAIServer(replies) as server, judge_at(server.url, concurrency=1) as judge:
             began = time.monotonic()
             judgements = judge.judgements([CASE] * 20)
             assert next(judgements)[0] == 0
             judgements.close()  # type: ignore[attr-defined]
             judge.close()
-            assert time.monotonic() - began < 10.0
+            assert time.monotonic() - began < 60.0
             assert len(server.requests) <= 2
 
     def test_closing_ends_calls_that_run(self) -> None:
