@@ -76,7 +76,7 @@ def labelled_groups(
     if not len(scores) == len(severities) == sum(sizes):
         raise ValueError(f"{sum(sizes)} items have {len(scores)} scores and {len(severities)} severities")
     made = []
-    end = 0
+    end, put = 0, object.__setattr__
     for name, names, size in zip(ids, item_ids, sizes, strict=True):
         start, end = end, end + size
         if not size:
@@ -84,19 +84,18 @@ def labelled_groups(
         if size > 1 and len(set(names)) != size:
             raise ValueError(f"group {name!r} names an item twice")
         group = LabelledGroup.__new__(LabelledGroup)
-        for field, value in (
-            ("id", name),
-            ("item_ids", names),
-            ("scores", scores[start:end]),
-            ("severities", severities[start:end]),
-        ):
-            object.__setattr__(group, field, value)
+        put(group, "id", name)
+        put(group, "item_ids", names)
+        put(group, "scores", scores[start:end])
+        put(group, "severities", severities[start:end])
         made.append(group)
     return tuple(made)
 
 
 def check_unique(groups: Sequence[LabelledGroup]) -> None:
     """Raise ValueError if two groups share an id: the same prompt must not count twice."""
+    if len({group.id for group in groups}) == len(groups):
+        return
     seen: set[str] = set()
     for group in groups:
         if group.id in seen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +52,7 @@ class ItemTable:
         if isinstance(groups, ItemTable):
             return groups
         check_unique(groups)
-        ranked = sorted(groups, key=lambda group: group.id)
+        ranked = sorted(groups, key=attrgetter("id"))
         sizes = np.array([len(group.item_ids) for group in ranked], dtype=np.int64)
         index = np.repeat(np.arange(len(ranked)), sizes)
         scores = np.concatenate([np.empty(0), *(group.scores for group in ranked)])

@@ -20,7 +20,7 @@ def _produce(broker: KafkaBroker, topic: str, values: list[bytes]) -> None:
     producer = KafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
     try:
         for sent in [producer.send(topic, value, partition=0) for value in values]:
-            sent.get(timeout=20)
+            sent.get(timeout=240)
     finally:
         producer.close(timeout=10)
 
@@ -32,7 +32,7 @@ def _consume(broker: KafkaBroker, topic: str, count: int) -> list[tuple[int, byt
         consumer.assign([partition])
         consumer.seek_to_beginning(partition)
         found: list[tuple[int, bytes]] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 240
         while len(found) < count and time.monotonic() < deadline:
             for records in consumer.poll(timeout_ms=500).values():
                 found += [(record.offset, record.value) for record in records]

@@ -11,6 +11,7 @@ import atexit
 import fcntl
 import gc
 import importlib
+import inspect
 import json
 import os
 import runpy
@@ -37,8 +38,12 @@ PRELOADED = (
     "faust",
     "faust.assignor.leader_assignor",
     "faust.tables.manager",
+    "faust.tables.objects",
+    "faust.tables.sets",
+    "faust.worker",
     "tokenizers",
     "streamer.audit.signing",
+    "streamer.audit.verification",
     "streamer.cli.app",
     "streamer.cli.audit",
     "streamer.cli.dead_letters",
@@ -48,15 +53,21 @@ PRELOADED = (
     "streamer.cli.serve",
     "streamer.cli.services",
     "streamer.cli.threshold",
+    "streamer.deciding.announcements",
     "streamer.deciding.decider",
     "streamer.recalibration.service",
     "streamer.risk.rounds.watch",
     "streamer.scoring.encoders.ctranslate2_encoder",
+    "streamer.scoring.encoders.endpoint_encoder",
     "streamer.serving.app",
     "streamer.serving.chat.routes",
+    "streamer.serving.chat.rungs",
+    "streamer.serving.chat.sampler",
     "streamer.serving.service",
+    "streamer.settings.settings",
     "streamer.store.store",
     "streamer.store.calibration.calibration_runs",
+    "streamer.store.desk.release_desk",
     "streamer.stream.faust_driver",
     "streamer.stream.relay",
     "streamer.stream.threshold_follower",
@@ -69,6 +80,7 @@ PRELOADED = (
     "streamer.wiring.serving",
     "streamer.wiring.worker",
     "streamer.web.server",
+    "uvicorn.protocols.http.h11_impl",
 )
 
 _MOST_BYTES = 1 << 20
@@ -361,6 +373,8 @@ if __name__ == "__main__":
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for name in sys.argv[1:] or PRELOADED:
         importlib.import_module(name)
+    # Faust asks which module its agent is of: `inspect` looks at the path of every module, which it remembers.
+    inspect.getmodule(sys._getframe())
     # A fork has one thread: what others do here would be half done there.
     threads = len(list(Path("/proc/self/task").iterdir()))
     if threads != 1:

@@ -85,9 +85,9 @@ def test_long_texts_take_time_in_proportion_to_their_length(piece: str) -> None:
         text = piece * (length // len(piece))
         best = float("inf")
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()  # what a busy machine leaves alone
             plain_cell(safe_cell(text))
-            best = min(best, time.perf_counter() - start)
+            best = min(best, time.process_time() - start)
         return best
 
     assert seconds(64_000) < 20 * seconds(16_000) + 0.05

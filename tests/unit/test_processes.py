@@ -98,6 +98,8 @@ def test_an_interrupt_tears_down_what_was_set_up(tmp_path: Path, number: signal.
         "\ndef pytest_configure(config):\n    import signal\n"
         "    def end(*_):\n        signal.signal(signal.SIGTERM, signal.SIG_IGN)\n        raise KeyboardInterrupt\n"
         "    signal.signal(signal.SIGTERM, end)\n"
+        # What a shell starts in the background ignores Ctrl-C, and so would what that starts.
+        "    signal.signal(signal.SIGINT, signal.default_int_handler)\n"
     )
     (tmp_path / "conftest.py").write_text(conftest)
     for name in "ab":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -36,14 +38,23 @@ STRATA: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 """Probabilities of a label by score; the least of each is .2."""
 
 
-def exposures(shape: str, probability: Callable[[np.ndarray], np.ndarray], bound: float) -> np.ndarray:
-    """Calibrate on thinned labels, `REPEATS` times: the exposure of each cut, known exactly."""
+@functools.cache
+def world(shape: str) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    """Scores and severities of all repetitions, both of shape (REPEATS, GROUPS), and the generator after them."""
     rng = np.random.default_rng([20261123, len(shape)])
     groups = draw_groups(shape, GROUPS * REPEATS, rng)
-    all_scores = np.array([group.scores[0] for group in groups]).reshape(REPEATS, GROUPS)
-    severities = np.array([group.severities[0] for group in groups]).reshape(REPEATS, GROUPS)
+    scores, severities = (
+        np.array([getattr(group, name)[0] for group in groups]).reshape(REPEATS, GROUPS)
+        for name in ("scores", "severities")
+    )
+    return scores, severities, rng
+
+
+def exposures(shape: str, probability: Callable[[np.ndarray], np.ndarray], bound: float) -> np.ndarray:
+    """Calibrate on thinned labels, `REPEATS` times: the exposure of each cut, known exactly."""
+    all_scores, severities, rng = world(shape)
     chances = probability(all_scores)
-    kept = severities * (rng.random(severities.shape) < chances)
+    kept = severities * (copy.deepcopy(rng).random(severities.shape) < chances)
     cuts = [
         threshold(scores, losses, chance, bound, ALPHA)
         for scores, losses, chance in zip(all_scores, kept, chances, strict=True)

@@ -6,6 +6,7 @@ compared with the budget. `test_cells_validity` has the calibrators one by one, 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -119,17 +120,22 @@ def gate_of(found: Candidate, settings: GateSettings) -> PolicyGate:
     return PolicyGate(unit=settings.unit, cut=Cut.at(found.threshold.value), rule=found.rule)
 
 
+@functools.cache
+def world(repeat: int) -> tuple[bytes, list[Batch], list[Batch]]:
+    """The salt of a repetition, and its batches: those that calibrate and fresh ones, the same under all settings."""
+    rng = np.random.default_rng([41, repeat])
+    return rng.bytes(32), draw_batches(GROUPS, rng, "c"), draw_batches(FRESH, rng, "f")
+
+
 def risks(settings: GateSettings, *, language: str | None = None, plain: bool = False) -> np.ndarray:
     """Mean exposure of fresh batches, one for each of `REPEATS` calibrations."""
     means = []
     for repeat in range(REPEATS):
-        rng = np.random.default_rng([41, repeat])
-        salt = rng.bytes(32)
-        found = decide(settings, audit_sample(settings, draw_batches(GROUPS, rng, "c"), salt))
+        salt, calibrating, fresh = world(repeat)
+        found = decide(settings, audit_sample(settings, calibrating, salt))
         if plain:
             found = replace(found, rule=INDICATOR)
         gate = gate_of(found, settings)
-        fresh = draw_batches(FRESH, rng, "f")
         some = [batch for batch in fresh if language in (None, batch.language)]
         means.append(float(np.mean([exposure(gate, settings, batch, salt) for batch in some] or [0.0])))
     return np.array(means)

@@ -143,16 +143,17 @@ def test_the_evidence_is_an_e_value_under_every_number_of_pairs() -> None:
 def test_labels_missing_at_random_raise_nothing_and_those_missing_at_low_scores_do() -> None:
     rng = np.random.default_rng(11)
     false = looked = 0
+    bound = stats.binom.isf(1e-6, 300, 0.01)
     for _ in range(300):
         scores, missing = rng.random(1000), rng.random(1000) < 0.1
         false += missing_labels(zip(scores.tolist(), missing.tolist(), strict=True)).not_at_random
-        # Wrong on purpose: a test at 1 % after every twenty draws.
-        looked += any(
+        # Wrong on purpose: a test at 1 % after every twenty draws. Once it is caught, the rest would show no more.
+        looked += looked <= bound and any(
             stats.mannwhitneyu(scores[:n][missing[:n]], scores[:n][~missing[:n]]).pvalue <= 0.01
             for n in range(100, 1001, 20)
         )
-    assert false <= stats.binom.isf(1e-6, 300, 0.01)
-    assert looked > stats.binom.isf(1e-6, 300, 0.01)
+    assert false <= bound
+    assert looked > bound
     scores = rng.random(3000)
     found = missing_labels(
         zip(scores.tolist(), (rng.random(3000) < 0.2 * (1 - scores)).tolist(), strict=True)
@@ -164,19 +165,20 @@ def test_labels_missing_at_random_raise_nothing_and_those_missing_at_low_scores_
 def test_a_labeller_who_leaves_answers_is_named_and_a_test_of_each_at_the_full_level_is_caught() -> None:
     rng = np.random.default_rng(12)
     streams, people, named, each = 150, 12, 0, 0
+    bound = stats.binom.isf(1e-6, streams, 0.05)
     for _ in range(streams):
         shown = [
             (f"p{who}", bool(missing))
             for who, missing in zip(rng.integers(people, size=1500), rng.random(1500) < 0.3, strict=True)
         ]
         named += unlabelled_by(shown) is not None
-        # Wrong on purpose: nobody pays for how many are tested.
-        each += any(
+        # Wrong on purpose: nobody pays for how many are tested. Once it is caught, the rest would show no more.
+        each += each <= bound and any(
             missing_labels((float(who != f"p{one}"), missing) for who, missing in shown).evidence >= 20
             for one in range(people)
         )
     assert named <= stats.binom.isf(1e-6, streams, 0.01)
-    assert each > stats.binom.isf(1e-6, streams, 0.05)
+    assert each > bound
     shown = [
         (name, bool(rng.random() < chance))
         for name, chance in zip(["ana", "ben", "eve"] * 300, [0.02, 0.02, 0.5] * 300, strict=True)
@@ -217,13 +219,13 @@ LIVES = [{"runs": 20}, {"runs": 6, "samples": 5}, {"runs": 40, "window": 200}]
 def test_a_score_without_skill_opens_no_gate_however_often_it_is_asked(shape: dict[str, int]) -> None:
     rng, gates = np.random.default_rng(13), 400
     opened = sum(first_opening(rng, 0.0, lambda one: one.shown, **shape) is not None for _ in range(gates))
-    assert opened <= stats.binom.isf(1e-6, gates, 0.05)
-    # Wrong on purpose: a test at 5 % of each run.
-    anew = sum(
-        first_opening(rng, 0.0, lambda one: one.z > stats.norm.isf(0.05), **shape) is not None
-        for _ in range(gates)
-    )
-    assert anew > stats.binom.isf(1e-6, gates, 0.05)
+    bound = stats.binom.isf(1e-6, gates, 0.05)
+    assert opened <= bound
+    # Wrong on purpose: a test at 5 % of each run. Once it is caught, the rest would show no more.
+    level, anew = stats.norm.isf(0.05), 0
+    for _ in range(gates):
+        anew += anew <= bound and first_opening(rng, 0.0, lambda one: one.z > level, **shape) is not None
+    assert anew > bound
 
 
 def test_a_useful_score_opens_after_a_few_hundred_labels() -> None:

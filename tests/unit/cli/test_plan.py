@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer.calibration.registry import offered
 from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.planning.among_shipped import shipped_for_power
+from streamer.planning.plan import make_plan
+
+if TYPE_CHECKING:
+    from streamer.planning.plan import Plan
 
 FAST = ("--repetitions", "100")
 
@@ -125,7 +130,18 @@ def test_what_cannot_be_planned_is_refused_in_words(
 
 
 @pytest.mark.parametrize("method", offered())
-def test_any_method_is_planned_by_its_name(method: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_any_method_is_planned_by_its_name(
+    method: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Plan] = []
+
+    def make_once(*arguments: Any, **options: Any) -> Plan:
+        """The same words give the same plan, as the test above shows: it is written twice and made once."""
+        if not made:
+            made.append(make_plan(*arguments, **options))
+        return made[0]
+
+    monkeypatch.setattr("streamer.planning.plan.make_plan", make_once)
     words = ("--alpha", "0.2", "--method", method, "--labels", "120", "--responses", "2", *FAST)
     plan = json.loads(run(capsys, *words, "--json"))
     assert plan["method"] == method
