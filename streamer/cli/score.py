@@ -28,9 +28,7 @@ def fit(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write the proposal here, for `streamer score adopt`. Default: nowhere.",
+            metavar="FILE", help="Write the proposal here, for `streamer score adopt`. Default: nowhere."
         ),
     ] = None,
     json: opt.JsonOption = False,
@@ -195,7 +193,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
 @app.command()
 def reject(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="Why not, for the record.")],
+    reason: Annotated[str, typer.Option(metavar="WHY", help="Why not, for the record.")],
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from streamer.errors import Unavailable
 from streamer.security.api_keys import allows
@@ -23,24 +23,9 @@ if TYPE_CHECKING:
 _SEEING: Final[tuple[May, ...]] = ("decide", "read")
 
 
-class Authorize(Protocol):
-    """Asked once for each request, before its body is read, or, where the body names the gate, before and after."""
-
-    async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
-        """Return why the request is refused, None where it is not."""
-        ...
-
-    def enter(self, request: Request, /) -> Problem | None:
-        """Return why a request is refused whatever gate it is for, None where it is not."""
-        ...
-
-    def sees(self, request: Request, gate: str, /) -> bool:
-        """Whether a request that may enter may have something decided by this gate, or read it."""
-        ...
-
-
-class ByKey:
-    """Asks for a key that allows what is asked for.
+class Authorize:
+    """Asks for a key that allows what is asked for: once for each request, before its body is read, or, where the body names the
+    gate, before and after.
 
     Parameters
     ----------
