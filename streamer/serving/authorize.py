@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from streamer.errors import Unavailable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _SEEING: Final[tuple[May, ...]] = ("decide", "read")
 
 
+@dataclass(frozen=True, slots=True)
 class Authorize:
     """Asks for a key that allows what is asked for: once for each request, before its body is read, or, where the body names the
     gate, before and after.
@@ -35,20 +37,11 @@ class Authorize:
     clock, monotonic : the present moment, with zone; seconds, from any start.
     """
 
-    def __init__(
-        self,
-        ring: KeyRing,
-        rates: RateLimits,
-        *,
-        listening: str,
-        clock: Callable[[], datetime],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._ring = ring
-        self._rates = rates
-        self._listening = listening
-        self._clock = clock
-        self._monotonic = monotonic
+    ring: KeyRing
+    rates: RateLimits
+    listening: str
+    clock: Callable[[], datetime]
+    monotonic: Callable[[], float]
 
     async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
         """Return why the request is refused, None where it is not."""
@@ -57,7 +50,7 @@ class Authorize:
             return key
         if not allows(key, gate, may):
             return Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
-        seconds = self._rates.wait(key, now=self._monotonic())
+        seconds = self.rates.wait(key, now=self.monotonic())
         if seconds > 0:
             return Problem(
                 429, "too_often", f"key {key.id} may ask {key.rate} times; hold, and ask again", retry=seconds
@@ -79,14 +72,14 @@ class Authorize:
     def _key(self, request: Request) -> ApiKey | Problem | None:
         """The key that was sent; None where none is needed."""
         try:
-            if is_loopback(self._listening) and self._ring.is_empty():
+            if is_loopback(self.listening) and self.ring.is_empty():
                 # A page whose name points here is of our origin, and could ask without a key.
                 hosts = request.headers.getlist("host")
-                if len(hosts) == 1 and answers_to(hosts[0], self._listening):
+                if len(hosts) == 1 and answers_to(hosts[0], self.listening):
                     return None
                 return Problem(403, "forbidden_host", "this service does not answer to that host name")
             token = _token(request)
-            key = None if token is None else self._ring.find(token, now=self._clock())
+            key = None if token is None else self.ring.find(token, now=self.clock())
         except Unavailable:
             return unavailable("the API keys could not be read for a while; hold, and ask again")
         if key is None:
