@@ -33,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
     from streamer.errors import StreamerError, UsageError
+    from streamer.security.redaction import redact_text
 
     try:
         logged = _begin_log(words)
@@ -61,34 +62,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stop.code if isinstance(stop.code, int) else DONE if stop.code is None else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
+    except UsageError as error:
+        if debug:
+            raise
+        complain(redact_text(str(error)))
+        return WRONG_USAGE
+    except StreamerError as error:
+        if debug:
+            raise
+        complain(redact_text(str(error)))
+        return FAILED
     except Exception as error:
         if debug:
             raise
-        if callable(described := getattr(error, "format_message", None)):  # a usage error of Click
+        if callable(described := getattr(error, "format_message", None)):
             complain(described())
             return WRONG_USAGE
-        if logged and not isinstance(error, StreamerError):
+        if logged:
             sys.excepthook(type(error), error, error.__traceback__)
-        else:
-            complain(_complaint(error))
-        return WRONG_USAGE if isinstance(error, UsageError) else FAILED
+            return FAILED
+        if isinstance(error, OSError) and (refused := _disk_refusal(error)) is not None:
+            complain(redact_text(refused))
+            return FAILED
+        complain(
+            f"unexpected {type(error).__name__}: {redact_text(str(error)).splitlines()[0] if str(error) else 'no text'}; "
+            "run it again with STREAMER_DEBUG=1 to see where"
+        )
+        return FAILED
     finally:
         log_lines(False)
         # A caller's process continues with its own hooks; ours logs even what happens at its exit.
         if arguments is not None:
             sys.excepthook, threading.excepthook, sys.unraisablehook = hooks
-
-
-def _complaint(error: Exception) -> str:
-    """Say what is wrong, without secrets."""
-    from streamer.errors import StreamerError
-    from streamer.security.redaction import redact_text
-
-    refused = _disk_refusal(error) if isinstance(error, OSError) else None
-    if refused is not None or isinstance(error, StreamerError):
-        return redact_text(refused or str(error))
-    first = redact_text(str(error)).splitlines()[0] if str(error) else "no text"
-    return f"unexpected {type(error).__name__}: {first}; run it again with STREAMER_DEBUG=1 to see where"
 
 
 def _disk_refusal(error: OSError) -> str | None:

@@ -45,7 +45,7 @@ def acknowledge(
     alert_id: Annotated[
         str, typer.Argument(metavar="ID", help="The alert's id, or its beginning, as `alert list` shows it.")
     ],
-    reason: Annotated[str, typer.Option(metavar="TEXT", help="What was found, for the record.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="What was found, for the record.")],
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:

@@ -193,7 +193,7 @@ def show(gate: opt.GateArgument, json: opt.JsonOption = False) -> None:
 @app.command()
 def reject(
     gate: opt.GateArgument,
-    reason: Annotated[str, typer.Option(metavar="WHY", help="Why not, for the record.")],
+    reason: Annotated[str, typer.Option("--reason", metavar="WHY", help="Why not, for the record.")],
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
