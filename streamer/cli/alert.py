@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True)
 def list_(
     gate: Annotated[str | None, typer.Argument(metavar="GATE", help="Only this gate.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Only alerts that nobody has acknowledged.")] = False,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="At most this many.")] = 20,
+    limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most this many.")] = 20,
     json: opt.JsonOption = False,
 ) -> None:
     """List alerts, the newest first."""
@@ -43,8 +43,7 @@ def list_(
 @app.command()
 def acknowledge(
     alert_id: Annotated[
-        str,
-        typer.Argument(metavar="ID", help="The alert's id, or its beginning, as `alert list` shows it."),
+        str, typer.Argument(metavar="ID", help="The alert's id, or its beginning, as `alert list` shows it.")
     ],
     reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],
     by: opt.ByOption = None,

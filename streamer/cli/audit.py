@@ -51,9 +51,7 @@ _CheckpointsOption = Annotated[
 def show(
     batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
     gate: opt.GateFilter = None,
-    attempt: Annotated[
-        int | None, typer.Option("--attempt", metavar="N", min=1, help="Only this attempt.")
-    ] = None,
+    attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
@@ -90,7 +88,6 @@ def verify(
     receipts: Annotated[
         str | None,
         typer.Option(
-            "--receipts",
             metavar="FILE|topic",
             help="Receipts of decisions that somebody has kept, one JSON a line; topic: those on the topics of actions and of the desk.",
         ),
@@ -106,7 +103,6 @@ def verify(
     tolerance: Annotated[
         float | None,
         typer.Option(
-            "--tolerance",
             metavar="T",
             min=0,
             help="Largest difference allowed between a score and the stored one; default 1e-5.",
@@ -122,14 +118,12 @@ def verify(
     incremental: Annotated[
         Path | None,
         typer.Option(
-            "--incremental",
             metavar="FILE",
             help="Continue after what the last run with this file found consistent, and note in it how far this run came.",
         ),
     ] = None,
     full: Annotated[
-        bool,
-        typer.Option("--full", help="Verify the whole record; the default without --incremental."),
+        bool, typer.Option("--full", help="Verify the whole record; the default without --incremental.")
     ] = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -244,9 +238,7 @@ def _outcomes(store: "Store") -> int | None:
 
 @app.command()
 def export(
-    out: Annotated[
-        Path, typer.Option("--out", metavar="PATH", help="A new folder, or a file that ends in .zip.")
-    ],
+    out: Annotated[Path, typer.Option(metavar="PATH", help="A new folder, or a file that ends in .zip.")],
     gate: opt.GateFilter = None,
     texts: Annotated[
         bool, typer.Option("--texts/--no-texts", help="Include prompts and answers, or only their seals.")
@@ -298,7 +290,7 @@ def embed(
     bundle: Annotated[
         Path, typer.Argument(metavar="BUNDLE", help="Folder or .zip of `streamer audit export`.")
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="A new file for the embeddings.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="A new file for the embeddings.")],
     json: opt.JsonOption = False,
 ) -> None:
     """Write the embeddings of a bundle's answers, by the configured encoder: verify_bundle.py --embeddings scores by them again.
@@ -328,30 +320,25 @@ def report(
     framework: Annotated[
         str,
         typer.Option(
-            "--framework",
-            metavar="NAME",
-            help="Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2.",
+            metavar="NAME", help="Framework of the clauses: eu-ai-act, iso-42001, nist-ai-rmf or soc2."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="A new folder for the report.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="A new folder for the report.")],
     since: Annotated[
         str | None,
         typer.Option(
-            "--since",
             metavar="TIME",
             help="Start of the period: a date like 2026-01-01, in UTC, or how far back, like 90d. Default: all of it.",
         ),
     ] = None,
     until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="TIME", help="End of the period, likewise. Default: now."),
+        str | None, typer.Option(metavar="TIME", help="End of the period, likewise. Default: now.")
     ] = None,
     gates: Annotated[
         list[str] | None, typer.Option("--gate", metavar="GATE", help="Only this gate; may be repeated.")
     ] = None,
     bundle: Annotated[
-        Path | None,
-        typer.Option("--bundle", metavar="PATH", help="Report on this bundle and need no database."),
+        Path | None, typer.Option(metavar="PATH", help="Report on this bundle and need no database.")
     ] = None,
     texts: Annotated[
         bool, typer.Option("--texts/--no-texts", help="Put prompts and answers into the bundle.")
@@ -455,7 +442,6 @@ def checkpoint(
     witness: Annotated[
         list[str] | None,
         typer.Option(
-            "--witness",
             metavar="FILE|URL",
             help="Who else gets it: a file, https://... by POST, or tsa+https://..., an RFC 3161 time stamp authority; may be"
             " repeated.",
@@ -499,10 +485,7 @@ def checkpoint(
 @app.command()
 def keygen(
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FILE", help="New file for the private key; FILE.pub gets the public one."
-        ),
+        Path, typer.Option(metavar="FILE", help="New file for the private key; FILE.pub gets the public one.")
     ],
 ) -> None:
     """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.

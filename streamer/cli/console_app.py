@@ -53,7 +53,6 @@ def console(
     public_url: Annotated[
         str | None,
         typer.Option(
-            "--public-url",
             metavar="URL",
             help="Address by which people reach it through a proxy with TLS, like https://streamer.example.",
         ),
@@ -61,7 +60,6 @@ def console(
     oidc: Annotated[
         str | None,
         typer.Option(
-            "--oidc",
             metavar="ISSUER",
             help="Have people sign in at this OpenID Connect issuer too; what else it takes are settings, STREAMER_OIDC_*.",
         ),

@@ -33,7 +33,7 @@ def demo(
     ] = None,
     gate_unit: Annotated[
         Literal["best", "response"],
-        typer.Option("--gate-unit", help="What ships: the best of a batch, or each response on its own."),
+        typer.Option(help="What ships: the best of a batch, or each response on its own."),
     ] = "best",
     alpha: Annotated[
         float, typer.Option(metavar="A", parser=share, help="Budget on exposure risk, between 0 and 1.")

@@ -39,21 +39,12 @@ from streamer.wording.verdicts import drawing_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
-    from typing import Protocol
 
     from streamer.gates.policy import Policy
     from streamer.gates.settings import Embeddings
     from streamer.scoring.scorer import Scorer
     from streamer.settings.settings import Settings
-
-    class UndrawnScores(Protocol):
-        """Where scores of prompts outside the audit sample are read."""
-
-        def undrawn_scores(
-            self, gate: str, *, settings: GateSettings, before: datetime, most: int
-        ) -> Sequence[Sequence[float]]:
-            """One list a prompt, of the newest `most` decided before a moment."""
-            ...
+    from streamer.store.calibration.calibration_runs import Calibrations
 
 
 app = typer.Typer(no_args_is_help=True)
@@ -409,7 +400,7 @@ def _no_judge(settings: "Settings") -> str | None:
 def with_floor(
     given: "Mapping[str, Any]",
     share: float,
-    scores: "UndrawnScores",
+    scores: "Calibrations",
     gate: str,
     settings: "GateSettings",
     now: "datetime",

@@ -23,14 +23,13 @@ def create(
     may: Annotated[
         list[str],
         typer.Option(
-            "--may",
             metavar="decide|label|read",
             help="What it may do: ask for decisions, send severities, look at decisions and gate; repeatable.",
         ),
     ],
     gate: Annotated[
         list[str] | None,
-        typer.Option("--gate", metavar="GATE", autocompletion=gate_names, help="Gate it is for; repeatable."),
+        typer.Option(metavar="GATE", autocompletion=gate_names, help="Gate it is for; repeatable."),
     ] = None,
     all_gates: Annotated[
         bool, typer.Option("--all-gates", help="It is for every gate, later ones too.")
@@ -38,16 +37,12 @@ def create(
     rate: Annotated[
         str | None,
         typer.Option(
-            "--rate",
-            metavar="N/s",
-            help="Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any.",
+            metavar="N/s", help="Requests that each instance lets pass: 50/s, 100/m, 1000/h. Default: any."
         ),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option(
-            "--expires", metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."
-        ),
+        typer.Option(metavar="TIME", help="When it ends, like 12h or 90d. Default: when it is revoked."),
     ] = None,
     note_: Annotated[str, opt.for_the_record("--note", "What it is for, for the record.")] = "",
     by: opt.ByOption = None,
@@ -84,8 +79,7 @@ def create(
 @app.command("list")
 def list_(
     gate: Annotated[
-        str | None,
-        typer.Argument(metavar="GATE", help="Only keys for this gate.", autocompletion=gate_names),
+        str | None, typer.Argument(metavar="GATE", help="Only keys for this gate.", autocompletion=gate_names)
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:

@@ -44,7 +44,6 @@ def import_(
     column: Annotated[
         list[str] | None,
         typer.Option(
-            "--column",
             metavar="FIELD=NAME",
             help="Column of a field that has another name, like severity=verdict; may be repeated.",
         ),

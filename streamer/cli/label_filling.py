@@ -6,7 +6,7 @@ from collections import Counter
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -90,11 +90,11 @@ def _fill(kind: ProgramKind, gate: str | None, limit: int | None, json: bool) ->
                 except (KeyboardInterrupt, StreamerError) as reason:
                     stopped = reason
         left = _pending(store, gates)
-    seconds = monotonic() - start
+    done = _Filled(tally, kind.name, who, gates, left, monotonic() - start, priced)
     if json:
-        _print_json(tally, kind.name, who, gates, left, seconds, priced=priced)
+        _print_json(done)
     else:
-        _print(tally, kind.name, who, gates, left, seconds, priced=priced, stopped=stopped is not None)
+        _print(done, stopped=stopped is not None)
     if stopped is not None:
         raise stopped
     if tally.failures:
@@ -140,45 +140,40 @@ def _queued(store: Store, gates: Sequence[str]) -> Iterator[LabelTask]:
         yield from waiting(store, gate, textless=Counter())
 
 
-def _print_json(
-    tally: FillingTally,
-    kind: str,
-    who: str | None,
-    gates: Sequence[str],
-    left: int,
-    seconds: float,
-    *,
-    priced: bool,
-) -> None:
+class _Filled(NamedTuple):
+    """What came of the queues of some gates: `left` still wait, after so many seconds."""
+
+    tally: FillingTally
+    kind: str
+    who: str | None
+    gates: Sequence[str]
+    left: int
+    seconds: float
+    priced: bool
+
+
+def _print_json(done: _Filled) -> None:
+    tally = done.tally
     print_json(
         {
-            "gates": gates,
-            "kind": kind,
-            "labeller": who,
+            "gates": done.gates,
+            "kind": done.kind,
+            "labeller": done.who,
             "labelled": tally.labelled,
             "failed": tally.failures,
             "failures": tally.failed,
             "skipped": tally.skipped,
             "without_references": tally.without_references,
-            "waiting": left,
+            "waiting": done.left,
             "tokens": {"input": tally.input_tokens, "output": tally.output_tokens},
-            "cost": float(tally.cost) if priced and tally.cost is not None else None,
-            "seconds": round(seconds, 3),
+            "cost": float(tally.cost) if done.priced and tally.cost is not None else None,
+            "seconds": round(done.seconds, 3),
         }
     )
 
 
-def _print(
-    tally: FillingTally,
-    kind: str,
-    who: str | None,
-    gates: Sequence[str],
-    left: int,
-    seconds: float,
-    *,
-    priced: bool,
-    stopped: bool,
-) -> None:
+def _print(done: _Filled, *, stopped: bool) -> None:
+    tally, kind, who, gates, left, seconds, priced = done
     if not gates:
         note(
             f"No gate is controlled by severities of the kind {kind!r} (streamer gate create --severity-kind {kind})."

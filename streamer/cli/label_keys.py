@@ -17,10 +17,7 @@ def keygen(
         str, typer.Argument(metavar="WHO", help="The labeller's name; the key signs only for this one.")
     ],
     out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FILE", help="New file for the private key; FILE.pub gets the public one."
-        ),
+        Path, typer.Option(metavar="FILE", help="New file for the private key; FILE.pub gets the public one.")
     ],
 ) -> None:
     """Make a key pair with which one labeller signs labels, for gates that demand it (--signed-labels).

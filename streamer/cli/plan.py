@@ -208,10 +208,11 @@ def plan(
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
     if rungs is not None:
-        _plan_rungs(past, rungs, [*others, *(["--steps"] if steps else [])], unit, alpha, seed, json=json)
+        best = _of_best_answers("--rungs", past, [*others, *(["--steps"] if steps else [])], unit)
+        _plan_rungs(best, rungs, alpha, seed, json=json)
         return
     if steps is not None:
-        _plan_until_sure(past, steps, others, unit, alpha, seed, json=json)
+        _plan_until_sure(_of_best_answers("--steps", past, others, unit), steps, alpha, seed, json=json)
         return
     chosen = calibrator(_method(promise, method))
     runs = Simulation(repetitions=repetitions, seed=seed)
@@ -298,19 +299,9 @@ def _of_best_answers(option: str, data: "_Past | None", others: "Sequence[str]",
     return data
 
 
-def _plan_until_sure(
-    data: "_Past | None",
-    steps: str,
-    others: "Sequence[str]",
-    unit: "Unit",
-    alpha: float,
-    seed: int,
-    *,
-    json: bool,
-) -> None:
+def _plan_until_sure(data: "_Past", steps: str, alpha: float, seed: int, *, json: bool) -> None:
     from streamer.planning.until_sure import HALVINGS, ORDERS, plan_until_sure
 
-    data = _of_best_answers("--steps", data, others, unit)
     try:
         sizes = tuple(int(one) for one in steps.split(","))
     except ValueError:
@@ -326,19 +317,9 @@ def _plan_until_sure(
         print_until_sure(made)
 
 
-def _plan_rungs(
-    data: "_Past | None",
-    rungs: str,
-    others: "Sequence[str]",
-    unit: "Unit",
-    alpha: float,
-    seed: int,
-    *,
-    json: bool,
-) -> None:
+def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: bool) -> None:
     from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
 
-    data = _of_best_answers("--rungs", data, others, unit)
     clouds, encoder = _labelled(data)
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)

@@ -28,9 +28,7 @@ def fit(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write the proposal here, for `streamer score adopt`. Default: nowhere.",
+            metavar="FILE", help="Write the proposal here, for `streamer score adopt`. Default: nowhere."
         ),
     ] = None,
     json: opt.JsonOption = False,

@@ -20,7 +20,6 @@ def simulate(
     gate: Annotated[
         str,
         typer.Option(
-            "--gate",
             metavar="GATE",
             autocompletion=gate_names,
             help="The gate that decides; its severity kind must be `simulated`.",

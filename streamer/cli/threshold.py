@@ -95,8 +95,7 @@ def list_(
 def show(
     gate: opt.GateArgument,
     version: Annotated[
-        int | None,
-        typer.Option("--version", metavar="N", min=1, help="This policy version. Default: the newest."),
+        int | None, typer.Option(metavar="N", min=1, help="This policy version. Default: the newest.")
     ] = None,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
@@ -234,11 +233,10 @@ def close(
     gate: opt.GateArgument,
     reason: opt.ReasonOption,
     wait: Annotated[
-        bool,
-        typer.Option("--wait", help="Return only when everything shipped before is published."),
+        bool, typer.Option("--wait", help="Return only when everything shipped before is published.")
     ] = False,
     timeout: Annotated[
-        str, typer.Option("--timeout", metavar="TIME", help="How long --wait waits before it fails.")
+        str, typer.Option(metavar="TIME", help="How long --wait waits before it fails.")
     ] = "60s",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
@@ -257,9 +255,7 @@ def close(
 @app.command()
 def sign(
     gate: opt.GateArgument,
-    version: Annotated[
-        int, typer.Option("--version", metavar="N", min=1, help="The policy version that you vouch for.")
-    ],
+    version: Annotated[int, typer.Option(metavar="N", min=1, help="The policy version that you vouch for.")],
     reason: opt.ReasonOption = "signed",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,

@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 65_536
 """Of a form."""
 
-_STATIC: Final = (
-    ("console.js", "text/javascript; charset=utf-8", ""),
-    ("console.css", "text/css; charset=utf-8", COLOURS + CHARTS),
-    ("icon.svg", "image/svg+xml", ""),
-)
-"""Files, their types, and what is put before them."""
+_STATIC: Final = {
+    "/console.js": ("console.js", "text/javascript; charset=utf-8", ""),
+    "/console.css": ("console.css", "text/css; charset=utf-8", COLOURS + CHARTS),
+    "/icon.svg": ("icon.svg", "image/svg+xml", ""),
+}
+"""By path: the file, its type, and what is put before it."""
 
 _TITLES: Final = {
     400: "That was not understood",
@@ -118,8 +118,8 @@ def console_app(
     pages = site.pages
     routes = [
         *(
-            Route(f"/{name}", static_file("streamer.console", name, kind, before=before), methods=["GET"])
-            for name, kind, before in _STATIC
+            Route(path, static_file("streamer.console", *what), methods=["GET"])
+            for path, what in _STATIC.items()
         ),
         Route("/login", site.login, methods=["GET", "POST"]),
         Route("/enter", site.enter, methods=["GET", "POST"]),

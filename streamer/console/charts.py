@@ -137,10 +137,7 @@ def interval_bar(interval: RiskInterval, budget: float) -> str:
     ]
     if interval.estimate is not None:
         parts.append(f'<circle class="dot here" cx="{x(interval.estimate):.1f}" cy="15" r="5"/>')
-    return (
-        f'<svg class="interval" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
-        f'xmlns="http://www.w3.org/2000/svg"><title>{words}</title>{"".join(parts)}</svg>'
-    )
+    return _small_svg("interval", width, height, words, parts)
 
 
 def sparkline(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
@@ -174,8 +171,12 @@ def sparkline(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
         last, value = known[-1]
         parts.append(f'<polyline class="line {css}" points="{points(known)}"/>')
         parts.append(f'<circle class="dot {css}" cx="{x(last):.1f}" cy="{y(value):.1f}" r="4"/>')
+    return _small_svg("spark", width, height, words, parts)
+
+
+def _small_svg(css: str, width: int, height: int, words: str, parts: Sequence[str]) -> str:
     return (
-        f'<svg class="spark" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
+        f'<svg class="{css}" viewBox="0 0 {width} {height}" role="img" aria-label="{words}" '
         f'xmlns="http://www.w3.org/2000/svg"><title>{words}</title>{"".join(parts)}</svg>'
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
     from streamer.store.policies.proposals import Proposal
-
-Query = "Mapping[str, str]"
 
 SHORTEST_SECONDS: Final = 2.0
 """Several open pages share a look-up for this long."""
@@ -634,12 +632,3 @@ def _details(details: Mapping[str, Any] | None) -> list[tuple[str, str]]:
         (name, value if isinstance(value, str) else json.dumps(value))
         for name, value in (details or {}).items()
     ]
-
-
-def period_of(moment: datetime, now: datetime) -> str:
-    """Say how long ago something was: ``3 hours ago``."""
-    passed = max(now - moment, timedelta(0))
-    return f"{lasting(passed.total_seconds())} ago"
-
-
-__all__: Sequence[str] = ["NotThere", "Pages", "period_of"]

@@ -20,7 +20,6 @@ from streamer.stream.embedded_broker import EmbeddedBroker
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from streamer.settings.settings import Settings
 
@@ -241,7 +240,5 @@ class EmbeddedStep:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

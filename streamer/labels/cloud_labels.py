@@ -20,7 +20,6 @@ from streamer.labels.label_files import LabelTask
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
-    from types import TracebackType
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.columns import Role
@@ -166,9 +165,7 @@ class CloudLabelling:
     def __enter__(self) -> CloudLabelling:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _written_before(self, line: bytes, where: str) -> str:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 
     from streamer.labels.judge.record import Judgement
     from streamer.labels.label_files import LabelTask
@@ -70,17 +70,6 @@ class Labeller(Protocol):
         ...
 
 
-class LabelSink(Protocol):
-    """Where labels go."""
-
-    def __call__(self, attempts: Sequence[Attempted]) -> int:
-        """Store all labels of these, in one transaction; returns how many labels are new.
-
-        A response that somebody else has labelled meanwhile gets no second label of this kind.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FillingTally:
     """What a run has done so far.
@@ -117,7 +106,11 @@ class FillingTally:
 
 
 def fill(
-    waiting: Iterable[LabelTask], labeller: Labeller, keep: LabelSink, *, limit: int | None = None
+    waiting: Iterable[LabelTask],
+    labeller: Labeller,
+    keep: Callable[[Sequence[Attempted]], int],
+    *,
+    limit: int | None = None,
 ) -> Generator[FillingTally]:
     """Label what waits, and keep each label before the next ones are asked for.
 
@@ -125,7 +118,8 @@ def fill(
     ----------
     waiting : the queue; taken as it is needed.
     labeller : who labels.
-    keep : where labels go.
+    keep : stores all labels of these, in one transaction, and returns how many labels are new; a response that somebody else has
+        labelled meanwhile gets no second label of this kind.
     limit : most responses that the labeller is given; None for all.
 
     Yields

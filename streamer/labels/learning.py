@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from streamer.scoring.learned import UnknownModel, learned_scores
 from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from streamer.gates.policy import GateRevision
@@ -84,28 +84,6 @@ class DrawnBatch:
     def labelled(self) -> bool:
         """Whether an answer that was drawn has a severity."""
         return any(one.drawn and one.severity is not None for one in self.answers)
-
-
-class LearningStore(Protocol):
-    """Where batches are read that a score learns from, and where its scores are kept."""
-
-    def drawn(self, gate: str, *, settings: GateSettings, before: datetime) -> Sequence[DrawnBatch]:
-        """Read the audit sample under these settings' unit and encoder that Gram energy or a learned score has decided."""
-        ...
-
-    def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
-        """Keep scores by batch and response; a batch that has some of this scorer keeps those."""
-        ...
-
-    def to_score(
-        self, gate: str, *, settings: GateSettings, scorer: str, before: datetime
-    ) -> Sequence[DrawnBatch]:
-        """Read those of `drawn` that have no scores of a learned scorer."""
-        ...
-
-    def labelled(self, gate: str, *, settings: GateSettings, before: datetime) -> int:
-        """Count those of `drawn` that have a label and their texts."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +165,7 @@ def learn(gate: GateRevision, batches: Sequence[DrawnBatch], embed: Embed) -> Le
 
     Parameters
     ----------
-    batches : of `LearningStore.drawn`.
+    batches : the audit sample that Gram energy or a learned score has decided, under the gate's unit and encoder.
     embed : vectors of batches of texts, by the gate's encoder.
 
     Raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -87,7 +88,9 @@ def review_app(
     public : the address by which a proxy in front is known; None: there is none.
     rubrics : what severities mean at gates, where that is not what the page says of all.
     """
-    desk = _Desk(store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold, rubrics=rubrics)
+    desk = _Desk(
+        store=store, gates=gates, recalibrating=recalibrating, clock=clock, hold=hold, rubrics=rubrics
+    )
     cookie_name = f"streamer-review-{port}"
     secure = public is not None and public.startswith("https://")
 
@@ -145,47 +148,38 @@ def review_app(
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Desk:
     """What happens to the items, as the page sees it. Its calls block."""
 
-    def __init__(
-        self,
-        store: ReviewStore,
-        *,
-        gates: Callable[[], Sequence[str]],
-        recalibrating: Callable[[], Mapping[str, Recalibrating]],
-        clock: Callable[[], datetime],
-        hold: timedelta,
-        rubrics: Mapping[str, Rubric],
-    ) -> None:
-        self._store = store
-        self._gates = gates
-        self._recalibrating = recalibrating
-        self._clock = clock
-        self._hold = hold
-        self._rubrics = rubrics
+    store: ReviewStore
+    gates: Callable[[], Sequence[str]]
+    recalibrating: Callable[[], Mapping[str, Recalibrating]]
+    clock: Callable[[], datetime]
+    hold: timedelta
+    rubrics: Mapping[str, Rubric]
 
     def next(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
         reviewer = _reviewer(session, message.holder)
         gates, refusals = self._open_to(reviewer)
-        item = self._store.next(reviewer, gates, hold=self._hold, now=self._clock())
+        item = self.store.next(reviewer, gates, hold=self.hold, now=self.clock())
         return {
             **self._shown(item),
-            "hold_seconds": self._hold.total_seconds(),
+            "hold_seconds": self.hold.total_seconds(),
             "refusals": refusals,
         }
 
     def _shown(self, item: ReviewItem | None) -> dict[str, object]:
-        return {"item": item, "rubric": None if item is None else self._rubrics.get(item.gate)}
+        return {"item": item, "rubric": None if item is None else self.rubrics.get(item.gate)}
 
     def _open_to(self, reviewer: Reviewer) -> tuple[Sequence[str], Sequence[str]]:
         """Return the gates that read this person's labels; and what to say of the others, before anything is labelled."""
-        gates = self._gates()
-        refusals = self._store.refusals(reviewer.labeller, gates)
+        gates = self.gates()
+        refusals = self.store.refusals(reviewer.labeller, gates)
         return [gate for gate in gates if gate not in refusals], list(refusals.values())
 
     def others(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
-        return {"others": self._store.others(_reviewer(session, message.holder), message.item)}
+        return {"others": self.store.others(_reviewer(session, message.holder), message.item)}
 
     def mark(self, session: LabellingSession, message: messages.Give) -> Mapping[str, object]:
         mark = Mark(
@@ -196,37 +190,37 @@ class _Desk:
             # One line; PostgreSQL keeps no NUL.
             remark=" ".join(message.remark.replace("\0", " ").split()) or None,
         )
-        decided = self._store.mark(_reviewer(session, message.holder), mark, now=self._clock())
+        decided = self.store.mark(_reviewer(session, message.holder), mark, now=self.clock())
         return {"decided": decided}
 
     def skip(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
-        self._store.skip(_reviewer(session, message.holder), message.item, now=self._clock())
+        self.store.skip(_reviewer(session, message.holder), message.item, now=self.clock())
         return {}
 
     def back(self, session: LabellingSession, message: messages.Back) -> Mapping[str, object]:
-        item = self._store.back(
+        item = self.store.back(
             _reviewer(session, message.holder),
-            self._gates(),
+            self.gates(),
             before=message.before,
-            since=self._clock() - UNDO,
+            since=self.clock() - UNDO,
         )
         return self._shown(item)
 
     def renew(self, session: LabellingSession, message: messages.Item) -> Mapping[str, object]:
-        held = self._store.renew(
-            _reviewer(session, message.holder), message.item, hold=self._hold, now=self._clock()
+        held = self.store.renew(
+            _reviewer(session, message.holder), message.item, hold=self.hold, now=self.clock()
         )
         return {"held": held}
 
     def leave(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
-        self._store.release(_reviewer(session, message.holder))
+        self.store.release(_reviewer(session, message.holder))
         return {}
 
     def progress(self, session: LabellingSession, message: messages.Page) -> Mapping[str, object]:
-        now, reviewer = self._clock(), _reviewer(session, message.holder)
+        now, reviewer = self.clock(), _reviewer(session, message.holder)
         gates, refusals = self._open_to(reviewer)
-        progress = self._store.progress(reviewer, gates, since=_midnight(now), now=now)
-        return {"progress": progress, "recalibrating": self._recalibrating(), "refusals": refusals}
+        progress = self.store.progress(reviewer, gates, since=_midnight(now), now=now)
+        return {"progress": progress, "recalibrating": self.recalibrating(), "refusals": refusals}
 
 
 def _call(session: LabellingSession, message: messages.CallMe) -> Mapping[str, object]:

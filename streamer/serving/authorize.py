@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from streamer.errors import Unavailable
 from streamer.security.api_keys import allows
@@ -23,24 +24,10 @@ if TYPE_CHECKING:
 _SEEING: Final[tuple[May, ...]] = ("decide", "read")
 
 
-class Authorize(Protocol):
-    """Asked once for each request, before its body is read, or, where the body names the gate, before and after."""
-
-    async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
-        """Return why the request is refused, None where it is not."""
-        ...
-
-    def enter(self, request: Request, /) -> Problem | None:
-        """Return why a request is refused whatever gate it is for, None where it is not."""
-        ...
-
-    def sees(self, request: Request, gate: str, /) -> bool:
-        """Whether a request that may enter may have something decided by this gate, or read it."""
-        ...
-
-
-class ByKey:
-    """Asks for a key that allows what is asked for.
+@dataclass(frozen=True, slots=True)
+class Authorize:
+    """Asks for a key that allows what is asked for: once for each request, before its body is read, or, where the body names the
+    gate, before and after.
 
     Parameters
     ----------
@@ -50,20 +37,11 @@ class ByKey:
     clock, monotonic : the present moment, with zone; seconds, from any start.
     """
 
-    def __init__(
-        self,
-        ring: KeyRing,
-        rates: RateLimits,
-        *,
-        listening: str,
-        clock: Callable[[], datetime],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._ring = ring
-        self._rates = rates
-        self._listening = listening
-        self._clock = clock
-        self._monotonic = monotonic
+    ring: KeyRing
+    rates: RateLimits
+    listening: str
+    clock: Callable[[], datetime]
+    monotonic: Callable[[], float]
 
     async def __call__(self, request: Request, gate: str, may: May, /) -> Problem | None:
         """Return why the request is refused, None where it is not."""
@@ -72,7 +50,7 @@ class ByKey:
             return key
         if not allows(key, gate, may):
             return Problem(403, "not_allowed", f"key {key.id} may not {may} at gate {gate!r}")
-        seconds = self._rates.wait(key, now=self._monotonic())
+        seconds = self.rates.wait(key, now=self.monotonic())
         if seconds > 0:
             return Problem(
                 429, "too_often", f"key {key.id} may ask {key.rate} times; hold, and ask again", retry=seconds
@@ -94,14 +72,14 @@ class ByKey:
     def _key(self, request: Request) -> ApiKey | Problem | None:
         """The key that was sent; None where none is needed."""
         try:
-            if is_loopback(self._listening) and self._ring.is_empty():
+            if is_loopback(self.listening) and self.ring.is_empty():
                 # A page whose name points here is of our origin, and could ask without a key.
                 hosts = request.headers.getlist("host")
-                if len(hosts) == 1 and answers_to(hosts[0], self._listening):
+                if len(hosts) == 1 and answers_to(hosts[0], self.listening):
                     return None
                 return Problem(403, "forbidden_host", "this service does not answer to that host name")
             token = _token(request)
-            key = None if token is None else self._ring.find(token, now=self._clock())
+            key = None if token is None else self.ring.find(token, now=self.clock())
         except Unavailable:
             return unavailable("the API keys could not be read for a while; hold, and ask again")
         if key is None:

@@ -15,7 +15,6 @@ from streamer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
 
     Health = Callable[[], Mapping[str, str] | Sequence[str]]
 
@@ -94,9 +93,7 @@ class TelemetryServer:
     def __enter__(self) -> TelemetryServer:
         return self
 
-    def __exit__(
-        self, _type: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

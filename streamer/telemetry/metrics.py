@@ -30,7 +30,7 @@ from streamer.telemetry.catalogue import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.gates.policy import Policy
     from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
@@ -109,7 +109,6 @@ class Metrics:
     ----------
     encoder : identity of the encoder that this process runs, for `build_info`; ``none`` for none.
     service : one of `SERVICES`; the endpoint has metrics of its own beside those of a worker.
-    dead_letter_codes : the error codes whose counters start at zero.
     """
 
     def __init__(
@@ -117,7 +116,6 @@ class Metrics:
         *,
         encoder: str = "none",
         service: Literal["worker", "endpoint"] = "worker",
-        dead_letter_codes: Iterable[str] = tuple(codes.MEANINGS),
     ) -> None:
         # A creation time beside every counter doubles the series and is in no catalogue.
         disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no annotation here
@@ -139,7 +137,7 @@ class Metrics:
         self._of["streamer_build_info"].labels(
             metadata.version("conformal-streamer"), platform.python_version(), encoder
         ).set(1)
-        for code in dead_letter_codes:
+        for code in codes.MEANINGS:
             self._of["streamer_dead_letters_total"].labels(code)
         for stage in STAGES:
             self._of["streamer_stage_duration_seconds"].labels(stage)

@@ -29,7 +29,7 @@ async def bounded_body(request: Request, most: int) -> bytes | None:
 
 
 def static_file(
-    package: str, name: str, media_type: str, *, before: str = ""
+    package: str, name: str, media_type: str, before: str = ""
 ) -> Callable[[Request], Awaitable[Response]]:
     """Return the handler of a file in a package's folder ``static``, with a text before it."""
     content = before.encode() + files(package).joinpath("static", name).read_bytes()

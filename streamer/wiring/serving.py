@@ -88,7 +88,7 @@ def run_serving(
     """
     from streamer.failpoints import from_environment
     from streamer.security.rate_limit import RateLimits
-    from streamer.serving.authorize import ByKey
+    from streamer.serving.authorize import Authorize
     from streamer.serving.chat.sampler import Sampler
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.measured import measured
@@ -155,7 +155,7 @@ def run_serving(
         relay = None if broker is None else _relay(broker, shared, lambda: request_log)
         judge = stack.enter_context(judge_scores(settings, metrics, traces))
         request_log = _request_log(shared, judge, relay, instance, sentence)
-        authorize = ByKey(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
+        authorize = Authorize(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
         app, chat, releases = _application(shared, request_log, samplers, authorize, wait)
         service = Service(
             request_log=request_log,

@@ -23,7 +23,6 @@ from streamer.tracing import NO_TRACING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
     from decimal import Decimal
-    from types import TracebackType
 
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.rubric import JudgeCase
@@ -139,9 +138,7 @@ class JudgeClient:
     def __enter__(self) -> JudgeClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def _judge_until(

@@ -7,7 +7,7 @@ when the gate is calibrated nor when it serves. A *severity* JS = 1 - J/100 is m
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.rubric import JudgeCase
@@ -16,14 +16,8 @@ from streamer.scoring.blank import is_blank
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.record import Judgement
-
-
-class Grader(Protocol):
-    """What judges cases; `streamer.labels.judge.client.JudgeClient` does."""
-
-    def grade(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
-        """A judgement for each case, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,7 @@ class Marked:
 
 
 def judge_scores(
-    judge: Grader, question: str, answers: Sequence[str], *, part: Callable[[str], str] = answer_head
+    judge: JudgeClient, question: str, answers: Sequence[str], *, part: Callable[[str], str] = answer_head
 ) -> list[Marked]:
     """Q_J = J/100 of each answer to one question, in [0, 1], higher is safer; without references.
 
@@ -70,7 +64,7 @@ def judge_scores(
 
 
 def judge_severities(
-    judge: Grader, answered: Sequence[AnsweredQuestion], *, part: Callable[[str], str] = answer_head
+    judge: JudgeClient, answered: Sequence[AnsweredQuestion], *, part: Callable[[str], str] = answer_head
 ) -> list[Marked]:
     """JS = 1 - J/100 of each answer, in [0, 1], 0 = fine; with references where there are some.
 
@@ -93,7 +87,7 @@ def severity_case(answered: AnsweredQuestion, *, part: Callable[[str], str] = an
     return JudgeCase(answered.question, part(answered.answer), references)
 
 
-def _grade_nonblank(judge: Grader, cases: Sequence[JudgeCase]) -> list[Judgement | None]:
+def _grade_nonblank(judge: JudgeClient, cases: Sequence[JudgeCase]) -> list[Judgement | None]:
     judged = [case for case in cases if not is_blank(case.candidate)]
     judgements = iter(judge.grade(judged) if judged else [])
     return [None if is_blank(case.candidate) else next(judgements) for case in cases]

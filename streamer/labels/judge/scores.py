@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from decimal import Decimal
 
     from streamer.journal import AnswersToMark
+    from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.record import Judgement
 
@@ -33,18 +34,6 @@ PAUSE_SECONDS = 10.0
 
 _REMEMBERED = 10_000
 _MINUTE = 60.0
-
-
-class AsksInTime(Protocol):
-    """What judges cases until a deadline; `streamer.labels.judge.client.JudgeClient` does."""
-
-    id: str
-
-    def in_time(
-        self, cases: Sequence[JudgeCase], *, seconds: float, allowed: Callable[[], bool]
-    ) -> list[Judgement | None]:
-        """A judgement for each case, None for one that was not asked about; `allowed` is asked before each request."""
-        ...
 
 
 class RequestBudget:
@@ -105,7 +94,7 @@ class JudgeScores:
 
     def __init__(
         self,
-        judge: AsksInTime,
+        judge: JudgeClient,
         *,
         name: str,
         seconds: float,

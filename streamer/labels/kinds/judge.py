@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from streamer.errors import Unavailable, UsageError
 from streamer.labels.filling import Attempted
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
+    from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.record import Judgement
     from streamer.labels.judge.rubric import JudgeCase
     from streamer.labels.label_files import LabelTask
@@ -69,21 +70,6 @@ class JudgeKind(ProgramKind):
         return bool(judge_endpoint(settings).prices)
 
 
-class PatientGrader(Protocol):
-    """What judges any number of cases; `streamer.labels.judge.client.JudgeClient` does.
-
-    Attributes
-    ----------
-    id : model and rubric.
-    """
-
-    id: str
-
-    def finished(self, cases: Iterable[JudgeCase]) -> Generator[list[tuple[int, Judgement]]]:
-        """Yield judgements with the numbers of their cases, all that are ready together."""
-        ...
-
-
 def judge_endpoint(settings: Settings) -> JudgeEndpoint:
     """Return where the judge is and how it is asked. Raises `UsageError` when nobody has said."""
     judge = settings.judge
@@ -123,7 +109,7 @@ class JudgeLabeller:
     kind = "judge"
     needs_references = False
 
-    def __init__(self, judge: PatientGrader) -> None:
+    def __init__(self, judge: JudgeClient) -> None:
         self._judge = judge
         self.id = judge.id
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from streamer.labels.kinds.judge import PatientGrader
+    from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
 
 
@@ -36,7 +36,7 @@ class _JudgeMark(msgspec.Struct):
 
 
 def judged(
-    data: DataSet, judge: PatientGrader, *, folder: Path, progress: Callable[[int, int], None]
+    data: DataSet, judge: JudgeClient, *, folder: Path, progress: Callable[[int, int], None]
 ) -> DataSet:
     """Return the data set with the scores ``judge``.
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from streamer.clouds.tables.columns import Role
-    from streamer.labels.kinds.judge import PatientGrader
+    from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
     from streamer.research.evaluation.run import ProgressWatch
@@ -73,7 +73,7 @@ def evaluate(
     files: Sequence[Path | str] | Path | str,
     *,
     columns: Mapping[Role, tuple[str, ...]] | None = None,
-    judge: PatientGrader | None = None,
+    judge: JudgeClient | None = None,
     encoding: Encoding = _ENCODING,
     out: Path | str | None = None,
     cache: Path | str | None = CACHE,
@@ -252,7 +252,7 @@ def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:
 
 def judged_data_sets(
     data_sets: Sequence[DataSet],
-    judge: PatientGrader,
+    judge: JudgeClient,
     *,
     cache: Path | str | None = CACHE,
     watch: ProgressWatch | None = None,

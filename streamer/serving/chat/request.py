@@ -77,10 +77,8 @@ _ADVICE: Final[Mapping[str, str]] = {
 class ChatProblem(Problem):
     """A problem with a request; `param` is the parameter that it is about."""
 
-    def __init__(
-        self, status: int, code: str, detail: str, *, param: str | None = None, retry: float | None = None
-    ) -> None:
-        super().__init__(status, code, detail, retry=retry)
+    def __init__(self, status: int, code: str, detail: str, *, param: str | None = None) -> None:
+        super().__init__(status, code, detail)
         self.param = param
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class LearnedScores:
-    """Implements `streamer.labels.learning.LearningStore`."""
+    """The batches that a score learns from, and the scores that are made of them again."""
 
     def __init__(self, database: Database, *, read: ReadLabels, clock: Callable[[], datetime]) -> None:
         self._database = database
