@@ -314,7 +314,7 @@ LACKING = (
 
 EACH = """
 import json, os, sys, tempfile
-import streamer.cli.app
+import streamer.cli.app, streamer.cli.options, streamer.gates.settings, streamer.settings.settings, streamer.wiring
 from streamer.cli import main
 
 told = []
