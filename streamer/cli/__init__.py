@@ -32,9 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     hooks = (sys.excepthook, threading.excepthook, sys.unraisablehook)
+    from streamer.collector import look_seldom
     from streamer.errors import BadData, StreamerError, UsageError
     from streamer.security.redaction import redact_text
 
+    if arguments is None:
+        look_seldom()
     try:
         logged = _begin_log(words)
         from streamer.cli.app import app

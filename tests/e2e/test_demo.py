@@ -16,6 +16,7 @@ from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 from tests.clouds import first_lines
 from tests.offline import run_scored
+from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,13 +140,7 @@ def test_a_wrong_question_gets_a_clear_answer_and_no_traceback(
     tmp_path: Path, arguments: list[str], words: str
 ) -> None:
     (tmp_path / "broken.jsonl").write_text("{broken\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "streamer", "demo", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = FORKS.run(["demo", *arguments], environment=os.environ, folder=tmp_path, seconds=240)
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr

@@ -23,7 +23,7 @@ def test_an_nli_model_is_a_gates_score_until_its_weights_change(tmp_path: Path) 
     write_model(model, 1)
     place = Place(tmp_path)
     place.install(source)
-    assert "broken" not in place.run("-m", "streamer", "scorer", "check", "nli")
+    assert "broken" not in place.run("scorer", "check", "nli")
     create = ["gate", "create", "bot", "--encoder", "hashing@abababab", "--audit-probability", "1"]
     status, decided, faults, counts, _ = place.use(
         "one", ["db", "upgrade"], [*create, "--embeddings", "refuse", "--scorer", "nli"]

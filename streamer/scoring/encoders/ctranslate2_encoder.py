@@ -11,12 +11,13 @@ import numpy as np
 import structlog
 
 from streamer.errors import UsageError
-from streamer.scoring.encoders.plain_bert import load_model, load_tokenizer
+from streamer.scoring.encoders.plain_bert import WORDS_OF_A_TRIAL, load_model, load_tokenizer
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import ctranslate2
     from numpy.typing import NDArray
 
     from streamer.scoring.encoders.identity import EncoderIdentity
@@ -79,10 +80,10 @@ class CTranslate2Encoder:
         self._tokenizer = load_tokenizer(model)
         self._model = load_model(model, self._tokenizer, threads=threads)
         self._unit = unit
-        self._tokens = _TOKENS
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
         self._check()
+        self._tokens = self._tokens_of_a_pass(model)
 
     @property
     def identity(self) -> EncoderIdentity:
@@ -122,26 +123,13 @@ class CTranslate2Encoder:
 
     def _forward(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
         """Rows of texts of one length."""
-        rows = self._pooled(tokens)
+        rows = _pooled(self._model, tokens)
         return normalized(rows) if self._unit else rows
 
-    def _pooled(self, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
-        length = len(tokens[0])
-        missing = -(-_LEAST_TOKENS // length) - len(tokens)
-        filled = [*tokens, *([tokens[-1]] * missing)]
-        hidden = np.asarray(self._model.forward_batch(filled).last_hidden_state)[: len(tokens)]
-        rows: NDArray[np.float32] = hidden.sum(axis=1) / np.float32(length)
-        return rows
-
     def _check(self) -> None:
-        """Run the model: wrong files are reported at start, and whether passes may be shared is found out."""
-        words = _PROBE.split()
-        known = _tokens_of_a_pass.get(self._identity)
-        if known is not None:
-            self._tokens = known
-        for count in _PROBE_WORDS:
-            tokens = self._tokenizer.encode(" ".join(words[:count])).ids
-            alone = self._pooled([tokens])
+        """Run the model: wrong files are reported at start."""
+        for tokens in self._probes():
+            alone = _pooled(self._model, [tokens])
             if alone.shape[1] != self._identity.dimension:
                 raise UsageError(
                     f"{self._identity.id} makes {alone.shape[1]} numbers a text, its files say {self._identity.dimension}"
@@ -150,15 +138,42 @@ class CTranslate2Encoder:
                 raise UsageError(
                     f"{self._identity.id} makes vectors that are not finite: its weights are damaged"
                 )
-            if known is not None:
-                continue
+
+    def _tokens_of_a_pass(self, model: PlainBert) -> int:
+        """Find out whether a row's bits depend on how many rows a pass has; 0 where they do.
+
+        One layer tells: all have the same shapes, so the library multiplies in each by the same routines.
+        """
+        known = _tokens_of_a_pass.get(self._identity)
+        if known is not None:
+            return known
+        found = _TOKENS
+        layer = load_model(model, self._tokenizer, threads=1, layers=1)
+        for place, probe in enumerate(self._probes()):
+            tokens = [number % WORDS_OF_A_TRIAL for number in probe]
+            alone = _pooled(layer, [tokens])
             full = _TOKENS // len(tokens)
-            # One full pass, of the shortest texts and so of the most rows: each takes a quarter of a second.
-            for rows in _PROBE_ROWS if count else (*_PROBE_ROWS, full):
-                if self._tokens and rows * len(tokens) <= _TOKENS:
+            # A full pass of the shortest texts has the most rows.
+            for rows in _PROBE_ROWS if place else (*_PROBE_ROWS, full):
+                if found and rows * len(tokens) <= _TOKENS:
                     others = [list(reversed(tokens))] * (rows - 1)
-                    together = self._pooled([*others, tokens])
+                    together = _pooled(layer, [*others, tokens])
                     if together[-1].tobytes() != alone[0].tobytes():
                         log.warning("encoder.one_text_a_pass", tokens=len(tokens), rows=rows)
-                        self._tokens = 0
-        _tokens_of_a_pass[self._identity] = self._tokens
+                        found = 0
+        _tokens_of_a_pass[self._identity] = found
+        return found
+
+    def _probes(self) -> list[list[int]]:
+        words = _PROBE.split()
+        return [self._tokenizer.encode(" ".join(words[:count])).ids for count in _PROBE_WORDS]
+
+
+def _pooled(model: ctranslate2.Encoder, tokens: Sequence[Sequence[int]]) -> NDArray[np.float32]:
+    """Means over the tokens of texts of one length, one row a text."""
+    length = len(tokens[0])
+    missing = -(-_LEAST_TOKENS // length) - len(tokens)
+    filled = [*tokens, *([tokens[-1]] * missing)]
+    hidden = np.asarray(model.forward_batch(filled).last_hidden_state)[: len(tokens)]
+    rows: NDArray[np.float32] = hidden.sum(axis=1) / np.float32(length)
+    return rows

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _ACTIVATIONS = {"gelu": "GELU", "gelu_new": "GELUTanh", "relu": "RELU"}
 """The name in config.json, and CTranslate2's."""
+WORDS_OF_A_TRIAL = 64
+"""Rows of the table of words that are kept where only some layers are: a trial needs words, whichever."""
+
 _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 
@@ -98,8 +101,12 @@ def load_tokenizer(model: PlainBert) -> Tokenizer:
     return tokenizer
 
 
-def load_model(model: PlainBert, tokenizer: Tokenizer, *, threads: int) -> ctranslate2.Encoder:
+def load_model(
+    model: PlainBert, tokenizer: Tokenizer, *, threads: int, layers: int | None = None
+) -> ctranslate2.Encoder:
     """The model in float32, which runs up to `threads` passes at a time, each on one thread.
+
+    `layers` keeps only so many, for a trial of how they multiply, and of its words the first `WORDS_OF_A_TRIAL`.
 
     Raises
     ------
@@ -112,7 +119,7 @@ def load_model(model: PlainBert, tokenizer: Tokenizer, *, threads: int) -> ctran
     import ctranslate2
 
     try:
-        spec = _spec(model, tokenizer)
+        spec = _spec(model, tokenizer, layers)
         with tempfile.TemporaryDirectory(prefix="streamer-encoder-") as folder:
             spec.save(folder)
             return ctranslate2.Encoder(
@@ -131,13 +138,13 @@ def backend() -> str:
     return f"ctranslate2 {version('ctranslate2')} {'mkl' if mkl else 'default'}"
 
 
-def _spec(model: PlainBert, tokenizer: Tokenizer) -> Any:
+def _spec(model: PlainBert, tokenizer: Tokenizer, layers: int | None) -> Any:
     with _without_torch():
         from ctranslate2.specs import common_spec, transformer_spec
 
     config, weights = model.config, _Weights(model.folder)
     encoder = transformer_spec.TransformerEncoderSpec(
-        config["num_hidden_layers"],
+        layers or config["num_hidden_layers"],
         config["num_attention_heads"],
         pre_norm=False,
         activation=common_spec.Activation[_ACTIVATIONS[config["hidden_act"]]],
@@ -147,7 +154,8 @@ def _spec(model: PlainBert, tokenizer: Tokenizer) -> Any:
     )
     encoder.scale_embeddings = False
     spec = transformer_spec.TransformerEncoderModelSpec(encoder)
-    encoder.embeddings[0].weight = weights["embeddings.word_embeddings.weight"]
+    known = weights["embeddings.word_embeddings.weight"]
+    encoder.embeddings[0].weight = known if layers is None else known[:WORDS_OF_A_TRIAL]
     encoder.embeddings[1].weight = weights["embeddings.token_type_embeddings.weight"]
     encoder.position_encodings.encodings = weights["embeddings.position_embeddings.weight"]
     weights.norm(encoder.layernorm_embedding, "embeddings.LayerNorm")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tests.faults.endpoint import Endpoint
     from tests.services.openai_server import ChatRequest
+    from tests.services.service_forks import ForkedService
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 
@@ -58,6 +59,14 @@ HEAVY = {
     "litellm_sdk.py": "litellm",
 }
 """What takes long to import in the scripts that need packages of their own."""
+
+PROXY = """
+import os, sys
+from litellm import run_server
+os.dup2(2, 1)
+sys.exit(run_server())
+"""
+"""LiteLLM's command `litellm`, with both outputs in one."""
 
 
 def reply(request: ChatRequest) -> ChatReply:
@@ -168,10 +177,10 @@ def shown(
 
 @cache
 def _forks() -> ServiceForks:
-    """Their packages take a second to three to import, and each script is run four times."""
+    """Their packages take a second to four to import, each script is run four times, and the proxy twice."""
     return ServiceForks(
         str(python_environment() / "python"),
-        HEAVY.values(),
+        [*HEAVY.values(), "litellm.proxy.proxy_server"],
         {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(ROOT)},
     )
 
@@ -240,10 +249,8 @@ def test_an_example_holds_where_its_own_model_is_away(service: Service, script: 
 
 
 @contextmanager
-def started(command: list[str], variables: dict[str, str], log: Path, answers: str) -> Iterator[None]:
-    """A process, from when it answers this address."""
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+def answering(process: subprocess.Popen[bytes] | ForkedService, log: Path, answers: str) -> Iterator[None]:
+    """A process, from when it answers this address to its end."""
     try:
         end = time.monotonic() + PATIENCE
         while True:
@@ -262,20 +269,32 @@ def started(command: list[str], variables: dict[str, str], log: Path, answers: s
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+@contextmanager
+def started(command: list[str], variables: dict[str, str], log: Path, answers: str) -> Iterator[None]:
+    """A command's process, from when it answers this address."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+    with answering(process, log, answers):
+        yield
 
 
 @contextmanager
 def litellm_proxy(config: str, variables: dict[str, str], folder: Path) -> Iterator[str]:
     """LiteLLM's proxy with one of the configurations; gives its address."""
     port = free_port()
-    command = [str(python_environment() / "litellm"), "--config", str(EXAMPLES / config)]
     url = f"http://127.0.0.1:{port}"
-    with started(
-        [*command, "--host", "127.0.0.1", "--port", str(port)],
-        variables,
-        folder / "proxy.log",
-        f"{url}/health/liveliness",
-    ):
+    program, log = folder / "litellm_proxy.py", folder / "proxy.log"
+    program.write_text(PROXY)
+    words = ["--config", str(EXAMPLES / config), "--host", "127.0.0.1", "--port", str(port)]
+    with log.open("wb") as file:
+        process = _forks().start(
+            words, environment=variables, folder=folder, stderr=file.fileno(), module=str(program)
+        )
+    with answering(process, log, f"{url}/health/liveliness"):
         yield url
 
 
