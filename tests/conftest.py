@@ -17,7 +17,7 @@ import hypothesis
 import pytest
 import structlog
 
-from tests.pinned_draws import PinnedDraws
+from tests.pinned_draws import pin_draws
 from tests.processes import RECORDER
 from tests.run_folder import made_once, memory_folder
 from tests.services.error_log import ErrorLog
@@ -67,7 +67,7 @@ _running = pytest.StashKey[dict[str, _Logging]]()
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_running] = {}
-    config.pluginmanager.register(PinnedDraws())
+    pin_draws()
     for name in ("COLUMNS", "LINES"):
         # readline sets them in a process that loads it, as pytest does, and what tests start would inherit them
         os.environ.pop(name, None)

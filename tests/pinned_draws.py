@@ -1,37 +1,34 @@
 """Gates that a test makes without a seed draw the same numbers in every run.
 
 A gate's seed decides its ties and what ships by chance, and its salt which decisions are drawn for labels: drawn anew they would let
-a test fail in one run of many. Here both follow from the test's name and the gate's.
+a test fail in one run of many. Here both follow from the test's name, the gate's, and how many of this name it made before.
+Commands that a test forks pin them, too (`tests/services/service_forks.py`); those that it starts afresh draw their own.
 """
 
 from __future__ import annotations
 
+import os
 import random
+from collections import Counter
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import Any
 
 from streamer.store.policies import gates
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.services.service_forks import TEST
 
 
-class PinnedDraws:
-    """Plugin of pytest: the seeds and salts of gates that this process, or one forked from it, makes."""
+class _Pinned:
+    """Stands for the module `secrets` where a gate is made."""
 
     def __init__(self) -> None:
-        self._test = ""
+        self._made: Counter[str] = Counter()
         self._numbers: ContextVar[random.Random] = ContextVar("numbers")
-        create = gates.Gates.create
 
-        def pinned(book: gates.Gates, name: str, *args: Any, **options: Any) -> Any:
-            self._numbers.set(random.Random(f"{self._test} {name}"))
-            return create(book, name, *args, **options)
-
-        gates.Gates.create = pinned  # type: ignore[method-assign]
-        gates.secrets = self  # type: ignore[assignment]
+    def begin(self, gate: str) -> None:
+        """The next numbers are this gate's."""
+        name = f"{os.environ.get(TEST, '').rpartition(' ')[0]} {gate}"
+        self._numbers.set(random.Random(f"{name} {self._made[name]}"))
+        self._made[name] += 1
 
     def randbits(self, bits: int) -> int:
         return self._numbers.get().getrandbits(bits)
@@ -39,7 +36,14 @@ class PinnedDraws:
     def token_bytes(self, count: int) -> bytes:
         return self._numbers.get().randbytes(count)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._test = item.nodeid
-        return (yield)
+
+def pin_draws() -> None:
+    """Pin the seeds and salts of gates that this process makes, and those that are forked from it."""
+    pinned, create = _Pinned(), gates.Gates.create
+
+    def created(book: gates.Gates, name: str, *args: Any, **options: Any) -> Any:
+        pinned.begin(name)
+        return create(book, name, *args, **options)
+
+    gates.Gates.create = created  # type: ignore[method-assign]
+    gates.secrets = pinned  # type: ignore[assignment]

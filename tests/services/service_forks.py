@@ -32,6 +32,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+TEST = "PYTEST_CURRENT_TEST"
+"""The variable in which pytest keeps the name of the test that runs, and its phase."""
+
 PRELOADED = (
     "alembic.config",
     "ctranslate2",
@@ -173,12 +176,12 @@ class ServiceForks:
         stderr: int,
         module: str = "streamer",
     ) -> ForkedService:
-        """Start `streamer` with these arguments and nothing but this environment; its standard output is a pipe."""
+        """Start `streamer` with these arguments and nothing but this environment and the test's name; its standard output is a pipe."""
         reading, writing = os.pipe()
         request = {
             "module": module,
             "arguments": list(arguments),
-            "environment": dict(environment),
+            "environment": {TEST: os.environ.get(TEST, ""), **environment},
             "folder": str(folder),
         }
         try:
@@ -331,6 +334,10 @@ def _become(request: Mapping[str, Any]) -> None:
     own = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [path for path in own if path and path not in sys.path]
     sys.argv = [request["module"], *request["arguments"]]
+    if "streamer.store.policies.gates" in sys.modules:
+        from tests.pinned_draws import pin_draws
+
+        pin_draws()
     if request["module"].endswith(".py"):
         runpy.run_path(request["module"], run_name="__main__")
     else:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from streamer.errors import UnfitText
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted
 from streamer.labels.judge.parsing import ASPECT_NAMES, JudgeVerdict
@@ -118,7 +119,7 @@ def test_who_was_labelled_meanwhile_gets_no_second_label(judged: World) -> None:
 
 def test_nothing_is_kept_of_what_cannot_be_kept_whole(judged: World) -> None:
     stray = attempted("x" * 201)
-    with pytest.raises(sa.exc.IntegrityError):
+    with pytest.raises(UnfitText, match="batch_id has 1 to 200 characters"):
         judged.store.judgements.keep([attempted("a"), stray], **GIVERS)
     assert judged.store.labels.counts() == {}
     assert judged.store.judgements.of(BatchKey("support-bot", "a", 1)) == []
