@@ -461,7 +461,7 @@ def test_a_worker_waits_for_it_then_holds_and_goes_on_when_it_answers(
     server: Server, configured: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STREAMER_ENCODER_WAIT_SECONDS", "3")
-    settings = load_settings()
+    settings = load_settings(http={"port": 0})
     with wiring.open_store(settings) as store:
         store.gates.create("bot", GateSettings(encoder="openai:small@8"), by="ana", reason="test")
     step = EmbeddedStep(
