@@ -1,8 +1,6 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
-import gc
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,6 +15,7 @@ from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
 from streamer.cli.key_files import write_key_files
+from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
 from streamer.events.cloudevents import rfc3339
 
@@ -144,7 +143,7 @@ def verify(
     with wiring.open_store(settings) as store:
         rescorer = wiring.rescorer(settings, tolerance) if rescore else None
         total = _outcomes(store) if since is None else None
-        with store.evidence.snapshot() as snapshot, progress("verify", total) as done, _few_collections():
+        with store.evidence.snapshot() as snapshot, progress("verify", total) as done, looking_rarely():
             report = verify_record(
                 snapshot,
                 trusted=Trusted(
@@ -194,19 +193,6 @@ def verify(
         )
     if report.faults:
         raise typer.Exit(FOUND)
-
-
-@contextmanager
-def _few_collections() -> "Iterator[None]":
-    """Let the collector look for cycles rarely: row after row makes many objects and none, and it took a sixth of the time."""
-    before = gc.get_threshold()
-    gc.freeze()
-    gc.set_threshold(100_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def _with_witnesses(
