@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamer.calibration import LabelledGroup, Threshold, calibrate_groups
-from streamer.clouds.cloud import Cloud, split_clouds
+from streamer.clouds.cloud import split_clouds
 from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure
-from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, score_clouds, summary
+from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.gates.settings import Unit
-    from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class OfflineResult:
-    """What `offline_run` found: the threshold from the first half, the decisions and the figures of the second."""
+    """What `run_scored` found: the threshold from the first half, the decisions and the figures of the second."""
 
     unit: Unit
     threshold: Threshold
@@ -47,47 +46,23 @@ class OfflineResult:
         )
 
 
-def offline_run(
-    clouds: Sequence[Cloud],
-    *,
-    unit: Unit,
-    alpha: float,
-    method: str = "mean",
-    seed: int = 0,
-    encoder: CachedEncoder,
-    eta: float = 1.0,
-    draws: int = 20,
+def run_scored(
+    scored: Sequence[ScoredCloud], *, unit: Unit, alpha: float, method: str = "mean", seed: int = 0
 ) -> OfflineResult:
-    """Split, score, calibrate, decide and measure; see `run_scored` and `split_clouds`.
+    """Split, calibrate, decide and measure; see `split_clouds`.
 
     Parameters
     ----------
-    clouds : at least 2.
+    scored : at least 2 clouds.
     unit : what ships.
     alpha : the budget, in (0, 1).
-    method, eta, draws : the calibrator, as in `streamer.calibrate`.
+    method : the calibrator, as in `streamer.calibrate`.
     seed : of the split and of the calibration's random weights.
     """
-    return run_scored(
-        score_clouds(clouds, encoder), unit=unit, alpha=alpha, method=method, seed=seed, eta=eta, draws=draws
-    )
-
-
-def run_scored(
-    scored: Sequence[ScoredCloud],
-    *,
-    unit: Unit,
-    alpha: float,
-    method: str = "mean",
-    seed: int = 0,
-    eta: float = 1.0,
-    draws: int = 20,
-) -> OfflineResult:
-    """Do what `offline_run` does with clouds that are scored already (scores do not depend on anything here)."""
     by_id = {item.cloud.batch_id: item for item in scored}
     first, second = split_clouds([item.cloud for item in scored], seed)
     groups = calibration_groups([by_id[cloud.batch_id] for cloud in first], unit)
-    threshold = calibrate_groups(groups, alpha=alpha, method=method, eta=eta, draws=draws, seed=seed)
+    threshold = calibrate_groups(groups, alpha=alpha, method=method, seed=seed)
     cut = threshold.value if threshold.state == "cut" else None
     decided = tuple(
         decided_batch(by_id[cloud.batch_id], unit=unit, state=threshold.state, threshold=cut)

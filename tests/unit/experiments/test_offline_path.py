@@ -21,7 +21,7 @@ from streamer.gates.settings import UNITS, Unit
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from tests.offline import offline_run, run_scored, split_figures
+from tests.offline import run_scored, split_figures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +83,7 @@ def test_groups_hold_what_the_audit_would_ask_for() -> None:
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.3, 0.9])
 def test_a_run_is_calibration_on_one_half_and_the_gate_on_the_other(unit: Unit, alpha: float) -> None:
     clouds = simulate_clouds(seed=5, clouds=120, responses=5)
-    result = offline_run(clouds, unit=unit, alpha=alpha, seed=2, encoder=encoder())
+    result = run_scored(score_clouds(clouds, encoder()), unit=unit, alpha=alpha, seed=2)
     first, second = split_clouds(clouds, 2)
     by_id = {s.cloud.batch_id: s for s in score_clouds(clouds, encoder())}
     assert [b.batch_id for b in result.decided] == [c.batch_id for c in second]
