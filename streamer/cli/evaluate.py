@@ -2,6 +2,7 @@
 
 import os
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
 from streamer.cli.gate_names import gate_names
-from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, names, share
+from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, given, in_groups, names, share
 from streamer.clouds.tables.columns import parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
@@ -26,151 +27,149 @@ if TYPE_CHECKING:
     from streamer.scoring.encoders.encoder import Encoder
     from streamer.settings.settings import Settings
 
-_ASKED, _SCORES, _JUDGE, _RUN = "What is asked", "Scores to compare", "The judge", "The run"
+
+@dataclass(frozen=True, slots=True)
+class AskedOptions:
+    """What is asked."""
+
+    alpha: Annotated[
+        list[float] | None,
+        typer.Option(
+            metavar="A",
+            parser=share,
+            help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
+        ),
+    ] = None
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="best|response",
+            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. Default: both.",
+        ),
+    ] = None
+    splits: Annotated[
+        int,
+        typer.Option(metavar="N", min=2, max=10_000, help="Random halves of the questions."),
+    ] = 50
+    seed: Annotated[
+        int,
+        typer.Option(metavar="S", min=0, max=2**62, help="Seed of the first split."),
+    ] = 0
 
 
-_Files = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        metavar="FILE",
-        help="Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
-    ),
-]
-_Out = Annotated[
-    Path,
-    typer.Option(
-        metavar="DIR",
-        help="Folder for the report, tables, figures and CSV files; created if missing.",
-    ),
-]
-_FromStore = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--from-store",
-        metavar="GATE",
-        autocompletion=gate_names,
-        help="Evaluate what this gate decided, from stored scores and labels; may be repeated.",
-    ),
-]
-_Alpha = Annotated[
-    list[float] | None,
-    typer.Option(
-        metavar="A",
-        parser=share,
-        rich_help_panel=_ASKED,
-        help="Budget on exposure risk; may be repeated. Default: .01 .05 .10 .15 .20.",
-    ),
-]
-_Unit = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="best|response",
-        rich_help_panel=_ASKED,
-        help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. Default: both.",
-    ),
-]
-_Splits = Annotated[
-    int,
-    typer.Option(
-        metavar="N", min=2, max=10_000, rich_help_panel=_ASKED, help="Random halves of the questions."
-    ),
-]
-_Seed = Annotated[
-    int,
-    typer.Option(metavar="S", min=0, max=2**62, rich_help_panel=_ASKED, help="Seed of the first split."),
-]
-_Scorers = Annotated[
-    str,
-    typer.Option(
-        metavar="NAME,...|all",
-        rich_help_panel=_SCORES,
-        help=f"Scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, logprob, or one of an installed package. all: those that are "
-        "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
-    ),
-]
-_ScoreField = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="FIELD",
-        rich_help_panel=_SCORES,
-        help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
-    ),
-]
-_AnswerPattern = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGEX",
-        rich_help_panel=_SCORES,
-        help="Regular expression whose one group is the final answer, which exact-match compares instead of an answer's head: 'A: (.*)'.",
-    ),
-]
-_Judge = Annotated[
-    bool,
-    typer.Option(
-        "--judge",
-        rich_help_panel=_JUDGE,
-        help="Ask the configured judge for scores that the files lack; its ratings are cached.",
-    ),
-]
-_JudgeModel = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MODEL",
-        rich_help_panel=_JUDGE,
-        help="The judge's model; overrides the setting and implies --judge.",
-    ),
-]
-_JudgeBaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        metavar="URL",
-        rich_help_panel=_JUDGE,
-        help="The judge's endpoint; overrides the setting and implies --judge.",
-    ),
-]
-_JudgeField = Annotated[
-    str,
-    typer.Option(
-        metavar="FIELD",
-        rich_help_panel=_JUDGE,
-        help="Field of a response's meta with the judge's score in [0, 1], given without references.",
-    ),
-]
-_Cache = Annotated[
-    Path,
-    typer.Option(metavar="DIR", rich_help_panel=_RUN, help="Where scores, ratings and results are cached."),
-]
-_Processes = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=64,
-        rich_help_panel=_RUN,
-        help="Processes that compute in parallel. Default: one per core.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class ScoreOptions:
+    """Scores to compare."""
+
+    scorers: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,...|all",
+            help=f"Scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, logprob, or one of an installed package. all: those that are "
+            "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
+        ),
+    ] = "gram"
+    score_field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
+        ),
+    ] = None
+    answer_pattern: Annotated[
+        str | None,
+        typer.Option(
+            metavar="REGEX",
+            help="Regular expression whose one group is the final answer, which exact-match compares instead of an answer's head: 'A: (.*)'.",
+        ),
+    ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeOptions:
+    """The judge."""
+
+    judge: Annotated[
+        bool,
+        typer.Option(
+            "--judge",
+            help="Ask the configured judge for scores that the files lack; its ratings are cached.",
+        ),
+    ] = False
+    judge_model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="The judge's model; overrides the setting and implies --judge.",
+        ),
+    ] = None
+    judge_base_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The judge's endpoint; overrides the setting and implies --judge.",
+        ),
+    ] = None
+    judge_field: Annotated[
+        str,
+        typer.Option(
+            metavar="FIELD",
+            help="Field of a response's meta with the judge's score in [0, 1], given without references.",
+        ),
+    ] = "judge_score"
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """The run."""
+
+    cache: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="Where scores, ratings and results are cached."),
+    ] = Path(".streamer")
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=64,
+            help="Processes that compute in parallel. Default: one per core.",
+        ),
+    ] = None
+
+
+@in_groups
 def evaluate(
-    files: _Files = None,
-    out: _Out = Path("evaluation"),
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Answers with severities: response clouds (.jsonl), or a table in CSV, JSON Lines or Parquet; - is standard input.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR",
+            help="Folder for the report, tables, figures and CSV files; created if missing.",
+        ),
+    ] = Path("evaluation"),
     column: ColumnOption = None,
     unlabelled: UnlabelledOption = "worst",
-    from_store: _FromStore = None,
-    alpha: _Alpha = None,
-    unit: _Unit = None,
-    splits: _Splits = 50,
-    seed: _Seed = 0,
-    scorers: _Scorers = "gram",
-    score_field: _ScoreField = None,
-    answer_pattern: _AnswerPattern = None,
-    judge: _Judge = False,
-    judge_model: _JudgeModel = None,
-    judge_base_url: _JudgeBaseUrl = None,
-    judge_field: _JudgeField = "judge_score",
-    cache: _Cache = Path(".streamer"),
-    processes: _Processes = None,
+    from_store: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from-store",
+            metavar="GATE",
+            autocompletion=gate_names,
+            help="Evaluate what this gate decided, from stored scores and labels; may be repeated.",
+        ),
+    ] = None,
+    *,
+    asked: AskedOptions,
+    scores: ScoreOptions,
+    judging: JudgeOptions,
+    run: RunOptions,
     json: JsonOption = False,
 ) -> None:
     """Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best.
@@ -189,38 +188,37 @@ def evaluate(
         raise UsageError("name files of response clouds, or a gate with --from-store")
     options = check_options(
         Options(
-            alphas=tuple(alpha or Options().alphas),
-            units=tuple(unit or Options().units),
-            splits=splits,
-            seed=seed,
-            scorers=names(scorers, "--scorers"),
-            external=tuple(score_field or ()),
-            judge_field=judge_field,
-            answer_pattern=answer_pattern,
+            alphas=tuple(asked.alpha or Options().alphas),
+            units=tuple(asked.unit or Options().units),
+            splits=asked.splits,
+            seed=asked.seed,
+            scorers=names(scores.scorers, "--scorers"),
+            external=tuple(scores.score_field or ()),
+            judge_field=judging.judge_field,
+            answer_pattern=scores.answer_pattern,
             unlabelled=unlabelled,
         )
     )
-    overrides = {"model": judge_model, "base_url": judge_base_url}
-    asked = {name: value for name, value in overrides.items() if value is not None}
-    settings = wiring.load_settings(judge=asked) if asked else wiring.load_settings()
+    overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
+    settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
     data_sets = [*_read(files or [], column, options), *_stored(settings, from_store or [], options)]
     for data in data_sets:
         check_data_set(data, options)
-    check_folders(out, cache)
+    check_folders(out, run.cache)
     try:
         with ExitStack() as until, DemoProgress() as watch:
-            grader = until.enter_context(wiring.judge(settings)) if judge or asked else None
-            scored = _with_scores(settings, named_apart(data_sets), options, grader, cache, watch)
+            grader = until.enter_context(wiring.judge(settings)) if judging.judge or overrides else None
+            scored = _with_scores(settings, named_apart(data_sets), options, grader, run.cache, watch)
             found = evaluated(
                 scored,
                 options,
                 out=out,
-                cache=cache,
-                processes=processes or len(os.sched_getaffinity(0)),
+                cache=run.cache,
+                processes=run.processes or len(os.sched_getaffinity(0)),
                 watch=watch,
             )
     except KeyboardInterrupt:
-        note(f"Stopped; scores and ratings are kept in {cache}, and the same command resumes with them.")
+        note(f"Stopped; scores and ratings are kept in {run.cache}, and the same command resumes with them.")
         raise
     if json:
         import msgspec

@@ -1,5 +1,6 @@
 """`streamer gpso`: the paper's classifier on labelled response clouds, compared with the usual first choices."""
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,7 +8,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli.console import note, print_json, print_table, progress, say
-from streamer.cli.options import JsonOption, names
+from streamer.cli.options import JsonOption, in_groups, names
 from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
@@ -16,9 +17,63 @@ if TYPE_CHECKING:
     from streamer.research.experiments.gpso_study import GpsoStudy
     from streamer.settings.settings import Settings
 
-_CLASSIFIER, _TEST = "The classifier", "How the classifier is tested"
+
+@dataclass(frozen=True, slots=True)
+class ClassifierOptions:
+    """The classifier."""
+
+    pipeline: Annotated[
+        str,
+        typer.Option(
+            metavar="A|B|C|D|all",
+            help="A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas.",
+        ),
+    ] = "all"
+    replicates: Annotated[int, typer.Option(metavar="B", help="Bootstrap replicates of a prototype.")] = 8
+    max_rank: Annotated[int, typer.Option(metavar="R", help="Largest rank that the eigengap may choose.")] = 8
 
 
+@dataclass(frozen=True, slots=True)
+class ProtocolOptions:
+    """How the classifier is tested."""
+
+    splits: Annotated[int, typer.Option(metavar="N", help="Splits of each question.")] = 5
+    loo: Annotated[
+        bool,
+        typer.Option("--loo/--no-loo", help="Also leave questions out and calibrate on the others."),
+    ] = True
+    folds: Annotated[
+        int,
+        typer.Option(metavar="N", help="Leave questions out in at most this many groups; 0: one by one."),
+    ] = 100
+    equal_sizes: Annotated[
+        bool,
+        typer.Option(
+            "--equal-sizes/--all-held-out",
+            help="Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
+        ),
+    ] = True
+    distinct: Annotated[
+        bool,
+        typer.Option(
+            "--distinct/--all-texts",
+            help="Use a text once per question: copies of training texts are easily judged.",
+        ),
+    ] = False
+    min_per_class: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Responses that a question needs in each class; with fewer it is skipped and counted.",
+        ),
+    ] = 3
+    seed: Annotated[
+        int,
+        typer.Option(metavar="S", min=0, max=2**63 - 1, help="Seed of splits, folds and bootstrap."),
+    ] = 0
+
+
+@in_groups
 def gpso(
     files: Annotated[
         list[Path],
@@ -34,77 +89,9 @@ def gpso(
             help="A response with a severity of at most this is good, any other bad. Choose it before you look.",
         ),
     ] = 0.5,
-    pipeline: Annotated[
-        str,
-        typer.Option(
-            metavar="A|B|C|D|all",
-            rich_help_panel=_CLASSIFIER,
-            help="A: unit rows, centred; B: unit rows; C: centred; D: neither. Several with commas.",
-        ),
-    ] = "all",
-    replicates: Annotated[
-        int,
-        typer.Option(metavar="B", rich_help_panel=_CLASSIFIER, help="Bootstrap replicates of a prototype."),
-    ] = 8,
-    max_rank: Annotated[
-        int,
-        typer.Option(
-            metavar="R", rich_help_panel=_CLASSIFIER, help="Largest rank that the eigengap may choose."
-        ),
-    ] = 8,
-    splits: Annotated[
-        int, typer.Option(metavar="N", rich_help_panel=_TEST, help="Splits of each question.")
-    ] = 5,
-    loo: Annotated[
-        bool,
-        typer.Option(
-            "--loo/--no-loo",
-            rich_help_panel=_TEST,
-            help="Also leave questions out and calibrate on the others.",
-        ),
-    ] = True,
-    folds: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=_TEST,
-            help="Leave questions out in at most this many groups; 0: one by one.",
-        ),
-    ] = 100,
-    equal_sizes: Annotated[
-        bool,
-        typer.Option(
-            "--equal-sizes/--all-held-out",
-            rich_help_panel=_TEST,
-            help="Classify batches of one size, or all that is held out, as the paper does (batch sizes then give the class away).",
-        ),
-    ] = True,
-    distinct: Annotated[
-        bool,
-        typer.Option(
-            "--distinct/--all-texts",
-            rich_help_panel=_TEST,
-            help="Use a text once per question: copies of training texts are easily judged.",
-        ),
-    ] = False,
-    min_per_class: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            rich_help_panel=_TEST,
-            help="Responses that a question needs in each class; with fewer it is skipped and counted.",
-        ),
-    ] = 3,
-    seed: Annotated[
-        int,
-        typer.Option(
-            metavar="S",
-            min=0,
-            max=2**63 - 1,
-            rich_help_panel=_TEST,
-            help="Seed of splits, folds and bootstrap.",
-        ),
-    ] = 0,
+    *,
+    classifier: ClassifierOptions,
+    protocol: ProtocolOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -123,16 +110,10 @@ def gpso(
 
     options = StudyOptions(
         cut=cut,
-        pipelines=_pipelines(pipeline),
-        splits=splits,
-        loo=loo,
-        folds=folds or None,
-        equal_sizes=equal_sizes,
-        distinct=distinct,
-        min_per_class=min_per_class,
-        replicates=replicates,
-        rank_cap=max_rank,
-        seed=seed,
+        pipelines=_pipelines(classifier.pipeline),
+        replicates=classifier.replicates,
+        rank_cap=classifier.max_rank,
+        **asdict(protocol) | {"folds": protocol.folds or None},
     )
     settings = wiring.load_settings()
     names = _names(files)

@@ -130,6 +130,11 @@ def in_groups(command: Callable[..., None]) -> Callable[..., None]:
     return with_parameters(run, parameters)
 
 
+def given(**options: Any) -> dict[str, Any]:
+    """The options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
 ExplainOption = Annotated[
     bool,
     typer.Option(

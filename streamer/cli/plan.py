@@ -1,6 +1,6 @@
 """`streamer plan`: what a budget needs, and what it would give, before anyone labels."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from streamer.cli.options import (
     ColumnOption,
     JsonOption,
     UnlabelledOption,
+    in_groups,
     promised_method,
     share,
     share_from,
@@ -32,164 +33,156 @@ if TYPE_CHECKING:
     from streamer.planning.prompts import Prompts, SampledBatches
     from streamer.scoring.encoders.encoder import CachedEncoder
 
-_GUESS, _GATE, _SIMULATION = "Your guess about the answers", "The gate", "The simulation"
 
-_Alpha = Annotated[
-    float,
-    typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
-]
-_Labels = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        help="Labels that you can afford. Default: the fewest that keep calibrations stable.",
-    ),
-]
-_Data = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
-        "Parquet.",
-    ),
-]
-_Severity = Annotated[
-    float | None,
-    typer.Option(
-        metavar="MEAN",
-        parser=share_from(0),
-        rich_help_panel=_GUESS,
-        help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
-    ),
-]
-_Auc = Annotated[
-    float | None,
-    typer.Option(
-        metavar="P",
-        parser=share_from(0),
-        rich_help_panel=_GUESS,
-        help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
-        "Default: 0.8.",
-    ),
-]
-_Correlation = Annotated[
-    float | None,
-    typer.Option(
-        metavar="R",
-        rich_help_panel=_GUESS,
-        help="How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
-        "Default: 0.5.",
-    ),
-]
-_Responses = Annotated[
-    int | None,
-    typer.Option(
-        metavar="n",
-        help="Responses sampled for each prompt, at which the score is as good as you say. "
-        "Default: 10; with --data: what most clouds have.",
-    ),
-]
-_Unit = Annotated[
-    Literal["best", "response", "batch"],
-    typer.Option(
-        rich_help_panel=_GATE,
-        help="What ships: the best response of a batch, each response separately, or the whole batch.",
-    ),
-]
-_Promise = Annotated[
-    str | None,
-    typer.Option(
-        metavar="|".join(promises()),
-        rich_help_panel=_GATE,
-        help="What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
-        "probability or on average. The plan then says which labels that needs.",
-    ),
-]
-_Method = Annotated[
-    str,
-    typer.Option(
-        metavar="|".join(offered()),
-        rich_help_panel=_GATE,
-        help="Calibrator; what each promises is in docs/guarantees.md.",
-    ),
-]
-_Attempts = Annotated[
-    int,
-    typer.Option(
-        metavar="R",
-        min=1,
-        max=1000,
-        rich_help_panel=_GATE,
-        help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
-    ),
-]
-_Steps = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N,N,...",
-        rich_help_panel=_GATE,
-        help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
-    ),
-]
-_Rungs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="FILE|N",
-        rich_help_panel=_GATE,
-        help="Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
-        "decide about: find what to hand on, and how to split the budget. With --data.",
-    ),
-]
-_AuditProbability = Annotated[
-    float,
-    typer.Option(
-        metavar="P",
-        parser=share_from(0),
-        rich_help_panel=_GATE,
-        help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
-    ),
-]
-_Repetitions = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=100,
-        max=100_000,
-        rich_help_panel=_SIMULATION,
-        help="Simulated calibrations behind each figure.",
-    ),
-]
-_Seed = Annotated[
-    int,
-    typer.Option(
-        metavar="S",
-        min=0,
-        max=2**63 - 1,
-        rich_help_panel=_SIMULATION,
-        help="Seed; the same seed gives the same plan.",
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class GuessOptions:
+    """Your guess about the answers."""
+
+    severity: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MEAN",
+            parser=share_from(0),
+            help="Mean severity of a response; where severities are 0 or 1, the share of bad ones. Default: 0.3.",
+        ),
+    ] = None
+    auc: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            parser=share_from(0),
+            help="Chance that a fine answer scores above a bad one, of any prompts: 0.5 is useless, 1 is perfect. "
+            "Default: 0.8.",
+        ),
+    ] = None
+    correlation: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R",
+            help="How alike the answers to one prompt are in severity: 0 not at all, near 1 all fine or all bad. "
+            "Default: 0.5.",
+        ),
+    ] = None
 
 
+@dataclass(frozen=True, slots=True)
+class GateOptions:
+    """The gate."""
+
+    unit: Annotated[
+        Literal["best", "response", "batch"],
+        typer.Option(
+            help="What ships: the best response of a batch, each response separately, or the whole batch.",
+        ),
+    ] = "best"
+    promise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="|".join(promises()),
+            help="What the budget bounds: the harm per prompt, or the error rate among shipped answers, with high "
+            "probability or on average. The plan then says which labels that needs.",
+        ),
+    ] = None
+    method: Annotated[
+        str,
+        typer.Option(
+            metavar="|".join(offered()),
+            help="Calibrator; what each promises is in docs/guarantees.md.",
+        ),
+    ] = "mean"
+    attempts: Annotated[
+        int,
+        typer.Option(
+            metavar="R",
+            min=1,
+            max=1000,
+            help="Attempts per prompt when held batches are regenerated; each is calibrated at alpha / R.",
+        ),
+    ] = 1
+    steps: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...",
+            help="Numbers of answers at which sampling may stop, like 3,6,12,20: find what to stop for. With --data.",
+        ),
+    ] = None
+    rungs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE|N",
+            help="Past answers of a more expensive gate to the same prompts, or how many of the answers in --data a cheap one would "
+            "decide about: find what to hand on, and how to split the budget. With --data.",
+        ),
+    ] = None
+    audit_probability: Annotated[
+        float,
+        typer.Option(
+            metavar="P",
+            parser=share_from(0),
+            help="Chance from 0 to 1 that a batch is drawn for labelling; shows the labels needed per served answer.",
+        ),
+    ] = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """The simulation."""
+
+    repetitions: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=100,
+            max=100_000,
+            help="Simulated calibrations behind each figure.",
+        ),
+    ] = 1000
+    seed: Annotated[
+        int,
+        typer.Option(
+            metavar="S",
+            min=0,
+            max=2**63 - 1,
+            help="Seed; the same seed gives the same plan.",
+        ),
+    ] = 0
+
+
+@in_groups
 def plan(
-    alpha: _Alpha,
-    labels: _Labels = None,
-    data: _Data = None,
+    alpha: Annotated[
+        float,
+        typer.Option(metavar="A", parser=share, help="Budget, between 0 and 1: on what --promise says."),
+    ],
+    labels: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Labels that you can afford. Default: the fewest that keep calibrations stable.",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Past answers with severities in place of a guess: response clouds (.jsonl), or a table in CSV, JSON Lines or "
+            "Parquet.",
+        ),
+    ] = None,
     column: ColumnOption = None,
     unlabelled: UnlabelledOption = "worst",
-    severity: _Severity = None,
-    auc: _Auc = None,
-    correlation: _Correlation = None,
-    responses: _Responses = None,
-    unit: _Unit = "best",
-    promise: _Promise = None,
-    method: _Method = "mean",
-    attempts: _Attempts = 1,
-    steps: _Steps = None,
-    rungs: _Rungs = None,
-    audit_probability: _AuditProbability = 0.05,
-    repetitions: _Repetitions = 1000,
-    seed: _Seed = 0,
+    *,
+    guess: GuessOptions,
+    responses: Annotated[
+        int | None,
+        typer.Option(
+            metavar="n",
+            help="Responses sampled for each prompt, at which the score is as good as you say. "
+            "Default: 10; with --data: what most clouds have.",
+        ),
+    ] = None,
+    gate: GateOptions,
+    simulation: SimulationOptions,
     json: JsonOption = False,
 ) -> None:
     """Plan a budget before anyone labels: how many labels it needs, how to spend them, how many responses to sample.
@@ -201,31 +194,32 @@ def plan(
     from streamer.planning.plan import Budget, Simulation
 
     past = None if data is None else _Past(data, column or [], unlabelled)
+    unit, steps, seed, guessed = gate.unit, gate.steps, simulation.seed, asdict(guess)
     given = {
-        "--labels": labels, "--promise": promise, "--responses": responses, "--severity": severity, "--auc": auc,
-        "--correlation": correlation, "--attempts": attempts if attempts > 1 else None,
-        "--method": method if method != "mean" else None,
+        "--labels": labels, "--promise": gate.promise, "--responses": responses,
+        **{f"--{name}": value for name, value in guessed.items()},
+        "--attempts": gate.attempts if gate.attempts > 1 else None,
+        "--method": gate.method if gate.method != "mean" else None,
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
-    if rungs is not None:
+    if gate.rungs is not None:
         best = _of_best_answers("--rungs", past, [*others, *(["--steps"] if steps else [])], unit)
-        _plan_rungs(best, rungs, alpha, seed, json=json)
+        _plan_rungs(best, gate.rungs, alpha, seed, json=json)
         return
     if steps is not None:
         _plan_until_sure(_of_best_answers("--steps", past, others, unit), steps, alpha, seed, json=json)
         return
-    chosen = calibrator(_method(promise, method))
-    runs = Simulation(repetitions=repetitions, seed=seed)
-    guessed = {"severity": severity, "auc": auc, "correlation": correlation}
-    if chosen.risk == "selective" and attempts > 1:
-        asked = f"--method {chosen.name}" if promise is None else f"--promise {promise}"
+    chosen = calibrator(_method(gate.promise, gate.method))
+    runs = Simulation(repetitions=simulation.repetitions, seed=seed)
+    if chosen.risk == "selective" and gate.attempts > 1:
+        asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
         raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
-    budget = Budget(alpha, labels, attempts, chosen) if chosen.risk == "exposure" else None
+    budget = Budget(alpha, labels, gate.attempts, chosen) if chosen.risk == "exposure" else None
     prompts = _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
     if budget is None:
         _plan_among_shipped(prompts, unit, chosen, alpha, labels, runs, json=json)
     else:
-        _plan_budget(prompts, budget, unit, audit_probability, runs, json=json)
+        _plan_budget(prompts, budget, unit, gate.audit_probability, runs, json=json)
 
 
 def _method(promise: str | None, method: str) -> str:

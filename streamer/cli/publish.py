@@ -1,6 +1,7 @@
 """`streamer publish`: response batches, and the labels of response clouds, onto the topics."""
 
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
@@ -85,24 +86,20 @@ def publish(
     columns = parse_mapping(column or ())
     settings = wiring.load_settings()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
-
-    def batches_of(file: str, report: "Callable[[str], None]") -> "Iterator[Publication]":
-        return publications(
-            file,
-            gate=gate,
-            labels=labels,
-            labeller=labeller,
-            limits=limits,
-            columns=columns,
-            embeddings_of=embeddings_of,
-            report=report,
-        )
-
+    batches_of = partial(
+        publications,
+        gate=gate,
+        labels=labels,
+        labeller=labeller,
+        limits=limits,
+        columns=columns,
+        embeddings_of=embeddings_of,
+    )
     for file in files:
         path = Path(file)
         # What can be read twice, or not at all; standard input and pipes are read once, below.
         if file != "-" and (path.is_file() or not path.exists()):
-            next(batches_of(file, lambda _text: None), None)
+            next(batches_of(file), None)
     require_broker(settings)
     batches = label_count = 0
     start = monotonic()
@@ -115,7 +112,7 @@ def publish(
         for file in files:
             # Slow input is sent as it arrives.
             ahead = 1 if file == "-" or rate is not None else _AT_A_TIME
-            for one in _looked_at(batches_of(file, note), known, ahead):
+            for one in _looked_at(batches_of(file, report=note), known, ahead):
                 if rate is not None:
                     sleep(max(0.0, start + batches / rate - monotonic()))
                 publisher.send(topics.responses, one.value, key=one.key)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from streamer.cli.options import given
 from streamer.clouds.noise import NOISE_FAMILIES
 from streamer.errors import UsageError
 from streamer.labels.llm.record import Price
@@ -206,11 +207,6 @@ def recipe_of(
         together=who.together,
     )
     return recipe, decoding.temperature or [usual]
-
-
-def given(**options: Any) -> dict[str, Any]:
-    """The options that were given."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def families(names: list[str] | None) -> tuple[str, ...] | None:
