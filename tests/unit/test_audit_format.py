@@ -678,7 +678,8 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
         }
         facts |= {"responses": [["a", 0.1, None, "escalate", False]]}
         settings = {"desk_deadline_seconds": given["desk_deadline_seconds"]}
-        verifier._at_desk({"content": {"texts": [given["text"]]}}, facts, settings, "")
+        line = {"content": {"texts": [given["text"]]}}
+        verifier._at_desk(alone._Decision(line, facts, {}, settings, ""))
         return [fault["detail"] for fault in verifier.faults]
 
     later = "2027-01-01T00:00:00.000000+00:00"

@@ -72,6 +72,9 @@ _OF_SOURCE = itemgetter("topic", "partition", "offset")
 _OF_SCORER = itemgetter("name", "encoder", "embedding_source")
 """What of an action event is compared with the record."""
 
+_CHAIN_OF = itemgetter("log_id", "topic", "partition")
+"""Which chain a checkpoint's head, or a gap, is of."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -707,8 +710,9 @@ class _Run:
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
 
-    def offer(self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> None:
+    def offer(self, decision: _Decision) -> None:
         """Take a drawn first attempt of its gate, which it had to read if it was there by then and fits."""
+        line, facts = decision.line, decision.facts
         *chain, offset = line["source"]
         if not self.checked or line["height"] > self._heads.get(tuple(chain), 0):
             return
@@ -720,7 +724,7 @@ class _Run:
             self._after < facts["decided_at"] < self._before
             and facts["policy"] >= self._since
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
-            and self._settings.get("upstream") in (None, settings.get("upstream"))
+            and self._settings.get("upstream") in (None, decision.settings.get("upstream"))
             and any(one[4] and one[1] is not None for one in facts["responses"])
             and not (self._learned and self._salt and fits_a_score(self._salt, *facts["batch"][:2]))
         ):
@@ -731,6 +735,26 @@ class _Run:
         """Return key and place of what it had to read and did not; behind a window only what is younger than its oldest."""
         after = (self._oldest or "~") if self._windowed else ""
         return [(key, place) for moment, key, place in sorted(self._unread) if moment > after]
+
+
+class _Decision(NamedTuple):
+    """A decision on record, with the policy and the settings that it was made under."""
+
+    line: dict[str, Any]
+    facts: dict[str, Any]
+    policy: dict[str, Any]
+    settings: dict[str, Any]
+    place: str
+
+    @property
+    def scored(self) -> bool:
+        """Whether any of its answers has a score."""
+        return any(response[1] is not None for response in self.facts["responses"])
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """What its batch came with; None: erased, or never kept."""
+        return (self.line.get("content") or {}).get("metadata")
 
 
 WRITTEN_AT = {
@@ -844,8 +868,7 @@ class Verifier:
                 signed = b"streamer.checkpoint.v1\x00" + canonical_json(unsigned)
                 heads = [facts["control"], *facts["partitions"]]
                 [(head["height"] + 0, head["hash"] + "") for head in heads]
-                [(head["log_id"], head["topic"], head["partition"]) for head in facts["partitions"]]
-                [head["next_offset"] + 0 for head in facts["partitions"]]
+                [(_CHAIN_OF(head), head["next_offset"] + 0) for head in facts["partitions"]]
                 [gate["gate"] + gate["salt"] + gate["seed"] for gate in facts["gates"]]
                 (facts["made_at"] + "", facts["previous"], facts["record_id"])
             except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError, RecursionError):
@@ -904,7 +927,7 @@ class Verifier:
                 self.fault("checkpoint", place, "it is of another record")
                 continue
             heads: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), facts["control"])]
-            heads += [((h["log_id"], h["topic"], h["partition"]), h) for h in facts["partitions"]]
+            heads += [(_CHAIN_OF(head), head) for head in facts["partitions"]]
             for chain, head in heads[1:]:
                 covering = self._covering.setdefault(chain, [])
                 covering.append((head["height"], facts["control"]["height"], sequence))
@@ -923,7 +946,7 @@ class Verifier:
         for facts in self._younger:
             if facts["record_id"] != head["record_id"]:
                 continue
-            seen = {(h["log_id"], h["topic"], h["partition"]): h for h in facts["partitions"]}
+            seen = {_CHAIN_OF(one): one for one in facts["partitions"]}
             for chain, height in _heights(head).items():
                 at = seen.get(chain) if chain else facts["control"]
                 if at is not None and at["height"] <= height:
@@ -1133,8 +1156,7 @@ class Verifier:
         if kind == "proposal_rejections":
             self._looser.rejection(row["run"])
         if kind == "data_gaps":
-            chain = (row["log_id"], row["topic"], row["partition"])
-            self._lost.setdefault(chain, []).append((row["from_offset"], row["to_offset"]))
+            self._lost.setdefault(_CHAIN_OF(row), []).append((row["from_offset"], row["to_offset"]))
         if key is None:
             return
         identity = tuple(row[name] for name in key)
@@ -1282,8 +1304,7 @@ class Verifier:
             )
             return {}
         for head in found["facts"]["partitions"]:
-            chain = (head["log_id"], head["topic"], head["partition"])
-            self._begins[chain] = (head["height"], head["hash"], head["next_offset"] - 1)
+            self._begins[_CHAIN_OF(head)] = (head["height"], head["hash"], head["next_offset"] - 1)
         heights = {chain: height for chain, (height, _, _) in self._begins.items()}
         return heights | {(): found["facts"]["control"]["height"]}
 
@@ -1540,20 +1561,20 @@ class Verifier:
                 self.fault("seal", place, "the text that was released was changed")
         self._desk[batch] = (row, line, place)
 
-    def _at_desk(
-        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], place: str
-    ) -> None:
+    def _at_desk(self, decision: _Decision) -> None:
         """Compare a decision with what became of it at the desk."""
-        batch = tuple(facts["batch"])
-        row, of_row, where = self._desk.pop(batch, (None, {}, ""))
-        seconds = settings.get("desk_deadline_seconds")
+        line, facts = decision.line, decision.facts
+        row, of_row, where = self._desk.pop(tuple(facts["batch"]), (None, {}, ""))
+        seconds = decision.settings.get("desk_deadline_seconds")
         until = None
         if facts["outcome"] == "escalate" and facts["mode"] == "enforce" and seconds is not None:
             until = datetime.fromisoformat(facts["decided_at"]) + timedelta(seconds=seconds)
         if line.get("action") is not None:
             said = (json.loads(_decoded(line["action"]["value"]) or b"null") or {}).get("desk_until")
             if said is not None and (until is None or datetime.fromisoformat(said) != until):
-                self.fault("desk", place, "its action says another deadline at the desk than its gate has")
+                self.fault(
+                    "desk", decision.place, "its action says another deadline at the desk than its gate has"
+                )
             if said is None:
                 until = None  # a worker of an earlier version decided it, and knew of no desk
         if row is None:
@@ -1569,24 +1590,17 @@ class Verifier:
         if seen is not None and seen[0] >= of_row["height"]:
             self.fault("order", where, "it stands in the control chain before its batch was decided")
         if row["action"] == "released":
-            self._released(line, facts, row, of_row, where)
+            self._released(decision, row, of_row, where)
 
-    def _released(
-        self,
-        line: dict[str, Any],
-        facts: dict[str, Any],
-        row: dict[str, Any],
-        of_row: dict[str, Any],
-        where: str,
-    ) -> None:
-        names = [response[0] for response in facts["responses"]]
+    def _released(self, decision: _Decision, row: dict[str, Any], of_row: dict[str, Any], where: str) -> None:
+        names = [response[0] for response in decision.facts["responses"]]
         if row["response_id"] not in names:
             self.fault("desk", where, f"the batch has no answer {row['response_id']}")
             return
-        shown, own = of_row.get("content"), line.get("content")
+        shown, own = of_row.get("content"), decision.line.get("content")
         if shown is None:
             if "missing" not in of_row:  # else that was said
-                self._erased(of_row, facts["decided_at"], row["text_mac"], where, row["gate"])
+                self._erased(of_row, decision.facts["decided_at"], row["text_mac"], where, row["gate"])
         elif own is not None:
             same = own["texts"][names.index(row["response_id"])] == shown["text"]
             if same == row["edited"]:
@@ -1631,14 +1645,14 @@ class Verifier:
         if settings is None:
             self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no chain")
             return
+        decision = _Decision(line, facts, policy, settings, place)
         self.counts["decisions"] += 1
         self._in_force(facts, policy_version, place)
-        self._for_runs(line, facts, settings)
+        self._for_runs(decision)
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
         # Where nothing was embedded none is named; earlier versions named the gate's encoder there too.
-        unscored = all(response[1] is None for response in facts["responses"])
-        nothing = {"encoder": "none"} if unscored and facts["embedding_source"] == "none" else {}
+        nothing = {"encoder": "none"} if not decision.scored and facts["embedding_source"] == "none" else {}
         for name in ("unit", "mode", "scorer", "encoder"):
             if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
                 untrusted and (name != "mode" or facts[name] == "enforce")
@@ -1661,57 +1675,52 @@ class Verifier:
             and ("timestamp_ms" in facts or "deadline_ms" in facts)
         ):
             self.fault("action", place, "it was held for a deadline that had not passed")
-        self._of_upstream(line, facts, settings, place)
-        key, metadata = settings.get("segment_by"), (line.get("content") or {}).get("metadata")
+        self._of_upstream(decision)
+        key, metadata = settings.get("segment_by"), decision.metadata
         if (
             key is not None
             and metadata is not None
-            and not unscored
+            and decision.scored
             and facts.get("segment") != segment_of(metadata.get(key))
         ):
             self.fault("action", place, "its segment is not that of its metadata")
-        self._of_models(line, facts, settings, place)
-        best = self._action(line, facts, policy, settings, place)
+        self._of_models(decision)
+        best = self._action(decision)
         if best is not False:
-            self._draw(line, facts, settings, best, place)
+            self._draw(decision, best)
         if line.get("action") is not None:
-            self._event(line, facts, policy, settings, place)
+            self._event(decision)
         if not untrusted:
-            self._at_desk(line, facts, settings, place)
+            self._at_desk(decision)
         else:
             self._desk.pop(tuple(facts["batch"]), None)
 
-    def _of_upstream(
-        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], place: str
-    ) -> None:
+    def _of_upstream(self, decision: _Decision) -> None:
         """Check that a gate which is calibrated for one upstream scored its answers alone, as far as metadata are there."""
-        wanted = settings.get("upstream")
-        differs = facts["reason"] == "upstream_mismatch"
+        wanted, place = decision.settings.get("upstream"), decision.place
+        differs = decision.facts["reason"] == "upstream_mismatch"
         if wanted is None:
             if differs:
                 self.fault("action", place, "it was held for its upstream, and its gate names none")
             return
-        metadata = (line.get("content") or {}).get("metadata")
-        if metadata is None:  # erased, or never kept
+        metadata = decision.metadata
+        if metadata is None:
             return
-        scored = any(response[1] is not None for response in facts["responses"])
-        if scored and metadata.get("upstream") != wanted:
+        if decision.scored and metadata.get("upstream") != wanted:
             self.fault("action", place, "it was scored, and its answers are not of its gate's upstream")
         if differs and metadata.get("upstream") == wanted:
             self.fault("action", place, "it was held for its upstream, which is its gate's")
 
-    def _of_models(
-        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], place: str
-    ) -> None:
+    def _of_models(self, decision: _Decision) -> None:
         """Check that a learned score scored answers of the models alone that it knows, as far as metadata are there."""
-        model = self._models.get(settings["scorer"]) if settings["scorer"].startswith(LEARNED) else None
-        content, differs = line.get("content"), facts["reason"] == "unknown_model"
+        facts, scorer, place = decision.facts, decision.settings["scorer"], decision.place
+        model = self._models.get(scorer) if scorer.startswith(LEARNED) else None
+        content, differs = decision.line.get("content"), facts["reason"] == "unknown_model"
         if content is None or model is None:  # erased, or never kept
             return
         known = json.loads(model).get("models", [])
-        scored = any(response[1] is not None for response in facts["responses"])
         strange = known and set(models_of(content, facts)) - set(known)
-        if scored and strange:
+        if decision.scored and strange:
             self.fault(
                 "action", place, "it was scored, and an answer is of a model that its score does not know"
             )
@@ -1767,22 +1776,17 @@ class Verifier:
                 )
         self.counts["batches whose scores follow from recorded numbers"] += 1
 
-    def _for_runs(self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any]) -> None:
+    def _for_runs(self, decision: _Decision) -> None:
         """Remember a drawn decision for the runs that could read it and did not."""
+        facts = decision.facts
         if not facts["sampled"] or facts.get("extra_draw") or facts["batch"][2] != 1:
             return
         for run in self._runs.get(facts["batch"][0], ()):
-            run.offer(line, facts, settings)
+            run.offer(decision)
 
-    def _action(
-        self,
-        line: dict[str, Any],
-        facts: dict[str, Any],
-        policy: dict[str, Any],
-        settings: dict[str, Any],
-        place: str,
-    ) -> int | bool | None:
+    def _action(self, decision: _Decision) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
+        line, facts, policy, settings, place = decision
         scores = [response[1] for response in facts["responses"]]
         self._made_of(facts, place)
         actions = [response[3] for response in facts["responses"]]
@@ -1842,17 +1846,14 @@ class Verifier:
             self._rule_of_policy[key] = json.loads(rule) if isinstance(rule, str) else rule
         return self._rule_of_policy[key]
 
-    def _draw(
-        self, line: dict[str, Any], facts: dict[str, Any], settings: dict[str, Any], best: Any, place: str
-    ) -> None:
+    def _draw(self, decision: _Decision, best: Any) -> None:
+        line, facts, _, settings, place = decision
         gate, batch, attempt = facts["batch"]
         ids = [response[0] for response in facts["responses"]]
         drawn = [response[0] for response in facts["responses"] if response[4]]
         scored = bool(ids) and all(response[1] is not None for response in facts["responses"])
         base = settings["audit_probability"] if scored else 0.0
-        probability = (
-            base if facts.get("audit_rate") is None else self._raised(facts, settings, scored, place)
-        )
+        probability = base if facts.get("audit_rate") is None else self._raised(decision, scored)
         if facts["sampling_probability"] != probability:
             self.fault("draw", place, f"its logged probability should be {probability}")
         salt = self._salts.get(gate)
@@ -1893,8 +1894,9 @@ class Verifier:
         if set(drawn) != set(expected):
             self.fault("draw", place, f"the audit draw takes {sorted(expected)}, not {sorted(drawn)}")
 
-    def _raised(self, facts: dict[str, Any], settings: dict[str, Any], scored: bool, place: str) -> float:
+    def _raised(self, decision: _Decision, scored: bool) -> float:
         """Return the probability that a decision was drawn with that names an audit rate."""
+        facts, settings = decision.facts, decision.settings
         (gate, _, attempt), number = facts["batch"], facts["audit_rate"]
         rate, boost = self._rows.get("audit_rates", {}).get((number,)), settings.get("audit_boost") or 1.0
         base: float = settings["audit_probability"]
@@ -1910,20 +1912,14 @@ class Verifier:
         elif boost == 1 or not scored or attempt != 1:
             wrong = "does not raise the probability of such a batch"
         if wrong is not None:
-            self.fault("draw", place, f"the audit rate {number} that it names {wrong}")
+            self.fault("draw", decision.place, f"the audit rate {number} that it names {wrong}")
             return base if scored else 0.0
         self.counts["draws at a raised rate"] += 1
         return float(min(1.0, boost * base))
 
-    def _event(
-        self,
-        line: dict[str, Any],
-        facts: dict[str, Any],
-        policy: dict[str, Any],
-        settings: dict[str, Any],
-        place: str,
-    ) -> None:
+    def _event(self, decision: _Decision) -> None:
         """Compare the published event with what was recorded of the decision."""
+        line, facts, policy, settings, place = decision
         event = self._parse(_decoded(line["action"]["value"]) or b"null")
         under = event["policy"]
         said = {
@@ -1989,7 +1985,7 @@ class Verifier:
 
     def heads(self, head: dict[str, Any]) -> None:
         """Compare where the chains end with where the record, and the checkpoints, say that they end."""
-        known = {(h["log_id"], h["topic"], h["partition"]): h for h in head["partitions"]}
+        known = {_CHAIN_OF(one): one for one in head["partitions"]}
         for chain in sorted({*known, *self._ends, *(chain for chain in self._marks if chain)}):
             name = f"{chain[1]}[{chain[2]}]"
             begin = self._begin(chain)
@@ -2051,9 +2047,7 @@ class Verifier:
     def _next_offset(self, chain: tuple[Any, ...], name: str, present: int) -> None:
         for sequence, found in sorted(self._checkpoints.items()):
             for head in found["facts"]["partitions"]:
-                if (head["log_id"], head["topic"], head["partition"]) == chain and head[
-                    "next_offset"
-                ] > present:
+                if _CHAIN_OF(head) == chain and head["next_offset"] > present:
                     self.fault("checkpoint", name, f"checkpoint {sequence} saw progress at {head['next_offset']},"
                                 f" now it stands at {present}")  # fmt: skip
                     return
@@ -2076,10 +2070,7 @@ class Verifier:
 
 def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     """How high the chains are by a manifest or a checkpoint, the control chain under `()`."""
-    heights: dict[tuple[Any, ...], int] = {
-        (one["log_id"], one["topic"], one["partition"]): one["height"] for one in head["partitions"]
-    }
-    return heights | {(): head["control"]["height"]}
+    return {(): head["control"]["height"]} | {_CHAIN_OF(one): one["height"] for one in head["partitions"]}
 
 
 def _name(kind: str, row: dict[str, Any] | None) -> str:
@@ -3743,17 +3734,14 @@ class Figures:
         for value in values:
             try:
                 facts = strict_json(value)
-                heads: list[tuple[tuple[Any, ...], int]] = [((), facts["control"]["height"])]
-                heads += [
-                    ((h["log_id"], h["topic"], h["partition"]), h["height"]) for h in facts["partitions"]
-                ]
+                heights = _heights(facts)
                 sequence, made_at = int(facts["sequence"]), str(facts["made_at"])
             except (ValueError, KeyError, TypeError):
                 continue  # the verifier names it
             self._checkpoints.append((sequence, made_at))
             self._signed_heads.add(sha256(value), sequence)
-            self._covered = max(self._covered, sum(height for _, height in heads))
-            for chain, height in heads:
+            self._covered = max(self._covered, sum(heights.values()))
+            for chain, height in heights.items():
                 self._covering.setdefault(chain, []).append((height, sequence))
         for covering in self._covering.values():
             covering.sort()
@@ -3805,21 +3793,19 @@ class Figures:
                 self._count(None, kind, (), line)
             return
         if kind == "alert_acknowledgements":
-            for gate in self._gates.values():
+            for one, gate in self._gates.items():
                 if row["alert"] in gate.alerts:
                     gate.alerts[row["alert"]]["acknowledged"] = row
-                    gate.rows["alerts"].add(line["hash"], self._checkpoint((), line["height"]))
+                    self._count(one, "alerts", (), line)
             return
         if kind == "label_signatures":
             self._signed.add(row["label"])
             return
         if kind == "proposal_rejections":
-            for gate in self._gates.values():
+            for one, gate in self._gates.items():
                 if row["run"] in gate.runs and self._inside(row["rejected_at"]):
                     gate.rejections.append(row)
-                    gate.rows.setdefault("runs", _Rows()).add(
-                        line["hash"], self._checkpoint((), line["height"])
-                    )
+                    self._count(one, "runs", (), line)
             return
         name = row["name"] if kind == "gates" else row.get("gate")
         found = None if name is None else self._gate(name)
@@ -3895,9 +3881,7 @@ class Figures:
         labeller = facts["labeller"]
         if labeller not in given or given[labeller][:2] <= label[:2]:
             given[labeller] = label
-        found.rows.setdefault("every label", _Rows()).add(
-            line["hash"], self._checkpoint(chain, line["height"])
-        )
+        self._count(response[0], "every label", chain, line)
         told = (
             response,
             *(facts[name] for name in ("kind", "labeller", "labelled_at", "received_at", "severity")),
@@ -4555,48 +4539,40 @@ def printable(text: str) -> str:
     return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
+FILES_BESIDE = {
+    "--public-key": "PEM file with the public keys that may sign checkpoints",
+    "--checkpoints": "checkpoints kept outside the database, one JSON a line",
+    "--receipts": "receipts of decisions that somebody kept, one JSON a line",
+    "--policy-keys": "PEM file with the public keys that may sign policies",
+    "--label-keys": "public keys of labellers, each after a line `labeller: NAME`",
+    "--report": "report.json of `streamer audit report`: derive each of its figures again",
+    "--embeddings": "embeddings of the answers, one JSON a line, as `streamer audit embed` makes them: derive the scores again",
+}
+"""The files that an auditor may give besides the bundle."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("bundle", type=Path, help="folder or .zip made by `streamer audit export`")
-    parser.add_argument(
-        "--public-key", type=Path, help="PEM file with the public keys that may sign checkpoints"
-    )
-    parser.add_argument(
-        "--checkpoints", type=Path, help="checkpoints kept outside the database, one JSON a line"
-    )
-    parser.add_argument(
-        "--receipts", type=Path, help="receipts of decisions that somebody kept, one JSON a line"
-    )
-    parser.add_argument(
-        "--policy-keys", type=Path, help="PEM file with the public keys that may sign policies"
-    )
-    parser.add_argument(
-        "--label-keys", type=Path, help="public keys of labellers, each after a line `labeller: NAME`"
-    )
-    parser.add_argument(
-        "--report", type=Path, help="report.json of `streamer audit report`: derive each of its figures again"
-    )
-    parser.add_argument(
-        "--embeddings",
-        type=Path,
-        help="embeddings of the answers, one JSON a line, as `streamer audit embed` makes them: derive the scores again",
-    )
+    for option, said in FILES_BESIDE.items():
+        parser.add_argument(option, type=Path, help=said)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     asked = parser.parse_args(arguments)
     reading, bundle = asked.public_key, None
+
+    def read(path: Path | None, how: Callable[[Path], Any], otherwise: Any = None) -> Any:
+        nonlocal reading
+        reading = path
+        return otherwise if path is None else how(path)
+
     try:
-        keys = read_public_keys(asked.public_key.read_text("ascii")) if asked.public_key else []
-        reading = asked.checkpoints
-        outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
-        reading = asked.receipts
-        receipts = None if asked.receipts is None else asked.receipts.read_bytes().splitlines()
-        reading = asked.policy_keys
-        policy_keys = read_public_keys(asked.policy_keys.read_text("ascii")) if asked.policy_keys else []
-        reading = asked.label_keys
-        label_keys = read_label_keys(asked.label_keys.read_text("utf-8")) if asked.label_keys else None
-        reading = asked.report
-        report = None if asked.report is None else strict_json(asked.report.read_bytes())
+        keys = read(asked.public_key, lambda path: read_public_keys(path.read_text("ascii")), [])
+        outside = read(asked.checkpoints, lambda path: complete_lines(path.read_bytes()))
+        receipts = read(asked.receipts, lambda path: path.read_bytes().splitlines())
+        policy_keys = read(asked.policy_keys, lambda path: read_public_keys(path.read_text("ascii")), [])
+        label_keys = read(asked.label_keys, lambda path: read_label_keys(path.read_text("utf-8")))
+        report = read(asked.report, lambda path: strict_json(path.read_bytes()))
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)

@@ -121,8 +121,8 @@ def test_a_score_is_of_answers_whose_models_it_knows(
     facts = {"reason": reason, "responses": [[name, score, None, "abstain", True] for name in "ab"]}
     models = {name: one for name, one in zip("ab", named, strict=True) if one}
     line = {"content": {"metadata": {"streamer.models": models}}}
-    verifier._of_models(line, facts, settings, "here")
-    verifier._of_models({"content": None}, facts, settings, "erased")
+    verifier._of_models(alone._Decision(line, facts, {}, settings, "here"))
+    verifier._of_models(alone._Decision({"content": None}, facts, {}, settings, "erased"))
     assert [one["detail"] for one in verifier.faults] == ([] if said is None else [said])
 
 
