@@ -412,10 +412,11 @@ def with_floor(
     import numpy as np
 
     from streamer.calibration.history import LEAST, MOST, level_above
+    from streamer.recalibration.run import SampleQuery
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
-    found = scores.undrawn_scores(gate, settings=settings, before=now, most=MOST)
+    found = scores.undrawn_scores(SampleQuery(gate, settings, now), most=MOST)
     if len(found) < LEAST:
         raise UsageError(
             f"--label-above needs {LEAST} scored prompts that were not drawn for labelling, and gate {gate} has "

@@ -281,23 +281,30 @@ class Recalibration:
     proposed: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SampleQuery:
+    """Which first attempts of a gate can be read to calibrate its settings.
+
+    Attributes
+    ----------
+    settings : scored under their unit, scorer and encoder; severities are of their kind.
+    before : decided before this moment.
+    since_version : decided under this policy or a later one; None: under any.
+    severities : which of a response's labels counts.
+    """
+
+    gate: str
+    settings: GateSettings
+    before: datetime
+    since_version: int | None = None
+    severities: SeverityBasis = "mean"
+
+
 class AuditSample(Protocol):
     """Where a calibration run reads."""
 
-    def audit_sample(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        older_than: datetime,
-        since_version: int | None = None,
-        severities: SeverityBasis = "mean",
-    ) -> Sequence[SampledGroup]:
-        """Read the audit sample that these settings can be calibrated on, in order of decision.
-
-        First attempts that were drawn, scored under the settings' unit, scorer and encoder, decided before
-        `older_than` and under the policy `since_version` or a later one, with the severities of the settings' kind.
-        """
+    def audit_sample(self, query: SampleQuery) -> Sequence[SampledGroup]:
+        """Read the groups that the gate's own audit drew, in order of decision."""
         ...
 
     def label_delays(
@@ -306,19 +313,10 @@ class AuditSample(Protocol):
         """Read how late, in seconds, the labels of the newest `most` draws decided before a moment came; None: never."""
         ...
 
-    def undrawn_history(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        before: datetime,
-        since_version: int | None,
-        most: int,
-    ) -> History:
+    def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         """Fix cuts by the scores of the newest `most` first attempts that the gate's own audit did not draw.
 
-        Otherwise decided as those that `audit_sample` reads. For unit `best` a batch's highest score, for `batch` their mean,
-        for `response` each.
+        For unit `best` a batch's highest score, for `batch` their mean, for `response` each.
         """
         ...
 
@@ -356,15 +354,8 @@ def calibrate_gate(
     NothingToCalibrate : the audit sample has no batch that is old enough.
     """
     settings = gate.settings
-    drawn = tuple(
-        store.audit_sample(
-            gate.gate,
-            settings=settings,
-            older_than=now,
-            since_version=None if since is None else since.version,
-            severities=severities,
-        )
-    )
+    query = SampleQuery(gate.gate, settings, now, None if since is None else since.version, severities)
+    drawn = tuple(store.audit_sample(query))
     if drawn and cut is None:
         cut = choose_cut(store, gate, drawn, now)
     older_than = now if cut is None else age_moment(now, cut)
@@ -382,13 +373,7 @@ def calibrate_gate(
     ]
     history = NO_HISTORY
     if (diagnostics or settings.calibrator.reads_history) and not settings.shape.of_ranks:
-        history = store.undrawn_history(
-            gate.gate,
-            settings=settings,
-            before=now,
-            since_version=None if since is None else since.version,
-            most=MOST,
-        )
+        history = store.undrawn_history(query, most=MOST)
     run = derive(
         gate,
         sample,

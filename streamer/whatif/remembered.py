@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration import History
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import AuditSample, SampledGroup, SeverityBasis
+    from streamer.recalibration.run import AuditSample, SampledGroup, SampleQuery
 
 T = TypeVar("T")
 
@@ -25,26 +25,10 @@ class RememberedSample:
         self._sample = sample
         self._known: dict[Hashable, Any] = {}
 
-    def audit_sample(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        older_than: datetime,
-        since_version: int | None = None,
-        severities: SeverityBasis = "mean",
-    ) -> Sequence[SampledGroup]:
+    def audit_sample(self, query: SampleQuery) -> Sequence[SampledGroup]:
         """Read what calibration reads, once."""
-        return self._once(
-            ("sample", gate, _read_by(settings), older_than, since_version, severities),
-            lambda: self._sample.audit_sample(
-                gate,
-                settings=settings,
-                older_than=older_than,
-                since_version=since_version,
-                severities=severities,
-            ),
-        )
+        key = ("sample", query.gate, _read_by(query.settings), query.before, query.since_version)
+        return self._once((*key, query.severities), lambda: self._sample.audit_sample(query))
 
     def label_delays(
         self, gate: str, *, settings: GateSettings, before: datetime, most: int
@@ -55,22 +39,10 @@ class RememberedSample:
             lambda: self._sample.label_delays(gate, settings=settings, before=before, most=most),
         )
 
-    def undrawn_history(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        before: datetime,
-        since_version: int | None,
-        most: int,
-    ) -> History:
+    def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         """Fix cuts by the scores of undrawn prompts, once."""
-        return self._once(
-            ("history", gate, _read_by(settings), before, since_version, most),
-            lambda: self._sample.undrawn_history(
-                gate, settings=settings, before=before, since_version=since_version, most=most
-            ),
-        )
+        key = ("history", query.gate, _read_by(query.settings), query.before, query.since_version)
+        return self._once((*key, most), lambda: self._sample.undrawn_history(query, most=most))
 
     def _once(self, key: Hashable, read: Callable[[], T]) -> T:
         if key not in self._known:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration import History
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import AuditSample, SampledGroup, SeverityBasis
+    from streamer.recalibration.run import AuditSample, SampledGroup, SampleQuery
     from streamer.whatif.past import Past, PastText
 
     Texts = Callable[[str, Sequence[int]], Iterator[PastText]]
@@ -85,25 +85,12 @@ class RescoredSample:
         self._scores_of = scores_of
         self._recorded = recorded
 
-    def audit_sample(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        older_than: datetime,
-        since_version: int | None = None,
-        severities: SeverityBasis = "mean",
-    ) -> Sequence[SampledGroup]:
+    def audit_sample(self, query: SampleQuery) -> Sequence[SampledGroup]:
         """Read the sample with the other scores; groups without any are left out."""
-        groups = self._sample.audit_sample(
-            gate,
-            settings=self._as_recorded(settings),
-            older_than=older_than,
-            since_version=since_version,
-            severities=severities,
-        )
+        settings = query.settings
+        groups = self._sample.audit_sample(replace(query, settings=self._as_recorded(settings)))
         by_row = {group.row: group for group in groups if group.row is not None}
-        found = self._scores_of(gate, sorted(by_row))
+        found = self._scores_of(query.gate, sorted(by_row))
         return [
             _with_scores(group, ids, scores, settings=settings)
             for group in groups
@@ -117,15 +104,7 @@ class RescoredSample:
         """How late labels came has nothing to do with scores."""
         return self._sample.label_delays(gate, settings=self._as_recorded(settings), before=before, most=most)
 
-    def undrawn_history(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        before: datetime,
-        since_version: int | None,
-        most: int,
-    ) -> History:
+    def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         """Fix no cuts: the undrawn are many, and methods do without."""
         return NO_HISTORY
 

@@ -21,7 +21,7 @@ from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.recalibration.run import SampledGroup, SampledItem, SampleQuery
 from streamer.whatif import Change, Past, WhatIf
 from streamer.whatif.figures import figures
 from streamer.whatif.replay import replay, replay_record
@@ -215,11 +215,11 @@ class Record:
     def texts(self, _gate: str, _numbers: object) -> Iterator[object]:
         raise AssertionError("no text is asked for")
 
-    def audit_sample(self, gate: str, *, older_than: datetime, **_asked: object) -> list[SampledGroup]:
+    def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
         past = self.past
         return [
             SampledGroup(
-                key=BatchKey(gate, past.batch_ids[i], 1),
+                key=BatchKey(query.gate, past.batch_ids[i], 1),
                 probability=float(past.probability[i]),
                 items=(
                     SampledItem(
@@ -231,13 +231,13 @@ class Record:
                 row=i,
             )
             for i in np.flatnonzero(past.sampled).tolist()
-            if past.decided_at[i] < older_than
+            if past.decided_at[i] < query.before
         ]
 
     def label_delays(self, _gate: str, **_asked: object) -> list[float | None]:
         return []
 
-    def undrawn_history(self, _gate: str, **_asked: object) -> object:
+    def undrawn_history(self, _query: SampleQuery, **_asked: object) -> object:
         return NO_HISTORY
 
     def alarm_closure(self, _gate: str) -> None:

@@ -33,35 +33,34 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import SeverityBasis
+    from streamer.recalibration.run import SampleQuery
     from streamer.store.db.schema.types import Row
 
 _BASE_DRAW = (SAMPLED, ~decisions.c.extra_draw)
 """What a raised audit rate alone has drawn came because labels looked bad: it is no sample of the prompts."""
 
 
-def readable(
-    gate: str, settings: GateSettings, *, older_than: datetime, since_version: int | None, drawn: bool = True
-) -> tuple[sa.ColumnElement[bool], ...]:
-    """What a decision must be for a run of these settings to read it; `decisions` joined with `batches`.
+def readable(query: SampleQuery, *, drawn: bool = True) -> tuple[sa.ColumnElement[bool], ...]:
+    """What a decision must be for a run to read it; `decisions` joined with `batches`.
 
     `drawn` : by the gate's own audit. False: those that it did not draw.
     """
+    settings = query.settings
     by_audit = _BASE_DRAW if drawn else (~sa.and_(*_BASE_DRAW),)
     conditions = (
-        decisions.c.gate == gate,
+        decisions.c.gate == query.gate,
         *by_audit,
-        decisions.c.decided_at < older_than,
+        decisions.c.decided_at < query.before,
         decisions.c.unit == settings.unit,
         scored_by(settings),
         decisions.c.encoder == settings.encoder,
         batches.c.attempt == 1,
-        *_of_upstream(gate, settings),
+        *_of_upstream(query.gate, settings),
     )
-    if since_version is None:
+    if query.since_version is None:
         return conditions
     # By policy and not by moment: workers date decisions, and their clocks may differ.
-    return (*conditions, decisions.c.policy_version >= since_version)
+    return (*conditions, decisions.c.policy_version >= query.since_version)
 
 
 def _of_upstream(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bool], ...]:
@@ -106,20 +105,12 @@ def base_probability(settings: sa.FromClause) -> sa.ColumnElement[float]:
     )
 
 
-def read_sample(
-    connection: sa.Connection,
-    labels: sa.FromClause,
-    gate: str,
-    *,
-    settings: GateSettings,
-    older_than: datetime,
-    since_version: int | None,
-    severities: SeverityBasis,
-) -> list[SampledGroup]:
+def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQuery) -> list[SampledGroup]:
     """Read what `streamer.recalibration.run.AuditSample` promises, in one snapshot that the caller holds open.
 
     `labels` : those that are read.
     """
+    gate, settings = asked.gate, asked.settings
     whole = settings.unit == "batch" or settings.shape.of_ranks
     given = severities_given(labels, gate, settings.severity_kind)
     score, later = scores_of(settings)
@@ -145,7 +136,7 @@ def read_sample(
             (given.c.batch_id == batches.c.batch_id) & (given.c.response_id == responses.c.response_id),
         )
         .where(
-            *readable(gate, settings, older_than=older_than, since_version=since_version),
+            *readable(asked),
             responses.c.score.is_not(None),
             # The others are read where what the gate cuts is of the whole batch.
             *(() if whole else (responses.c.drawn,)),
@@ -154,7 +145,7 @@ def read_sample(
     )
     query = joined(query, later)
     several: Severities | None = None
-    if severities == "mean":
+    if asked.severities == "mean":
         several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
     salt = None
     if is_learned(settings.scorer):
@@ -173,18 +164,11 @@ def read_sample(
     return groups
 
 
-def count_not_scored_again(
-    connection: sa.Connection,
-    gate: str,
-    *,
-    settings: GateSettings,
-    older_than: datetime,
-    since_version: int | None,
-) -> int:
+def count_not_scored_again(connection: sa.Connection, asked: SampleQuery) -> int:
     """Count the batches that `read_sample` reads with the score 1, for their texts were gone when a learned score came."""
     of_one = (
         sa.select(learned_scores.c.batch)
-        .where(learned_scores.c.scorer == settings.scorer)
+        .where(learned_scores.c.scorer == asked.settings.scorer)
         .group_by(learned_scores.c.batch)
         .having(sa.func.min(learned_scores.c.score) == 1.0)
     )
@@ -193,7 +177,7 @@ def count_not_scored_again(
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .join(responses, responses.c.batch == decisions.c.batch)
         .where(
-            *readable(gate, settings, older_than=older_than, since_version=since_version),
+            *readable(asked),
             decisions.c.batch.in_(of_one),
             (decisions.c.embedding_source != "encoder") | responses.c.text.is_(None),
         )
@@ -251,15 +235,7 @@ def read_label_delays(
     return delays
 
 
-def read_undrawn_scores(
-    connection: sa.Connection,
-    gate: str,
-    *,
-    settings: GateSettings,
-    before: datetime,
-    since_version: int | None,
-    most: int,
-) -> list[list[float]]:
+def read_undrawn_scores(connection: sa.Connection, asked: SampleQuery, *, most: int) -> list[list[float]]:
     """The scores of the newest `most` batches that could have been in the audit sample and were not drawn.
 
     One list a batch: what the gate cuts of it, of unit `response` every score.
@@ -267,12 +243,12 @@ def read_undrawn_scores(
     newest = (
         sa.select(decisions.c.batch)
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .where(*readable(gate, settings, older_than=before, since_version=since_version, drawn=False))
+        .where(*readable(asked, drawn=False))
         .order_by(decisions.c.decided_at.desc(), decisions.c.batch.desc())
         .limit(most)
         .subquery()
     )
-    score, later = scores_of(settings)
+    score, later = scores_of(asked.settings)
     query = (
         sa.select(newest.c.batch, score)
         .join_from(newest, responses, responses.c.batch == newest.c.batch)
@@ -283,10 +259,10 @@ def read_undrawn_scores(
     found = []
     for _, rows in groupby(connection.execute(query), key=_BATCH):
         scores = [score for _, score in rows]
-        if settings.unit == "response":
+        if asked.settings.unit == "response":
             found.append(scores)
         else:
-            found.append([max(scores) if settings.unit == "best" else mean_score(scores)])
+            found.append([max(scores) if asked.settings.unit == "best" else mean_score(scores)])
     return found
 
 

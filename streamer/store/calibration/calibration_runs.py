@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import Policy
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import CalibrationRun, Heads, SeverityBasis
+    from streamer.recalibration.run import CalibrationRun, Heads, SampleQuery
     from streamer.recalibration.verdict import Outcome
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
@@ -70,42 +70,23 @@ class Calibrations:
         self._alert_message = alert_message
         self._read = read
 
-    def audit_sample(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        older_than: datetime,
-        since_version: int | None = None,
-        severities: SeverityBasis = "mean",
-    ) -> list[SampledGroup]:
-        """The audit sample that these settings can be calibrated on, in order of decision.
+    def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
+        """The audit sample that the query's settings can be calibrated on, in order of decision.
 
-        First attempts that were drawn, scored under these settings' unit, scorer and encoder, decided before
-        `older_than` and under the policy `since_version` or a later one; of each, the drawn responses with their
-        severity of the settings' kind (None while there is no label), and what the settings' gate cuts: the response's
-        score, for unit `batch` the batch's mean, for shape `rank` the rank within the batch. Where the settings have
-        segments, batches whose segment is no longer known (their metadata are erased, and no policy had these segments)
-        are passed over.
+        Of each first attempt the drawn responses, with their severity of the settings' kind (None while there is no
+        label), and what the settings' gate cuts: the response's score, for unit `batch` the batch's mean, for shape
+        `rank` the rank within the batch. Where the settings have segments, batches whose segment is no longer known
+        (their metadata are erased, and no policy had these segments) are passed over.
         """
         with self._database.reading(snapshot=True) as connection:
             self._database.take_time(connection)
+            settings = query.settings
             # Asked when a score is adopted; a gate may change its method later.
             if is_learned(settings.scorer) and settings.calibrator.risk == "selective":
-                lost = count_not_scored_again(
-                    connection, gate, settings=settings, older_than=older_than, since_version=since_version
-                )
+                lost = count_not_scored_again(connection, query)
                 if lost:
-                    raise UsageError(no_safe_side(gate, settings.method, lost))
-            return read_sample(
-                connection,
-                self._read.table(connection, gate),
-                gate,
-                settings=settings,
-                older_than=older_than,
-                since_version=since_version,
-                severities=severities,
-            )
+                    raise UsageError(no_safe_side(query.gate, settings.method, lost))
+            return read_sample(connection, self._read.table(connection, query.gate), query)
 
     def label_delays(
         self, gate: str, *, settings: GateSettings, before: datetime, most: int
@@ -114,35 +95,15 @@ class Calibrations:
             labels = self._read.table(connection, gate)
             return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
 
-    def undrawn_history(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        before: datetime,
-        since_version: int | None = None,
-        most: int = MOST,
-    ) -> History:
+    def undrawn_history(self, query: SampleQuery, *, most: int = MOST) -> History:
         """The cuts that the scores of the newest `most` first attempts fix which the gate's own audit did not draw."""
-        scores = self.undrawn_scores(
-            gate, settings=settings, before=before, since_version=since_version, most=most
-        )
+        scores = self.undrawn_scores(query, most=most)
         return History.of([score for one in scores for score in one], prompts=len(scores))
 
-    def undrawn_scores(
-        self,
-        gate: str,
-        *,
-        settings: GateSettings,
-        before: datetime,
-        since_version: int | None = None,
-        most: int = MOST,
-    ) -> list[list[float]]:
+    def undrawn_scores(self, query: SampleQuery, *, most: int = MOST) -> list[list[float]]:
         """What the gate cuts of each of them, of unit `response` every score."""
         with self._database.reading() as connection:
-            return read_undrawn_scores(
-                connection, gate, settings=settings, before=before, since_version=since_version, most=most
-            )
+            return read_undrawn_scores(connection, query, most=most)
 
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""

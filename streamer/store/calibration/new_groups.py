@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.recalibration.gate_status import MOST_COUNTED
+from streamer.recalibration.run import SampleQuery
 from streamer.store.calibration.audit_sample import readable
 from streamer.store.db.schema import batches, calibration_inputs, decisions, responses
 from streamer.store.db.schema.joins import BATCH, same
@@ -35,7 +36,7 @@ def new_and_raised(
     """Count the groups with a label that a run would read now and `run` has not read with one, and those raised since."""
     settings = gate.settings
     older_than = now - timedelta(seconds=youngest_read(settings, run))
-    would_read = readable(gate.gate, settings, older_than=older_than, since_version=since)
+    would_read = readable(SampleQuery(gate.gate, settings, older_than, since))
     if run is None:
         return _number(connection, _labelled_since(labels, gate, 0, would_read)), 0
     decided = sa.select(batches.c.id).join_from(decisions, batches, batches.c.id == decisions.c.batch)

@@ -13,7 +13,7 @@ from streamer.calibration import History
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import METHODS
-from streamer.recalibration.run import calibrate_gate
+from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.store.labels.revisions import Added
 from tests.integration.store.conftest import START
 
@@ -149,7 +149,7 @@ def test_segments_and_ranks_come_from_the_record(world: World) -> None:
 
     def found(**changes: Any) -> list[SampledGroup]:
         settings = replace(policy.settings, **changes)
-        return list(world.store.calibration.audit_sample("kinds", settings=settings, older_than=LATER))
+        return list(world.store.calibration.audit_sample(SampleQuery("kinds", settings, LATER)))
 
     assert [group.segment for group in found()] == ["de", "7", ""]
     assert [group.draws for group in found()] == [policy.settings.audit_draws] * 3
@@ -170,9 +170,8 @@ def test_a_label_may_overtake_its_decision(world: World) -> None:
     assert world.store.labels.queue() == []
     world.commit(world.slice(world.lease(), world.decision(0, "a")))
     assert world.store.labels.queue() == []
-    (group,) = world.store.calibration.audit_sample(
-        "support-bot", settings=world.store.gates.get("support-bot").settings, older_than=LATER
-    )
+    settings = world.store.gates.get("support-bot").settings
+    (group,) = world.store.calibration.audit_sample(SampleQuery("support-bot", settings, LATER))
     assert group.items[0].severity == 0.5
 
 
@@ -193,17 +192,13 @@ def test_the_audit_sample_is_what_these_settings_can_be_calibrated_on(world: Wor
     )
     world.store.labels.add([world.label(0.5, "first"), world.label(1, "first", response_id="a")], now=START)
     settings = world.store.gates.get("support-bot").settings
-    first, second = world.store.calibration.audit_sample("support-bot", settings=settings, older_than=LATER)
+    first, second = world.store.calibration.audit_sample(SampleQuery("support-bot", settings, LATER))
     assert (first.key.batch_id, first.probability) == ("first", 0.5)
     assert [(i.response_id, i.score, i.severity) for i in first.items] == [("b", 0.125, 0.5)]
     assert [(i.response_id, i.score, i.severity) for i in second.items] == [("b", 0.75, None)]
     assert second.probability == 0.25
-    assert (
-        world.store.calibration.audit_sample(
-            "support-bot", settings=replace(settings, unit="response"), older_than=LATER
-        )
-        == []
-    )
+    other = replace(settings, unit="response")
+    assert world.store.calibration.audit_sample(SampleQuery("support-bot", other, LATER)) == []
 
 
 def test_unit_batch_is_calibrated_on_the_rounded_mean(world: World) -> None:
@@ -214,7 +209,7 @@ def test_unit_batch_is_calibrated_on_the_rounded_mean(world: World) -> None:
             world.decision(0, policy=policy, scores=(0.1, 0.2, 0.2), actions=("abstain",) * 3, drawn=(2,)),
         )
     )
-    (group,) = world.store.calibration.audit_sample("b", settings=policy.settings, older_than=LATER)
+    (group,) = world.store.calibration.audit_sample(SampleQuery("b", policy.settings, LATER))
     assert [(i.response_id, i.score) for i in group.items] == [("c", 0.166667)]
 
 
@@ -347,7 +342,7 @@ def test_prompts_that_were_not_drawn_fix_the_cuts_of_a_run(world: World) -> None
     world.store.calibration.record_run(run, by="bo", reason="", now=LATER)
     kept = world.rows("SELECT history FROM calibration_runs")[0][0]
     assert History.from_json(json.loads(kept)) == run.history
-    newest = world.store.calibration.undrawn_history("walk", settings=gate.settings, before=LATER, most=30)
+    newest = world.store.calibration.undrawn_history(SampleQuery("walk", gate.settings, LATER), most=30)
     assert newest == History.of([(n + 1) / 40 for n in range(10, 40)])
 
 

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.run import SampleQuery
 from streamer.store.calibration.audit_sample import readable
 from streamer.store.db.bulk_insert import look_up
 from streamer.store.db.schema import batches, decisions
@@ -24,7 +25,7 @@ NOW = datetime(2026, 11, 20, tzinfo=UTC)
 
 
 def sample(connection: sa.Connection) -> None:
-    conditions = readable("g", GateSettings(encoder="e@1"), older_than=NOW, since_version=None)
+    conditions = readable(SampleQuery("g", GateSettings(encoder="e@1"), NOW))
     query = sa.select(decisions.c.batch).join_from(decisions, batches, batches.c.id == decisions.c.batch)
     connection.execute(query.where(*conditions))
 

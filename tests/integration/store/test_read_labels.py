@@ -21,6 +21,7 @@ from streamer.labels.filling import Attempted
 from streamer.labels.label_files import LabelTask
 from streamer.labels.severity import Severity
 from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.recalibration.run import SampleQuery
 from streamer.review.items import Mark, Reviewer
 from streamer.signing.labels import LabelKeys, LabellerKey, statement
 from streamer.store import Store, open_store
@@ -142,7 +143,8 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         ),
     }
     for basis in ("mean", "highest"):
-        sample = store.calibration.audit_sample(GATE, settings=settings, older_than=LATER, severities=basis)  # type: ignore[arg-type]
+        query = SampleQuery(GATE, settings, LATER, severities=basis)  # type: ignore[arg-type]
+        sample = store.calibration.audit_sample(query)
         found[f"sample, {basis}"] = [(one.key, one.items) for one in sample]
     with store._database.reading() as connection:
         labels = store.reviews._read.table(connection)

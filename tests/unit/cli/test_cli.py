@@ -962,7 +962,7 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
     scores = [[n / 100] for n in range(100)]
     monkeypatch.setattr(
         "streamer.store.calibration.calibration_runs.read_undrawn_scores",
-        lambda *_, settings, **__: scores if settings.scorer == "external" else [],
+        lambda _, query, **__: scores if query.settings.scorer == "external" else [],
     )
     status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--scorer", "logprob")
     assert status == cli.WRONG_USAGE, "a share of other scores says nothing of these"

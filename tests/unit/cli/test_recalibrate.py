@@ -17,7 +17,7 @@ from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.in_sample import in_sample
-from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
+from streamer.recalibration.run import SampledGroup, SampledItem, SampleQuery, calibrate_gate
 from streamer.wording.policies import sample_sentence
 
 if TYPE_CHECKING:
@@ -42,11 +42,11 @@ class Sample:
     def __init__(self, severities: Sequence[float | None]) -> None:
         self._severities = severities
 
-    def audit_sample(self, gate: str, **_: object) -> list[SampledGroup]:
+    def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
         count = len(self._severities)
         return [
             SampledGroup(
-                key=BatchKey(gate, f"b{n}", 1),
+                key=BatchKey(query.gate, f"b{n}", 1),
                 probability=1.0,
                 items=(SampledItem(response_id="a", score=(n + 1) / count, severity=severity),),
             )
@@ -56,7 +56,7 @@ class Sample:
     def label_delays(self, gate: str, **_: object) -> list[float | None]:
         return []
 
-    def undrawn_history(self, gate: str, **_: object) -> History:
+    def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         return NO_HISTORY
 
     def record_run(self, *_: object, **__: object) -> None:
@@ -145,7 +145,7 @@ def test_a_sentence_says_what_a_threshold_does_to_its_own_sample(
     changes: dict[str, Any], severities: Sequence[float | None], cut: float, said: str
 ) -> None:
     settings = GateSettings(encoder="e", alpha=0.1, **changes)
-    groups = Sample(severities).audit_sample("x")
+    groups = Sample(severities).audit_sample(SampleQuery("x", settings, datetime.now(UTC)))
     now, before = (
         in_sample(Reading(one, INDICATOR), settings.unit, groups)
         for one in (Cut("cut", cut), Cut("closed", None))

@@ -13,7 +13,7 @@ from streamer.calibration.p_values import betting
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import SampledGroup, SampledItem, calibrate_gate
+from streamer.recalibration.run import SampledGroup, SampledItem, SampleQuery, calibrate_gate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,10 +25,10 @@ STRICTER = "can only make the threshold stricter"
 class Sample:
     """Groups of one answer each, every other one without a label."""
 
-    def audit_sample(self, gate: str, **_: Any) -> Sequence[SampledGroup]:
+    def audit_sample(self, query: SampleQuery) -> Sequence[SampledGroup]:
         return [
             SampledGroup(
-                key=BatchKey(gate, f"b{n}", 1),
+                key=BatchKey(query.gate, f"b{n}", 1),
                 probability=1.0,
                 items=(SampledItem(response_id="a", score=n / 50, severity=None if n % 2 else 0.0),),
             )
@@ -38,7 +38,7 @@ class Sample:
     def label_delays(self, gate: str, **_: Any) -> Sequence[float | None]:
         return []
 
-    def undrawn_history(self, gate: str, **_: Any) -> History:
+    def undrawn_history(self, query: SampleQuery, *, most: int) -> History:
         return NO_HISTORY
 
 
