@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -103,6 +104,19 @@ class VerificationReport:
     notes: tuple[str, ...]
     counts: Mapping[str, int]
     reached: Reached | None
+
+    def plus(
+        self, faults: Iterable[Fault], notes: Iterable[str], counts: Mapping[str, int]
+    ) -> VerificationReport:
+        """Add what another check found."""
+        both = Counter(self.counts)
+        both.update(counts)  # unlike +, keeps what is 0
+        return replace(
+            self,
+            faults=(*self.faults, *faults),
+            notes=(*self.notes, *notes),
+            counts=dict(sorted(both.items())),
+        )
 
 
 @dataclass(frozen=True, slots=True)

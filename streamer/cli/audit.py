@@ -1,10 +1,8 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
-from collections import Counter
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -22,7 +20,6 @@ from streamer.events.cloudevents import rfc3339
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.audit.verification import VerificationReport
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
 
@@ -131,7 +128,7 @@ def verify(
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
-    from streamer.audit.verification import Lookups, Trusted, verify_record
+    from streamer.audit.verification import Fault, Lookups, Trusted, verify_record
 
     if full and incremental is not None:
         raise UsageError("--full and --incremental are opposites; give one of them")
@@ -161,16 +158,11 @@ def verify(
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
     if witnessed is not None:
-        report = _with_witnesses(report, *witnessed)
+        wrong, notes, answers, stamps = witnessed
+        counts = {"faults": len(wrong), "answers of witnesses": answers, "time stamps": stamps}
+        report = report.plus([Fault("witness", *one) for one in wrong], notes, counts)
     if compared is not None:
-        both = Counter(report.counts)
-        both.update(compared.counts)  # unlike +, keeps what is 0
-        report = replace(
-            report,
-            faults=(*report.faults, *compared.faults),
-            notes=(*report.notes, *compared.notes),
-            counts=dict(sorted(both.items())),
-        )
+        report = report.plus(compared.faults, compared.notes, compared.counts)
     if json:
         print_json(
             {
@@ -193,17 +185,6 @@ def verify(
         )
     if report.faults:
         raise typer.Exit(FOUND)
-
-
-def _with_witnesses(
-    report: "VerificationReport", wrong: "list[tuple[str, str]]", notes: list[str], answers: int, stamps: int
-) -> "VerificationReport":
-    from streamer.audit.verification import Fault
-
-    counts = dict(report.counts) | {"answers of witnesses": answers, "time stamps": stamps}
-    counts["faults"] = report.counts.get("faults", 0) + len(wrong)
-    faults = (*report.faults, *(Fault("witness", place, detail) for place, detail in wrong))
-    return replace(report, faults=faults, notes=(*report.notes, *notes), counts=dict(sorted(counts.items())))
 
 
 def _policies(store: "Store") -> "Iterator[PolicyVersion]":
@@ -244,24 +225,12 @@ def export(
     The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate only the
     chain links of other gates are included, without their texts, actions and salts.
     """
-    from streamer.audit.bundle import write_bundle
-
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         if gate is not None:
             store.gates.get(gate)
-        total = _outcomes(store)
-        with store.evidence.snapshot() as snapshot, progress("export", total) as done:
-            manifest = write_bundle(
-                snapshot,
-                out,
-                keys=wiring.trusted_keys(settings, public_key),
-                made_at=rfc3339(wiring.now()),
-                gate=gate,
-                texts=texts,
-                salts=salts,
-                progress=done,
-            )
+        keys = wiring.trusted_keys(settings, public_key)
+        manifest = _export(store, out, keys, gate=gate, texts=texts, salts=salts)
     if json:
         print_json({"path": str(out), "manifest": manifest})
         return
@@ -269,6 +238,26 @@ def export(
     say(f"Written to {out}: {lines}.")
     if salts:
         note("It reveals the salts of audit draws: give it to auditors, not to publishers of batches.")
+
+
+def _export(
+    store: "Store", out: Path, keys: list[bytes], *, gate: str | None = None, texts: bool, salts: bool
+) -> dict[str, Any]:
+    """Write a bundle, and return its manifest."""
+    from streamer.audit.bundle import write_bundle
+
+    total = _outcomes(store)
+    with store.evidence.snapshot() as snapshot, progress("export", total) as done:
+        return write_bundle(
+            snapshot,
+            out,
+            keys=keys,
+            made_at=rfc3339(wiring.now()),
+            gate=gate,
+            texts=texts,
+            salts=salts,
+            progress=done,
+        )
 
 
 @app.command()
@@ -343,7 +332,6 @@ def report(
     verify_bundle.py --report derives each again and names any that differs. It is material for an assessment, not the
     assessment. Exit status 3 if the record does not verify; the report says so, too.
     """
-    from streamer.audit.bundle import write_bundle
     from streamer.audit.evidence.frameworks import ALL
     from streamer.audit.evidence.pack import BUNDLE, make_report, write_report
 
@@ -372,17 +360,7 @@ def report(
                 out.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise UsageError(f"cannot write {out}: {error.strerror or error}") from None
-            total = _outcomes(store)
-            with store.evidence.snapshot() as snapshot, progress("export", total) as done:
-                write_bundle(
-                    snapshot,
-                    made,
-                    keys=keys,
-                    made_at=rfc3339(wiring.now()),
-                    texts=texts,
-                    salts=salts,
-                    progress=done,
-                )
+            _export(store, made, keys, texts=texts, salts=salts)
     found = make_report(
         made,
         ALL[framework],
