@@ -99,7 +99,6 @@ class GroupCommit:
         cap: DeadLetterCap,
         hooks: Hooks,
         on_commit: Callable[[], None],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._intake = intake
         self._decider = decider
@@ -111,7 +110,6 @@ class GroupCommit:
         self._cap = cap
         self._hooks = hooks
         self._on_commit = on_commit
-        self._clock = clock
         self._pace = _Pace()
         self._committed = asyncio.Event()
         self._decided_again = self._policies_keep_coming = False
@@ -224,7 +222,7 @@ class GroupCommit:
             kinds = await self._while_held(
                 self._executor,
                 runs,
-                lambda: self._journal.commit(slices, now=self._clock(), firm=firm),
+                lambda: self._journal.commit(slices, now=datetime.now(UTC), firm=firm),
                 part="database",
             )
         except Fenced as error:

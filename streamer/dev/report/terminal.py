@@ -47,15 +47,15 @@ def figures_table(run: DemoRun) -> Table:
     return table
 
 
-def decisions_table(run: DemoRun, *, each: int = 1) -> Table:
-    """Return `each` decision of the four kinds: served or held, right or wrong."""
+def decisions_table(run: DemoRun) -> Table:
+    """Return one decision of each of the four kinds: served or held, right or wrong."""
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     table.add_column("decision", no_wrap=True)
     table.add_column("score", justify="right", no_wrap=True)
     table.add_column("prompt and answer", overflow="fold")
     for shipped in (True, False):
         for wrong in (False, True):
-            for case in cases(run, shipped=shipped, wrong=wrong, limit=each):
+            for case in cases(run, shipped=shipped, wrong=wrong, limit=1):
                 name = f"{'served' if shipped else 'held'}, {'wrong' if wrong else 'right'}"
                 score = "-" if case.score is None else f"{case.score:.3f}"
                 style = "red" if shipped and wrong else "green" if shipped else ""

@@ -61,12 +61,10 @@ class JudgeClient:
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
-        boundary: Callable[[], str] = lambda: secrets.token_hex(16),
         tracing: Tracing = NO_TRACING,
     ) -> None:
         self._endpoint = endpoint
         self._seed = SEED if endpoint.seed is None else endpoint.seed
-        self._boundary = boundary
         self.id = judge_name(endpoint.model, self._seed)
         self._chat = Chat(endpoint, sleep=sleep, jitter=jitter, clock=time.monotonic, tracing=tracing)
         self._pool = Pool("judge")
@@ -172,7 +170,7 @@ class JudgeClient:
         record: Callable[[Exchange], None] | None = None,
         allowed: Callable[[], bool] = lambda: True,
     ) -> Judgement:
-        asked = messages(case, self._boundary(), seed=self._seed)
+        asked = messages(case, secrets.token_hex(16), seed=self._seed)
         parameters = self._endpoint.parameters
         exchanges = await self._chat.ask(asked, parameters, record=record, allowed=allowed)
         verdict, exchanges = _read(exchanges)

@@ -9,19 +9,15 @@ from streamer.gates.settings import NO_ENCODER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from streamer.research.experiments.stored_encoder import StoredEncoder
     from streamer.settings.settings import Settings
 
 
 def stored_encoder(
-    settings: Settings,
-    *,
-    folder: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    settings: Settings, *, progress: Callable[[int, int], None] | None = None
 ) -> StoredEncoder:
-    """Return it; see `StoredEncoder` for `folder` and `progress`. Raises `UsageError` when none is configured."""
+    """Return it; see `StoredEncoder` for `progress`. Raises `UsageError` when none is configured."""
     from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
     from streamer.research.experiments.stored_encoder import StoredEncoder
 
@@ -31,6 +27,6 @@ def stored_encoder(
         settings.encoder.name,
         device=settings.encoder.device,
         threads=settings.encoder.threads,
-        folder=folder or EMBEDDINGS_FOLDER,
+        folder=EMBEDDINGS_FOLDER,
         progress=progress,
     )

@@ -63,6 +63,7 @@ MOST_AT_ONCE: Final = 100
 """Batches that one transaction rejects for their deadline."""
 
 _EXCERPT = 400
+_LATELY = 20
 
 
 class DeskMessage(Protocol):
@@ -210,9 +211,9 @@ class ReleaseDesk:
         with self._database.reading() as connection:
             return receipts_of(connection, [outcome]).get(outcome.desk_id)
 
-    def lately(self, *, limit: int = 20) -> list[DeskV1]:
+    def lately(self) -> list[DeskV1]:
         """What was decided last, the newest first; without texts."""
-        query = outcome_query().order_by(desk_outcomes.c.at.desc()).limit(limit)
+        query = outcome_query().order_by(desk_outcomes.c.at.desc()).limit(_LATELY)
         with self._database.reading() as connection:
             return [event_of(dict(row) | {"text": None}) for row in connection.execute(query).mappings()]
 

@@ -58,11 +58,9 @@ class DeadLetters:
         self._database = database
         self._clock = clock
 
-    def list(
-        self, *, code: str | None = None, limit: int = 50, offset: int = 0
-    ) -> builtins.list[StoredDeadLetter]:
+    def list(self, *, code: str | None = None, limit: int = 50) -> builtins.list[StoredDeadLetter]:
         """Dead letters, the newest first; with `code`, only those of that error code."""
-        query = sa.select(dead_letters).order_by(dead_letters.c.id.desc()).limit(limit).offset(offset)
+        query = sa.select(dead_letters).order_by(dead_letters.c.id.desc()).limit(limit)
         if code is not None:
             query = query.where(dead_letters.c.code == code)
         with self._database.reading() as connection:
@@ -94,12 +92,12 @@ class DeadLetters:
         with self._database.reading() as connection:
             return [row.id for row in connection.execute(query) if _truncated(row.headers) is None]
 
-    def replay(self, identities: Sequence[int], *, by: str, now: datetime | None = None) -> int:
+    def replay(self, identities: Sequence[int], *, by: str) -> int:
         """Send the original bytes to their topic again (by the outbox) and note who did; all or none.
 
         Returns how many. Raises `UsageError` for one that does not exist or was erased.
         """
-        moment = now or self._clock()
+        now = self._clock()
 
         def work(connection: sa.Connection) -> int:
             wanted = sorted(set(identities))
@@ -118,22 +116,22 @@ class DeadLetters:
                         f"{letter.partition}/{letter.offset}"
                     )
                 enqueue(
-                    connection, OutboxMessage(letter.topic, letter.key, letter.value, letter.headers), moment
+                    connection, OutboxMessage(letter.topic, letter.key, letter.value, letter.headers), now
                 )
                 connection.execute(
                     sa.update(dead_letters)
                     .where(dead_letters.c.id == identity)
-                    .values(replayed_at=moment, replayed_by=by)
+                    .values(replayed_at=now, replayed_by=by)
                 )
             replays = [
                 connection.execute(
                     sa.insert(dead_letter_replays)
-                    .values(dead_letter=identity, at=moment, by=by)
+                    .values(dead_letter=identity, at=now, by=by)
                     .returning(dead_letter_replays.c.id)
                 ).scalar_one()
                 for identity in wanted
             ]
-            control.append(connection, dead_letter_replays, [(one,) for one in replays], now=moment)
+            control.append(connection, dead_letter_replays, [(one,) for one in replays], now=now)
             return len(wanted)
 
         return self._database.writing(work)

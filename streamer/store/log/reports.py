@@ -174,14 +174,6 @@ class Reports:
             decided, shipped = connection.execute(query).one()
         return int(decided), int(shipped)
 
-    def decisions_by_outcome(self) -> dict[tuple[str, str, str], int]:
-        """How many decisions there are, by gate, outcome and reason."""
-        query = sa.select(
-            decisions.c.gate, decisions.c.outcome, decisions.c.reason, sa.func.count()
-        ).group_by(decisions.c.gate, decisions.c.outcome, decisions.c.reason)
-        with self._database.reading() as connection:
-            return {(gate, outcome, reason): n for gate, outcome, reason, n in connection.execute(query)}
-
     def brought_embeddings(self, gate: str, *, newest: int = 1000) -> tuple[int, int]:
         """Of a gate's newest decisions, those on batches that brought embeddings, and how many of these it did not take."""
         latest = (

@@ -41,14 +41,12 @@ class Accounts:
             name, roles=_roles(roles), password=hidden(password), by=by, reason=reason, new=True
         )
 
-    def add_issued(
-        self, name: str, *, roles: Sequence[str], issuer: str, by: str, reason: str = "added"
-    ) -> Account:
+    def add_issued(self, name: str, *, roles: Sequence[str], issuer: str, by: str) -> Account:
         """Make an account, or open a closed one again, of somebody who signs in at an issuer and has no password here.
 
         Whoever first signs in there under this name has it from then on. Raises `UsageError` as `add` does.
         """
-        return self._next(name, roles=_roles(roles), password=issued(issuer), by=by, reason=reason, new=True)
+        return self._next(name, roles=_roles(roles), password=issued(issuer), by=by, reason="added", new=True)
 
     def admit(self, name: str, *, issuer: str, subject: str, roles: Sequence[str] | None) -> Account:
         """Let in somebody whom an issuer has identified, and write down what is new about them.

@@ -37,18 +37,15 @@ _ALONE = sa.text("SELECT pg_advisory_xact_lock" + _OF)
 _SPACE = int.from_bytes(hashlib.sha256(b"streamer.fence.v1").digest()[:4], "big", signed=True)
 
 
-def asking(
-    connection: sa.Connection, decided: Collection[BatchDecision], *, firm: bool = True
-) -> list[Statement]:
+def asking(connection: sa.Connection, decided: Collection[BatchDecision]) -> list[Statement]:
     """What to run before `check_current`, whose rows the last of it brings; nothing where nothing was decided.
 
-    With `firm` it waits for policies of these gates that are being written, and lets no further one in before this
-    transaction ends; else it locks nothing.
+    It waits for policies of these gates that are being written, and lets no further one in before this transaction ends.
     """
     gates = sorted({one.key.gate for one in decided})
     if not gates:
         return []
-    locks = [_taking(_SHARED, gates)] if firm and connection.dialect.name != "sqlite" else []
+    locks = [_taking(_SHARED, gates)] if connection.dialect.name != "sqlite" else []
     return [*locks, newest(connection, gates)]
 
 

@@ -172,19 +172,19 @@ class Policies:
 
         return self._database.writing(work)
 
-    def sign(self, gate: str, version: int, *, by: str, reason: str, now: datetime | None = None) -> Policy:
+    def sign(self, gate: str, version: int, *, by: str, reason: str) -> Policy:
         """Put a version in force again as it is, settings included, under a new version that is signed here.
 
         It need not be signed, or by a key that is trusted: who calls this vouches for it. Raises `UsageError` when it
         does not fit the signature that it has.
         """
-        moment = now or self._clock()
+        now = self._clock()
 
         def work(connection: sa.Connection) -> Policy:
             newest = self._writer.lock_any(connection, gate)
             vouched = self._writer.to_sign(connection, gate, version)
             return self._writer.next(
-                connection, replace(vouched, version=newest), by=by, reason=reason, now=moment
+                connection, replace(vouched, version=newest), by=by, reason=reason, now=now
             )
 
         return self._database.writing(work)
@@ -194,18 +194,18 @@ class Policies:
         with self._database.reading() as connection:
             return self._own_message(connection, policy)
 
-    def announce(self, policy: Policy, *, now: datetime | None = None) -> bool:
+    def announce(self, policy: Policy) -> bool:
         """Have the message about a policy published again, because others overwrote it on its topic.
 
         False, and nothing is enqueued, when the record does not have this policy, or it is not trusted. A message of the
         gate that waits already is enough.
         """
-        moment = now or self._clock()
+        now = self._clock()
 
         def work(connection: sa.Connection) -> bool:
             message = self._own_message(connection, policy)
-            if message is not None and not is_waiting(connection, message, moment):
-                enqueue(connection, message, moment)
+            if message is not None and not is_waiting(connection, message, now):
+                enqueue(connection, message, now)
             return message is not None
 
         return self._database.writing(work)

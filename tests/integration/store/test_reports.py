@@ -41,10 +41,6 @@ def test_counts_and_the_recent(world: World) -> None:
     reports = world.store.reports
     assert reports.decided_and_shipped("open-bot") == (3, 1)
     assert reports.decided_and_shipped("support-bot") == (0, 0)
-    assert reports.decisions_by_outcome() == {
-        ("open-bot", "ship", "scored"): 1,
-        ("open-bot", "abstain", "no_threshold"): 2,
-    }
     decided = reports.decided_batches("open-bot")
     assert decided["x"].scores == (0.25, 0.75)
     assert decided["x"].shipped == (False, True)
