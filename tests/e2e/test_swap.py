@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.store.log.reports import DecisionSummary
 from tests.e2e.scenario.population import read_prompts
 from tests.e2e.swap.answers import Answers
 from tests.e2e.swap.lives import SHORT, SHORT_LIVES, Life
@@ -15,6 +14,7 @@ from tests.e2e.swap.outcomes import judged
 from tests.e2e.swap.picture import draw
 from tests.e2e.swap.report import says_kept, sentences, table
 from tests.e2e.swap.service import ALPHA, Service
+from tests.recorded import DecisionSummary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -30,6 +30,7 @@ from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake, OfferResult
 from streamer.telemetry.metrics import Metrics
 from tests.faults.site import record_threshold
+from tests.recorded import ledgers_of
 from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Laboratory:
 
     def check(self) -> Counter[str]:
         """What became of the records: one outcome each, all well formed; `faults` are those of ours."""
-        ledgers = {ledger.partition: ledger for ledger in self.store.reports.ledger()}
+        ledgers = {ledger.partition: ledger for ledger in ledgers_of(self.store)}
         recorded = {
             (partition, offset)
             for partition, ledger in ledgers.items()

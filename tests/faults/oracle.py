@@ -29,6 +29,7 @@ from streamer.gates.gate import gate_batch
 from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.tail import Tail
 from streamer.stream.topics import log_bounds
+from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -144,7 +145,7 @@ def check(
     `gaps_expected`: retention took records before they were read. `letters_deleted`: the dead-letter topic was deleted,
     with what was on it. `smuggled`: a test wrote policies past the program.
     """
-    ledgers = {(ledger.partition.topic, ledger.partition.number): ledger for ledger in store.reports.ledger()}
+    ledgers = {(ledger.partition.topic, ledger.partition.number): ledger for ledger in ledgers_of(store)}
     kinds: dict[str, int] = defaultdict(int)
     events = lost = 0
     records: dict[tuple[str, int, int], TailedRecord] = {}

@@ -10,6 +10,7 @@ from streamer import wiring
 from streamer.settings.settings import load_settings
 from tests.faults.site import GATE, publish, wait_until
 from tests.faults.worker_process import WorkerProcess
+from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +49,7 @@ def test_a_worker_goes_on_where_the_backup_ends(
                 wait_until(lambda: store.reports.decided_and_shipped(GATE)[0] == 40, "all forty are decided")
                 wait_until(lambda: store.reports.outbox_pending() == 0, "and published")
                 assert worker.terminate() == 0
-            for ledger in store.reports.ledger():
+            for ledger in ledgers_of(store):
                 recorded = [o for begin, end in ledger.ranges for o in range(begin, end + 1)]
                 assert recorded == list(range(ledger.next_offset)), "an offset is missing or is there twice"
                 assert not ledger.gaps

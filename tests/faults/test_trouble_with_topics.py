@@ -12,6 +12,7 @@ from streamer import wiring
 from streamer.stream.exits import WorkerExit
 from streamer.stream.topics import log_bounds
 from tests.faults.site import events, publish, wait_until
+from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
@@ -32,7 +33,7 @@ def test_what_retention_removed_is_a_recorded_gap(
     worker.kill()
     publish(site, 400, 400)
     bounds = log_bounds(wiring.connection(site.settings), [topic])
-    stored = {one.partition.number: one.next_offset for one in site.store.reports.ledger() if one.next_offset}
+    stored = {one.partition.number: one.next_offset for one in ledgers_of(site.store) if one.next_offset}
     cut = {number: (stored[number] + end) // 2 for (_, number), (_, end) in bounds.items()}
     admin = kafka_broker.admin()
     try:
@@ -48,7 +49,7 @@ def test_what_retention_removed_is_a_recorded_gap(
     found = site.check(gaps_expected=True)
     matrix.add("16 retention cut in before the worker (recorded as gaps)", found)
     assert found.decisions == 900 - lost
-    gaps = {one.partition.number: one.gaps for one in site.store.reports.ledger() if one.gaps}
+    gaps = {one.partition.number: one.gaps for one in ledgers_of(site.store) if one.gaps}
     assert gaps == {number: ((stored[number], cut[number] - 1),) for number in cut}
     assert second.log_tail(100_000).count("data_gap") == len(cut)
     assert second.terminate() == 0

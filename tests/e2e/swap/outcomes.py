@@ -11,7 +11,7 @@ from tests.e2e.swap.lives import Life  # noqa: TC001 - msgspec reads the annotat
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamer.store.log.reports import DecisionSummary
+    from tests.recorded import DecisionSummary
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from streamer.stream.publisher import Publisher
 from tests.e2e.swap.answers import Source
 from tests.e2e.swap.outcomes import Outcome, judged
 from tests.faults.worker_process import WorkerProcess
+from tests.recorded import newest_decisions
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
@@ -242,7 +243,7 @@ class Service:
         gate = life.gate
         return judged(
             life,
-            self._store.reports.recent(gate, limit=1_000_000),
+            newest_decisions(self._store, gate, limit=1_000_000),
             {id_: batch.severities for id_, batch in self._batches.items() if batch.gate == gate},
             closed=self._lengths.closed,
             changed=changed,

@@ -14,6 +14,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import Scribe, event, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
+from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +125,7 @@ class Life:
             for name in ("labels", "responses"):
                 place = getattr(scribe.topics, name)
                 reached = next(
-                    (one.next_offset for one in store.reports.ledger() if one.partition.topic == place), 0
+                    (one.next_offset for one in ledgers_of(store) if one.partition.topic == place), 0
                 )
                 values = [
                     one.value for offset, one in sorted(self.topics[place, 0].items()) if offset >= reached

@@ -10,6 +10,7 @@ from sqlalchemy import exc
 from streamer.errors import UsageError
 from streamer.journal import DataGap
 from tests.integration.store.conftest import START
+from tests.recorded import ledgers_of, newest_decisions, risk_estimates
 
 if TYPE_CHECKING:
     from tests.integration.store.conftest import World
@@ -19,13 +20,13 @@ def test_the_ledger_tells_ranges_gaps_and_kinds(world: World) -> None:
     lease = world.lease()
     world.commit(world.slice(lease, *(world.decision(n) for n in (0, 1, 2, 5, 6)), world.dead(8)))
     world.store.record_gap(lease, DataGap(lease.partition, 9, 20))
-    (ledger,) = world.store.reports.ledger()
+    (ledger,) = ledgers_of(world.store)
     assert ledger.partition == lease.partition
     assert ledger.ranges == ((0, 2), (5, 6), (8, 8))
     assert ledger.gaps == ((9, 19),)
     assert ledger.kinds == {"decision": 5, "dead_letter": 1}
     assert (ledger.next_offset, ledger.chain_height, ledger.epoch) == (20, 6, 1)
-    assert world.store.reports.ledger("another log") == []
+    assert ledgers_of(world.store, "another log") == []
 
 
 def test_counts_and_the_recent(world: World) -> None:
@@ -46,12 +47,12 @@ def test_counts_and_the_recent(world: World) -> None:
     assert decided["x"].shipped == (False, True)
     assert decided["y"].scores == (None, None)
     assert reports.outbox_pending() == 5
-    newest, _, oldest = reports.recent("open-bot")
+    newest, _, oldest = newest_decisions(world.store, "open-bot")
     assert (newest.batch_id, newest.attempt, newest.offset, newest.decided_at) == ("y", 2, 2, START)
     assert (oldest.selected, oldest.best_score, oldest.responses, oldest.shipped) == ("b", 0.75, 2, 1)
     assert oldest.threshold is None
     assert oldest.sampled is True
-    assert reports.recent("nobody") == []
+    assert newest_decisions(world.store, "nobody") == []
 
 
 VIEWS = {
@@ -86,18 +87,18 @@ def test_risk_weighs_each_batch_by_its_probability(world: World) -> None:
         )
     )
     world.store.labels.add([world.label(1, "a"), world.label(0.5, "b"), world.label(1, "c")], now=START)
-    (risk,) = world.store.reports.risk("support-bot")
+    (risk,) = risk_estimates(world.store, "support-bot")
     assert (risk.policy_version, risk.unit, risk.severity_kind) == (1, "best", "human")
     assert (risk.labelled_batches, risk.pending_batches) == (3, 1)
     assert risk.served_ratio == pytest.approx(6 / 8)
     assert risk.exposure_risk == pytest.approx((2 * 1 + 4 * 0.5) / 8)
     assert risk.selective_risk == pytest.approx((2 * 1 + 4 * 0.5) / 6)
-    assert world.store.reports.risk("nobody") == []
+    assert risk_estimates(world.store, "nobody") == []
 
 
 def test_risk_of_nothing_labelled_is_none(world: World) -> None:
     world.commit(world.slice(world.lease(), world.decision(0)))
-    (risk,) = world.store.reports.risk()
+    (risk,) = risk_estimates(world.store)
     assert (risk.pending_batches, risk.exposure_risk, risk.selective_risk, risk.served_ratio) == (
         1,
         None,

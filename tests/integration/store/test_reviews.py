@@ -15,6 +15,7 @@ from streamer.store.db.schema import label_revisions
 from streamer.store.labels.review_claims import candidates
 from streamer.store.labels.review_claims import take as take_row
 from tests.integration.store.conftest import START, World
+from tests.recorded import risk_estimates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,7 +226,7 @@ def test_a_later_attempt_is_asked_for_where_it_shipped_and_not_where_it_was_held
     assert [tuple(row) for row in view] == asked
     while (item := take(world)) is not None:
         give(world, item, 0.5)
-    (risk,) = world.store.reports.risk()
+    (risk,) = risk_estimates(world.store)
     assert (risk.labelled_batches, risk.pending_batches) == (4, 0), (
         "what is not asked for leaves nothing pending"
     )
