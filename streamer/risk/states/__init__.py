@@ -4,7 +4,6 @@ Every state is immutable, small whatever it has read, and JSON to the last bit, 
 """
 
 from streamer.risk.states.alarm import LabelAlarm, RiskAlarm, SelectiveAlarm
-from streamer.risk.states.cloud import cloud_centre, cosine_to_centre, mean_pairwise_cosine
 from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions, NotSampled
 from streamer.risk.states.drawn_bets import Draw, DrawnBets
 from streamer.risk.states.draws import DrawAlarm
@@ -33,7 +32,4 @@ __all__ = [
     "RiskInterval",
     "SelectiveAlarm",
     "budget_burn",
-    "cloud_centre",
-    "cosine_to_centre",
-    "mean_pairwise_cosine",
 ]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
-from streamer.risk.states import mean_pairwise_cosine
 from streamer.scoring.cloud import STATISTICS, _directions, cloud_numbers
 from streamer.scoring.gram import score_batch, score_rows, unit_rows
 
 
-def test_the_cosine_is_that_of_monitoring_and_directions_are_cosines_to_the_mean() -> None:
+def test_the_cosine_is_the_mean_over_all_pairs_and_directions_are_cosines_to_the_mean() -> None:
     rng = np.random.default_rng(1)
     vectors = rng.normal(size=(7, 384)) + 0.3
     numbers = cloud_numbers(unit_rows(vectors, None), 7, "minilm@1")
     assert numbers is not None
     assert len(numbers) == len(STATISTICS)
-    assert numbers[0] == pytest.approx(mean_pairwise_cosine(vectors), abs=1e-6)
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    assert numbers[0] == pytest.approx(np.mean([a @ b for a, b in combinations(unit, 2)]), abs=1e-6)
     mean = unit_rows(vectors, None).mean(axis=0)
     mean /= np.linalg.norm(mean)
     assert numbers[1:] == pytest.approx(_directions("minilm@1", 384) @ mean, abs=1e-6)
