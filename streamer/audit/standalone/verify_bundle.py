@@ -226,7 +226,7 @@ def _float(value: Any) -> float | None:
 
 def _signed_rule(text: str | None) -> dict[str, Any]:
     """A policy's rule as its signature has it: real numbers as floats, however they were stored."""
-    rule = {"kind": "indicator", "parameters": {}, "curve": None} if text is None else json.loads(text)
+    rule = _PLAIN if text is None else json.loads(text)
     given, curve = rule["parameters"], rule["curve"]
     parameters = dict(given)
     for name in ("width", "quantile", "alpha", "floor"):
@@ -396,8 +396,7 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
         if name in before and name in after and before[name] != after[name] and has_meaning(name)
     ]
     # For methods that are newer than this table, the row itself says what they read.
-    was, will_be = (row.get("parameters") or {} for row in (before, after))
-    was, will_be = (json.loads(one) if isinstance(one, str) else one for one in (was, will_be))
+    was, will_be = (_parsed(row.get("parameters") or {}) for row in (before, after))
     changed += sorted(
         name
         for name in was.keys() | will_be.keys()
@@ -693,9 +692,8 @@ class _Run:
         place: str,
         salt: bytes | None,
     ) -> None:
-        heads = json.loads(row["heads"]) if isinstance(row["heads"], str) else row["heads"]
         self.place = place
-        self._heads = {tuple(head[:3]): head[3] for head in heads}
+        self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
         self._before, self._since = row["older_than"], row.get("since_version") or 0
         self._after = row.get("newer_than") or ""
         self._settings = settings
@@ -1842,8 +1840,7 @@ class Verifier:
     def _rule_of(self, policy: dict[str, Any]) -> Any:
         key = (policy["gate"], policy["version"])
         if key not in self._rule_of_policy:
-            rule = policy.get("rule") or {"kind": "indicator", "parameters": {}, "curve": None}
-            self._rule_of_policy[key] = json.loads(rule) if isinstance(rule, str) else rule
+            self._rule_of_policy[key] = _parsed(policy.get("rule") or _PLAIN)
         return self._rule_of_policy[key]
 
     def _draw(self, decision: _Decision, best: Any) -> None:
@@ -3667,7 +3664,7 @@ class _Gate:
         self.first, self.last = "", ""
         self.served = self.later_attempts = 0
         self.drawn = self.extra = 0
-        self.could_not_be_drawn = self.shipped_undrawable = 0
+        self.shipped_undrawable = 0
         # Of each first attempt: when (in microseconds), and its logged probability.
         self.moments, self.probabilities = array("q"), array("d")
         self.shares = array("d")  # of each, how much of it shipped
@@ -3919,7 +3916,6 @@ class Figures:
             return
         probability = facts["sampling_probability"]
         if not probability > 0:
-            found.could_not_be_drawn += 1
             found.shipped_undrawable += shipped
         if facts["sampled"]:
             self._count(gate, "drawn", chain, line)
@@ -4040,19 +4036,16 @@ class Figures:
         )
         put(
             "erasures",
-            [
-                {name: one[name] for name in ("at", "by", "reason", "before", "sooner", "erased")}
-                for one in self._erasures
-            ],
+            _only(self._erasures, "at", "by", "reason", "before", "sooner", "erased"),
             f"control.jsonl, kind erasures; at {period}",
             self._rows.get("erasures"),
         )
         put(
             "people",
             {
-                "accounts": [{name: one[name] for name in ("name", "revision", "roles", "created_at", "created_by", "reason")} for one in self._accounts],
-                "api_keys": [{name: one[name] for name in ("id", "gates", "may", "created_at", "created_by")} for one in self._keys],
-                "revoked": [{name: one[name] for name in ("id", "revoked_at", "revoked_by", "revoked_reason")} for one in self._revocations],
+                "accounts": _only(self._accounts, "name", "revision", "roles", "created_at", "created_by", "reason"),
+                "api_keys": _only(self._keys, "id", "gates", "may", "created_at", "created_by"),
+                "revoked": _only(self._revocations, "id", "revoked_at", "revoked_by", "revoked_reason"),
             },
             f"control.jsonl, kind accounts, api_keys and api_key_revocations; created_at or revoked_at {period}",
             *(self._rows.get(name) for name in ("accounts", "api_keys", "api_key_revocations")),
@@ -4091,7 +4084,7 @@ class Figures:
             f"settings/{name}",
             {
                 "newest": {one: newest.get(one) for one in asked},
-                "changes": [{one: row[one] for one in ("revision", "created_at", "created_by", "reason")} for row in changed],
+                "changes": _only(changed, "revision", "created_at", "created_by", "reason"),
             },
             f"control.jsonl, kind gate_revisions, row.gate = {name}: the last one; changes: created_at {period}",
             gate.rows.get("settings"),
@@ -4109,7 +4102,7 @@ class Figures:
                 "total": len(runs),
                 "by_outcome": dict(sorted(Counter(str(one.get("outcome")) for one in runs).items())),
                 "requested_by": dict(sorted(Counter(one["requested_by"] for one in runs).items())),
-                "rejected": [{one: row[one] for one in ("run", "rejected_at", "rejected_by", "reason")} for row in gate.rejections],
+                "rejected": _only(gate.rejections, "run", "rejected_at", "rejected_by", "reason"),
             },
             f"control.jsonl, kind calibration_runs, row.gate = {name}, started_at {period}; proposal_rejections of its runs",
             gate.rows.get("runs"),
@@ -4258,8 +4251,7 @@ class Figures:
 
     def _severity(self, response: Response, kind: str, settings: dict[str, Any]) -> float | None:
         """Return the mean of what the labellers whom the gate reads said last; None: nobody has."""
-        named = settings.get("labellers")
-        named = json.loads(named) if isinstance(named, str) else named
+        named = _parsed(settings.get("labellers"))
         given = [
             severity
             for labeller, (_, _, severity, signed) in self._labels.get(response, {}).get(kind, {}).items()
@@ -4304,6 +4296,11 @@ class Figures:
             "longest_seconds": round(waits[-1], 3) if waits else None,
             "each": each,
         }  # fmt: skip
+
+
+def _only(rows: Iterable[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
+    """Of each row these columns."""
+    return [{name: row[name] for name in names} for row in rows]
 
 
 def _seconds_between(start: str, end: str) -> float:
