@@ -76,10 +76,7 @@ def set_(
 @app.command()
 def show(
     gate: opt.GateArgument,
-    since: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
-    ] = "30d",
+    since: opt.SinceOption = "30d",
     answers: Annotated[
         int,
         typer.Option(

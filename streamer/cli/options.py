@@ -84,6 +84,10 @@ UnlabelledOption = Annotated[
         help="What becomes of answers without a severity: each counts as 1, they are left out, or there must be none.",
     ),
 ]
+SinceOption = Annotated[
+    str,
+    typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
+]
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 

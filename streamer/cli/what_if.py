@@ -63,10 +63,7 @@ def what_if(
         bool,
         typer.Option("--candidate", help="The gate's candidate policy instead; see `streamer candidate`."),
     ] = False,
-    since: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="How far back, like 12h, 30d; at most the newest 100,000 prompts."),
-    ] = _SINCE,
+    since: opt.SinceOption = _SINCE,
     in_sample: Annotated[
         bool,
         typer.Option(
