@@ -145,7 +145,7 @@ class EncoderSettings(_Group):
     candidate: str | None = Field(
         None,
         min_length=1,
-        description="Another encoder, named alike, that this worker runs for candidate policies alone.",
+        description="Another encoder, named alike, that this worker runs too: for candidate policies, and for gates calibrated with it.",
     )
     device: str = Field(
         "cpu",
