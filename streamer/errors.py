@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from pathlib import Path
+
+_MOST_CHARACTERS = 1 << 20
 
 
 def why(error: OSError) -> str:
@@ -14,6 +18,15 @@ def why(error: OSError) -> str:
     if isinstance(error, FileExistsError | NotADirectoryError):
         return "a file stands where a folder should be"
     return error.strerror or str(error)
+
+
+def small_text(path: Path) -> str:
+    """Return the text of a file that holds one value. Raises `OSError` for a very long one: a device may never end."""
+    with path.open(encoding="utf-8") as file:
+        text = file.read(_MOST_CHARACTERS + 1)
+    if len(text) > _MOST_CHARACTERS:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return text
 
 
 def named_beside(file: Path, added: str) -> Path:

@@ -247,15 +247,16 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
         yield _warn("gates", "there is none yet", "streamer gate create NAME")
-    configured = settings.encoder.name
+    configured, beside = settings.encoder.name, settings.encoder.candidate
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
+    runs = {identity} if beside is None else {identity, wiring.encoder_identity(settings, beside).id}
     for name, policy in sorted(policies.items()):
         waiting = pending.get(name, 0)
         embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
-        if embeds and policy.settings.encoder != identity:
+        if embeds and policy.settings.encoder not in runs:
             yield _fail(
                 f"gate {name}",
-                f"needs encoder {policy.settings.encoder}, workers with these settings run {identity}: "
+                f"needs encoder {policy.settings.encoder}, workers with these settings run {' and '.join(sorted(runs))}: "
                 "all its batches are held (encoder_mismatch)",
                 f"set STREAMER_ENCODER_NAME={policy.settings.encoder}, or streamer gate set {name} "
                 + ("--embeddings accept" if identity == NO_ENCODER else f"--encoder {configured}"),

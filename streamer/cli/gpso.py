@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from streamer.research.experiments.gpso_study import GpsoStudy
     from streamer.settings.settings import Settings
 
+_WRITTEN = ("gpso.json", "gpso.csv", "gpso-batches.csv", "gpso.md")
+
 
 @dataclass(frozen=True, slots=True)
 class ClassifierOptions:
@@ -117,9 +119,9 @@ def gpso(
     )
     settings = wiring.load_settings()
     names = _names(files)
+    clouds = {name: _labelled(path) for name, path in names.items()}
     if out is not None:
         _make_folder(out)
-    clouds = {name: _labelled(path) for name, path in names.items()}
     studies = {}
     for name, read in clouds.items():
         studies[name] = _study(settings, name, read, options)
@@ -229,6 +231,9 @@ def _make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"cannot make the folder {out}: {why(error)}") from error
+    for file in _WRITTEN:
+        if (out / file).is_dir():
+            raise UsageError(f"{out / file} is a folder; name another --out")
 
 
 def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:
@@ -236,17 +241,21 @@ def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:
 
     from streamer.research.experiments import gpso_tables as tables
 
-    written = {
-        "gpso.json": json.dumps(
-            [{"file": name, **tables.study_json(study)} for name, study in studies.items()], indent=1
-        )
+    texts = (
+        json.dumps([{"file": name, **tables.study_json(study)} for name, study in studies.items()], indent=1)
         + "\n",
-        "gpso.csv": tables.figures_csv(studies),
-        "gpso-batches.csv": tables.batches_csv(studies),
-        "gpso.md": tables.markdown(studies),
-    }
+        tables.figures_csv(studies),
+        tables.batches_csv(studies),
+        tables.markdown(studies),
+    )
+    unfinished = [out / f".{file}.part" for file in _WRITTEN]
     try:
-        for file, text in written.items():
-            (out / file).write_text(text, encoding="utf-8")
+        for part, text in zip(unfinished, texts, strict=True):
+            part.write_text(text, encoding="utf-8")
+        for part, file in zip(unfinished, _WRITTEN, strict=True):
+            part.replace(out / file)
     except OSError as error:
         raise UsageError(f"cannot write into {out}: {error.strerror or error}") from error
+    finally:
+        for part in unfinished:
+            part.unlink(missing_ok=True)

@@ -2,7 +2,7 @@
 
 import io
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Annotated
@@ -59,7 +59,7 @@ def init(
     there = [name for name in files if (folder / name).exists()]
     if there:
         raise UsageError(f"{folder} has {', '.join(there)} already: name another folder")
-    made = not folder.exists()
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in files.items():
@@ -76,7 +76,7 @@ def init(
             with wiring.open_store(settings) as store:
                 store.gates.create(gate, chosen, by=actor, reason="streamer init")
     except BaseException as error:
-        _remove(folder, files, whole=made)
+        _remove(folder, files, made)
         if isinstance(error, OSError):
             raise UsageError(f"cannot write {folder}: {why(error)}") from None
         raise
@@ -98,11 +98,13 @@ def init(
         say(f"{command:{width}}   # {does}")
 
 
-def _remove(folder: Path, files: Iterable[str], *, whole: bool) -> None:
+def _remove(folder: Path, files: Iterable[str], made: Sequence[Path]) -> None:
     """Take back what was begun, so that the same command can be given again; what was there before stays."""
     with suppress(OSError):
-        if whole:
+        if made:
             shutil.rmtree(folder)
+            for above in made[1:]:
+                above.rmdir()
         else:
             for name in files:
                 (folder / name).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ import typer
 
 from streamer.cli.options import given
 from streamer.clouds.noise import NOISE_FAMILIES
-from streamer.errors import UsageError
+from streamer.errors import UsageError, small_text
 from streamer.labels.llm.record import Price
 from streamer.research.sampling.recipe import Mix, Recipe
 
@@ -259,6 +259,6 @@ def prices_of(texts: list[str], count: int) -> list[Price | None]:
 def text_of(path: Path) -> str:
     """The text of a file, without space around it. Raises `UsageError` where it cannot be read."""
     try:
-        return path.read_text("utf-8").strip()
+        return small_text(path).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read {path}: {error}") from error

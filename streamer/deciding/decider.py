@@ -1,4 +1,4 @@
-"""From records to outcomes: decode, score what can be scored with one encoder call, gate, draw the audit sample."""
+"""From records to outcomes: decode, score what can be scored with one call of an encoder, gate, draw the audit sample."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ class BatchDecider:
     clock : returns the present time, with zone.
     judge : marks answers for gates of the scorer `judge`; None: those hold (`encoder_mismatch`).
     tracing : told what is decided; actions carry the traces that it gives.
-    candidate_encoder : another encoder, for candidate policies alone.
+    candidate_encoder : another encoder, for candidate policies and for gates that were calibrated with it.
     candidate_seconds : how long a call of `outcomes` waits for candidates at most, >= 0.
     """
 
@@ -163,16 +163,13 @@ class BatchDecider:
         self._judge = judge
         self._book = book
         self._known = known
-        self._encoder = encoder
         self._topics = topics
         self._limits = limits
         self._clock = clock
         self._tracing = tracing
         self._gates: dict[str, tuple[int, PolicyGate]] = {}
-        encoders = [one for one in (encoder, candidate_encoder) if one is not None]
-        self._candidates = CandidateScorer(
-            {one.identity.id: one for one in encoders}, seconds=candidate_seconds
-        )
+        self._encoders = {one.identity.id: one for one in (candidate_encoder, encoder) if one is not None}
+        self._candidates = CandidateScorer(self._encoders, seconds=candidate_seconds)
 
     def outcomes(self, records: Sequence[Record], outdated: Sequence[Outcome] = ()) -> list[Outcome]:
         """Decide `records`, one outcome each, in order.
@@ -291,7 +288,7 @@ class BatchDecider:
             embeddings = "event"
             if not _accepts(settings, event):
                 held = "encoder_mismatch"
-        elif self._encoder is None or settings.encoder != self._encoder.identity.id:
+        elif settings.encoder not in self._encoders:
             held = "encoder_mismatch"
         else:
             embeddings = "encoder"
@@ -331,9 +328,13 @@ class BatchDecider:
         return pending
 
     def _score(self, batches: Sequence[_Pending]) -> None:
-        """Give scores to `batches`, all texts in one encoder call."""
-        to_encode = [p for p in batches if p.embeddings == "encoder"]
-        vectors = dict(zip(map(id, to_encode), self._embed(to_encode), strict=True))
+        """Give scores to `batches`, all texts of an encoder in one call."""
+        vectors: dict[int, NDArray[np.float32] | None] = {}
+        for name, encoder in self._encoders.items():
+            to_encode = [
+                p for p in batches if p.embeddings == "encoder" and p.active.policy.settings.encoder == name
+            ]
+            vectors |= zip(map(id, to_encode), _embedded(to_encode, encoder), strict=True)
         self._mark([p for p in batches if p.active.policy.settings.asks])
         for p in batches:
             if not p.active.policy.settings.asks:
@@ -357,25 +358,6 @@ class BatchDecider:
                 p.held = scorer.missing
             else:
                 p.scores, p.raw = made
-
-    def _embed(self, batches: Sequence[_Pending]) -> list[NDArray[np.float32] | None]:
-        """Embed each batch; if that fails, halve until only the failing ones are None."""
-        if not batches or self._encoder is None:
-            return [None] * len(batches)
-        try:
-            return list(self._encoder.embed([[r.text for r in p.event.responses] for p in batches]))
-        except Unavailable:
-            raise
-        except EncoderGivenUp:
-            if len(batches) == 1:
-                return [None]  # the others may need texts alone that are remembered
-        except Exception:
-            if len(batches) == 1:
-                key = batches[0].key
-                log.warning("deciding.encoding_failed", gate=key.gate, batch_id=key.batch_id, exc_info=True)
-                return [None]
-        half = len(batches) // 2
-        return self._embed(batches[:half]) + self._embed(batches[half:])
 
     def _score_one(self, p: _Pending, vectors: NDArray[np.float32] | NDArray[np.float64] | None) -> None:
         scorer = p.active.policy.settings.scores_by
@@ -576,6 +558,26 @@ def _beside(p: _Pending) -> Beside | None:
 def _given(event: ResponsesV1, field: str) -> list[float | None]:
     """What an event says of each response."""
     return [getattr(response, field) for response in event.responses]
+
+
+def _embedded(batches: Sequence[_Pending], encoder: CachedEncoder) -> list[NDArray[np.float32] | None]:
+    """Embed each batch; if that fails, halve until only the failing ones are None."""
+    if not batches:
+        return []
+    try:
+        return list(encoder.embed([[r.text for r in p.event.responses] for p in batches]))
+    except Unavailable:
+        raise
+    except EncoderGivenUp:
+        if len(batches) == 1:
+            return [None]  # the others may need texts alone that are remembered
+    except Exception:
+        if len(batches) == 1:
+            key = batches[0].key
+            log.warning("deciding.encoding_failed", gate=key.gate, batch_id=key.batch_id, exc_info=True)
+            return [None]
+    half = len(batches) // 2
+    return _embedded(batches[:half], encoder) + _embedded(batches[half:], encoder)
 
 
 def _encoder_of(settings: GateSettings, source: EmbeddingSource) -> str:

@@ -66,11 +66,19 @@ class KafkaSettings(_Group):
     )
     group_id: str = Field("streamer", min_length=1, description="Consumer group of the workers.")
     topic_prefix: str = Field(
-        "streamer.", pattern=r"^[A-Za-z0-9._-]*$", description="Prefix of every topic's name."
+        "streamer.",
+        max_length=200,
+        pattern=r"^[A-Za-z0-9._-]*$",
+        description="Prefix of every topic's name.",
     )
-    partitions: _PositiveInt = Field(4, description="Partitions of a topic that `topics create` makes.")
+    partitions: int = Field(
+        4, ge=1, le=2**31 - 1, description="Partitions of a topic that `topics create` makes."
+    )
     replication_factor: int = Field(
-        -1, ge=-1, description="Replicas of a topic that `topics create` makes; -1 leaves it to the broker."
+        -1,
+        ge=-1,
+        le=2**15 - 1,
+        description="Replicas of a topic that `topics create` makes; -1 leaves it to the broker.",
     )
     properties: dict[str, str] = Field(
         default_factory=dict,
@@ -145,7 +153,7 @@ class EncoderSettings(_Group):
     candidate: str | None = Field(
         None,
         min_length=1,
-        description="Another encoder, named alike, that this worker runs for candidate policies alone.",
+        description="Another encoder, named alike, that this worker runs too: for candidate policies, and for gates calibrated with it.",
     )
     device: str = Field(
         "cpu",

@@ -12,7 +12,7 @@ from dotenv import dotenv_values
 from pydantic import BaseModel
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
-from streamer.errors import UsageError
+from streamer.errors import UsageError, small_text
 from streamer.failpoints import VARIABLE as FAILPOINTS_VARIABLE
 from streamer.settings.dev_session import DEV_SESSION_FILE, find_dev_session
 
@@ -179,6 +179,8 @@ class TomlSource(_Source):
             raise UsageError(f"cannot read the settings file {self._path}: {error}") from error
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"the settings file {self._path} is not TOML: {error}") from error
+        except RecursionError:
+            raise UsageError(f"the settings file {self._path} is nested too deeply") from None
         known: dict[str, dict[str, FieldInfo]] = {}
         for group, field, leaf in leaves(self.settings_cls):
             known.setdefault(group, {})[field] = leaf
@@ -188,7 +190,11 @@ class TomlSource(_Source):
             if group in alone:
                 origins[group] = str(self._path)
                 continue
-            if group not in known or not isinstance(table, dict):
+            if group in known and not isinstance(table, dict):
+                raise UsageError(
+                    f"{self._path}: {group} is a group of settings: write [{group}], and a line for each"
+                )
+            if group not in known:
                 raise UsageError(
                     f"{self._path}: there is no settings group [{group}]; the groups are {', '.join(known)}"
                 )
@@ -240,20 +246,25 @@ def dotenv_variables(path: Path) -> dict[str, str]:
 
 
 def toml_path(environment: Mapping[str, str]) -> Path | None:
-    """Return the settings file to read, or None. Raises `UsageError` when the one that was named is absent."""
+    """Return the settings file to read, or None. Raises `UsageError` where one was named, or is there, that is no file."""
     named = environment.get(CONFIG_VARIABLE)
     if named:
         path = Path(named)
         if not path.is_file():
             raise UsageError(f"{CONFIG_VARIABLE} names {named}, which is not a file; correct it or unset it")
         return path
-    return DEFAULT_CONFIG_FILE if DEFAULT_CONFIG_FILE.is_file() else None
+    path = DEFAULT_CONFIG_FILE
+    if path.is_file():
+        return path
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"{path} is not a file; correct it or remove it")
+    return None
 
 
 def file_text(file: str, variable: str) -> str:
     """Return the text of a file that a variable names, without the end of its last line. Raises `UsageError` when it cannot be read."""
     try:
-        return Path(file).read_text("utf-8").rstrip("\r\n")
+        return small_text(Path(file)).rstrip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise UsageError(f"cannot read the file {file} that {variable} names: {reason}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from streamer.stream.oauth_tokens import Tokens
 
+_ADDRESS = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.-]+)(:(?P<port>[0-9]{1,5}))?")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _TOKEN_FILE, _TOKEN_COMMAND = "sasl.oauthbearer.token.location", "sasl.oauthbearer.token.command"
@@ -72,6 +74,9 @@ class KafkaConnection:
     def __post_init__(self) -> None:
         if not self.servers:
             raise UsageError("the Kafka bootstrap address is empty; give host:port")
+        for server in self.servers:
+            if not _is_address(server):
+                raise UsageError(f"{server!r} is no Kafka bootstrap address: give host:port")
         if self.protocol not in _PROTOCOLS:
             raise UsageError(
                 f"security.protocol must be one of {', '.join(_PROTOCOLS)}, not {self.protocol!r}"
@@ -232,8 +237,14 @@ def _readable(properties: str, files: str | None) -> Iterator[None]:
         raise UsageError(f"{properties}: cannot read {files}: {error.strerror}") from None
 
 
+def _is_address(server: str) -> bool:
+    parts = _ADDRESS.fullmatch(server)
+    return parts is not None and (parts["port"] is None or 1 <= int(parts["port"]) <= 65_535)
+
+
 def _is_loopback(server: str) -> bool:
-    return is_loopback(server.rsplit(":", 1)[0] if ":" in server else server)
+    parts = _ADDRESS.fullmatch(server)
+    return parts is not None and is_loopback(parts["host"])
 
 
 def _like(default: object, name: str, text: str) -> object:

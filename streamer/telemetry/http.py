@@ -57,9 +57,10 @@ class TelemetryServer:
     ) -> None:
         try:
             self._server = _listening(host, port, any_port=any_port)
-        except OSError as error:
+        except (OSError, UnicodeError, TypeError) as error:  # the latter two of a name that no host has
+            reason = (error.strerror or error) if isinstance(error, OSError) else "no host has such a name"
             raise UsageError(
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
+                f"cannot serve metrics on {host}:{port}: {reason}; "
                 "choose another address with STREAMER_HTTP_HOST and STREAMER_HTTP_PORT (0: any free port)"
             ) from error
         self._server.metrics, self._server.alive, self._server.ready = metrics, alive, ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,11 @@ def listen(host: str, port: int, *, what: str) -> socket.socket:
 
     Raises `UsageError`, which says `what` cannot be served there, when the address cannot be listened on.
     """
+    place, todo = f"{what} on {host}:{port}", "name an address of this machine with --host"
     listening = None
     try:
+        if not host:
+            raise UsageError(f"cannot serve {place}: the address is empty; {todo}")
         family, kind, protocol, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -36,13 +40,14 @@ def listen(host: str, port: int, *, what: str) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen()
+    except UnicodeError:
+        raise UsageError(f"cannot serve {place}: no host has such a name; {todo}") from None
     except OSError as error:
         if listening is not None:
             listening.close()
-        raise UsageError(
-            f"cannot serve {what} on {host}:{port}: {error.strerror or error}; is another one running? Choose another "
-            "port with --port (0: any free one)"
-        ) from None
+            if error.errno != errno.EADDRNOTAVAIL:
+                todo = "is another one running? Choose another port with --port (0: any free one)"
+        raise UsageError(f"cannot serve {place}: {error.strerror or error}; {todo}") from None
     return listening
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamer.errors import BadMessage, UsageError
+from streamer.errors import BadMessage, UsageError, small_text
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
 
     if file is not None:
         try:
-            return read_public_keys(file.read_text("utf-8"), place=str(file))
+            return read_public_keys(small_text(file), place=str(file))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"cannot read the public keys {file}: {error}") from error
     if settings.audit.public_keys is not None:

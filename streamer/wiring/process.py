@@ -111,12 +111,15 @@ def loaded_encoder(settings: Settings, metrics: Metrics, health: WorkerHealth) -
     return cached
 
 
-def candidate_encoder(settings: Settings) -> CachedEncoder | None:
-    """Return the encoder that the settings name for candidate policies alone; None where they name none."""
+def candidate_encoder(settings: Settings, store: Store) -> CachedEncoder | None:
+    """Return the encoder that the settings name beside the process's own, in the record from now on; None where they name none."""
     if settings.encoder.candidate is None:
         return None
     other = settings.encoder.model_copy(update={"name": settings.encoder.candidate})
-    return encoder(settings.model_copy(update={"encoder": other}), in_worker=True)
+    cached = encoder(settings.model_copy(update={"encoder": other}), in_worker=True)
+    if cached is not None:
+        store.encoders.register(cached.identity)
+    return cached
 
 
 def housekeeping(

@@ -136,7 +136,7 @@ def run_serving(
         book = policy_book(settings, store, metrics)
         book.refresh()
         cached = loaded_encoder(settings, metrics, health)
-        beside = candidate_encoder(settings)
+        beside = candidate_encoder(settings, store)
         with suppress(Unavailable):
             ring.refresh()  # loading may take longer than what was read of the keys is trusted
         loaded.set()
@@ -285,7 +285,7 @@ def _application(
     chat = ChatCounter(
         log,
         samplers,
-        best_score=partial(_best_score, shared.threads["score"], shared.encoder),
+        best_score=partial(_best_score, shared),
         limits=bounds,
         most=asked.max_waiting,
         most_bytes=asked.max_waiting_bytes,
@@ -302,15 +302,15 @@ def _cut_off(chat: ChatCounter, releases: Releases) -> None:
     releases.end()
 
 
-async def _best_score(
-    executor: Executor, encoder: CachedEncoder | None, settings: GateSettings, answers: Sequence[Choice]
-) -> float:
+async def _best_score(shared: _Shared, settings: GateSettings, answers: Sequence[Choice]) -> float:
     from streamer.deciding.best_score import best_score
 
     texts = [answer.text for answer in answers]
     logprobs = [answer.logprob for answer in answers]
+    both = (shared.encoder, shared.candidate_encoder)
+    encoder = next((one for one in both if one is not None and one.identity.id == settings.encoder), None)
     return await asyncio.get_running_loop().run_in_executor(
-        executor, best_score, settings, texts, encoder, logprobs
+        shared.threads["score"], best_score, settings, texts, encoder, logprobs
     )
 
 

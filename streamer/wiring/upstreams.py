@@ -43,12 +43,17 @@ def upstreams(
 
     `with_keys` : False where nothing will be asked of them.
     """
+    from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
     from streamer.labels.llm.record import Price
     from streamer.serving.chat.rungs import check_rungs
     from streamer.serving.chat.upstream import Upstream
 
     found = {}
     for gate, one in settings.upstreams.items():
+        if GATE_NAME.fullmatch(gate) is None:
+            raise UsageError(
+                f"there can be no gate {gate!r} for [upstreams.{gate}]: a name has {GATE_NAME_RULE}"
+            )
         if one.answers > settings.events.max_responses:
             raise UsageError(
                 f"the upstream of gate {gate!r} samples {one.answers} answers, and events.max_responses allows "

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from streamer.gates.rule import Rule
     from streamer.store import Store
     from tests.services.kafka import KafkaBroker
+    from tests.services.service_forks import ServiceForks
 
 GATE = "crash-test"
 
@@ -52,10 +53,12 @@ class Site:
     workers: list[WorkerProcess] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
-    def start_worker(self, *, program: Sequence[str] = (), **settings: str) -> WorkerProcess:
+    def start_worker(
+        self, *, program: Sequence[str] = (), forks: ServiceForks = FORKS, **settings: str
+    ) -> WorkerProcess:
         """A new worker process; its settings are the site's, and those given."""
         log = self.directory / f"worker-{next(self._numbers)}.log"
-        worker = WorkerProcess(self.environment | settings, log, program=program)
+        worker = WorkerProcess(self.environment | settings, log, program=program, forks=forks)
         self.workers.append(worker)
         self.stack.callback(worker.close)
         return worker
@@ -68,10 +71,15 @@ class Site:
         return one
 
     def command(
-        self, *arguments: str, status: int = 0, seconds: float = 240, **settings: str
+        self,
+        *arguments: str,
+        status: int = 0,
+        seconds: float = 240,
+        forks: ServiceForks = FORKS,
+        **settings: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run `streamer ...` with the site's settings, and those given, forked as services are; it must succeed."""
-        done = FORKS.run(
+        done = forks.run(
             arguments,
             environment=self.whole_environment() | settings,
             folder=self.directory,

@@ -19,13 +19,13 @@ from tests.services.service_forks import FORKS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tests.services.service_forks import ForkedService
+    from tests.services.service_forks import ForkedService, ServiceForks
 
 
 class WorkerProcess:
     """`streamer worker`, or another service, with settings by environment; its log goes to a file.
 
-    It is forked from a process that has imported it. `program` is what runs it instead, for a test that changes the process
+    It is forked from a process that has imported it, the one of `forks`. `program` is what runs it instead, for a test that changes the process
     first or measures it; `arguments` follow the service's name.
     """
 
@@ -37,6 +37,7 @@ class WorkerProcess:
         program: Sequence[str] = (),
         service: str = "worker",
         arguments: Sequence[str] = (),
+        forks: ServiceForks = FORKS,
     ) -> None:
         self._log = log
         environment = {k: v for k, v in os.environ.items() if not k.startswith("STREAMER_")}
@@ -53,7 +54,7 @@ class WorkerProcess:
                     env=environment,
                 )
             else:
-                self.process = FORKS.start(
+                self.process = forks.start(
                     words, environment=environment, folder=log.parent, stderr=stderr.fileno()
                 )
         assert self.process.stdout is not None

@@ -78,4 +78,13 @@ def test_what_a_full_disk_ended_can_be_begun_again(
     (elsewhere / "file").write_text("")
     assert main(["init", "file/new"]) == 2
     assert "cannot write file/new: a file stands where a folder should be" in capsys.readouterr().err
-    assert main(["init", "new"]) == 0
+
+
+def test_a_refusal_leaves_no_folder_of_those_above_either(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (elsewhere / "mine").mkdir()
+    monkeypatch.setenv("STREAMER_DATABASE_URL", "nonsense")
+    assert main(["init", "mine/above/new"]) == 2
+    assert "the database URL cannot be read" in capsys.readouterr().err
+    assert list(elsewhere.rglob("*")) == [elsewhere / "mine"]

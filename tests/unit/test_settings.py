@@ -134,11 +134,37 @@ def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
         ("[http]\nprt = 1\n", r"\[http\] has no setting 'prt'"),
         ("[http\n", "is not TOML"),
         ("[http]\nport = 70000\n", r"http.port \(streamer.toml \[http\]\)"),
+        ("a = " + "[" * 5000, "nested too deeply"),
+        ("kafka = [1, 2]\n", r"kafka is a group of settings: write \[kafka\]"),
+        ("[kafka]\npartitions = 2147483648\n", "kafka.partitions"),
+        ("[kafka]\nreplication_factor = 32768\n", "kafka.replication_factor"),
+        (f"[kafka]\ntopic_prefix = '{'a' * 201}'\n", "kafka.topic_prefix"),
     ],
+    ids=str,
 )
 def test_a_wrong_settings_file_is_named_with_its_fault(toml: str, says: str) -> None:
     Path("streamer.toml").write_text(toml)
     with pytest.raises(UsageError, match=says):
+        load_settings()
+
+
+@pytest.mark.parametrize("made", ["a folder", "a link to nothing", "a pipe"])
+def test_a_settings_file_that_is_no_file_is_not_passed_over(made: str) -> None:
+    """A container runtime makes a folder where the file that it is to mount is missing."""
+    match made:
+        case "a folder":
+            Path("streamer.toml").mkdir()
+        case "a link to nothing":
+            Path("streamer.toml").symlink_to("nothing")
+        case _:
+            os.mkfifo("streamer.toml")
+    with pytest.raises(UsageError, match=r"^streamer\.toml is not a file"):
+        load_settings()
+
+
+def test_a_file_without_an_end_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STREAMER_JUDGE_API_KEY_FILE", "/dev/zero")
+    with pytest.raises(UsageError, match=r"cannot read the file /dev/zero .*: File too large"):
         load_settings()
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from streamer.research.gpso.methods import Method
 
 DEFAULT_CUT = 0.5
+MOST = 10_000
+"""Splits, and replicates: more would not end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +30,14 @@ class StudyOptions:
     ----------
     cut : a response is good if its severity is at most this, in [0, 1); else bad.
     pipelines : keys out of ``A`` to ``D``, at least one.
-    splits : of each question, within questions.
+    splits : of each question, within questions; at most `MOST`.
     loo : whether questions are left out as well.
     folds : groups of questions that are left out together; None: one by one.
     equal_sizes : whether judged batches are of one size; the paper's are not, and then sizes distinguish classes.
     distinct : of responses to one question with the same text only the first is used.
     min_per_class : responses that a question needs in a class for that class to be used, >= 2.
     train_share : of each class's responses, within questions; in (0, 1).
-    replicates : the paper's B.
+    replicates : the paper's B; at most `MOST`.
     rank_cap : the paper's r_max.
     seed : of splits, folds and bootstrap.
     """
@@ -58,7 +60,10 @@ class StudyOptions:
         for wrong, message in (
             (not 0 <= self.cut < 1, f"the cut must be in [0, 1), not {self.cut:g}"),
             (not self.pipelines or bool(unknown), f"pipelines are A, B, C and D, not {', '.join(unknown)}"),
-            (self.splits < 1, f"questions must be split at least once, not {self.splits} times"),
+            (
+                not 1 <= self.splits <= MOST,
+                f"questions must be split at least once and at most {MOST:,} times, not {self.splits} times",
+            ),
             (self.folds is not None and self.folds < 2, f"there must be at least 2 folds, not {self.folds}"),
             (
                 self.min_per_class < 2,
@@ -68,7 +73,10 @@ class StudyOptions:
                 not 0 < self.train_share < 1,
                 f"the share to train on must be in (0, 1), not {self.train_share}",
             ),
-            (self.replicates < 1, f"a prototype needs at least 1 replicate, not {self.replicates}"),
+            (
+                not 1 <= self.replicates <= MOST,
+                f"a prototype needs at least 1 replicate and takes at most {MOST:,}, not {self.replicates}",
+            ),
             (self.rank_cap < 1, f"the largest rank must be at least 1, not {self.rank_cap}"),
         ):
             if wrong:

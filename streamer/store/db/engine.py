@@ -89,7 +89,7 @@ def parse_url(url: str) -> sa.URL:
     """
     try:
         parsed = sa.make_url(url)
-    except exc.ArgumentError:
+    except (exc.ArgumentError, ValueError):  # the latter of a port that is no number
         raise UsageError(
             "the database URL cannot be read; write sqlite:///path/to/file.db or"
             " postgresql://user:password@host:5432/database"

@@ -872,6 +872,16 @@ def test_doctor_tells_why_a_gate_holds(
     assert "STREAMER_HTTP_PROT" in out
     assert "the hash chain verifies" in out
 
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "all-MiniLM-L6-v2+sentence-transformers")
+    assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run(capsys, "doctor")[1]
+    monkeypatch.setenv("STREAMER_ENCODER_CANDIDATE", "all-MiniLM-L6-v2")
+    _, out, _ = run(capsys, "doctor")
+    assert "gate x: needs encoder" not in out, "workers run it beside their own"
+    assert (
+        "gate y: needs encoder other@12345678, workers with these settings run all-MiniLM-L6-v2@53aa5117 "
+        "and all-MiniLM-L6-v2@53aa5117+ctranslate2" in out
+    )
+
 
 # -- services --------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -179,3 +180,27 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_computed(clouds
     taken.write_text("a file")
     assert main(["gpso", str(clouds), "--out", str(taken)]) == WRONG_USAGE
     assert "cannot make the folder" in capsys.readouterr().err
+
+
+def test_a_folder_gets_all_files_or_none(clouds, capsys):
+    short = ["--no-loo", "--splits", "1", "--pipeline", "A"]
+    (clouds.parent / "there" / "gpso.md").mkdir(parents=True)
+    assert main(["gpso", str(clouds), *short, "--out", "there"]) == WRONG_USAGE
+    assert "there/gpso.md is a folder" in capsys.readouterr().err
+    assert [path.name for path in (clouds.parent / "there").iterdir()] == ["gpso.md"]
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        assert main(["gpso", str(clouds), *short, "--out", "full"]) == WRONG_USAGE
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "cannot write into full: File too large" in capsys.readouterr().err
+    assert list((clouds.parent / "full").iterdir()) == []
+
+
+def test_a_file_without_labels_makes_no_folder(clouds, capsys):
+    clouds.write_text(clouds.read_text().replace('"label"', '"other"'))
+    assert main(["gpso", str(clouds), "--out", "new"]) == WRONG_USAGE
+    assert "no response has a label" in capsys.readouterr().err
+    assert not (clouds.parent / "new").exists()

@@ -30,6 +30,7 @@ from tests.unit.deciding.test_decider import (
     TOPICS,
     HashingEncoder,
     World,
+    active,
     batch,
     raw,
     with_embeddings,
@@ -224,6 +225,22 @@ def test_what_it_is_scored_by(
     (one,) = Beside(candidate(gate, **tried), other=other).decide(raw(event))
     assert made(one).why == why
     assert (made(one).scores is None) == (why is not None)
+
+
+def test_a_gate_of_the_second_encoder_is_decided_by_it() -> None:
+    second = HashingEncoder()
+    second.identity = EncoderIdentity("second", "1", "cd" * 32, 8)
+    world = Beside(other=second)
+    world.sql["moved"] = active("moved", encoder="second@cdcdcdcd")
+    world.sql["elsewhere"] = active("elsewhere", encoder="third@12345678")
+    texts = {"bot": ["a", "b"], "moved": ["c", "d"], "elsewhere": ["e", "f"]}
+    found = world.decide(*(raw(batch(gate, batch_id=gate, texts=own)) for gate, own in texts.items()))
+    assert [(one.reason, one.encoder) for one in found if isinstance(one, BatchDecision)] == [
+        ("scored", IDENTITY.id),
+        ("scored", "second@cdcdcdcd"),
+        ("encoder_mismatch", "none"),
+    ]
+    assert (world.encoder.calls, second.calls) == ([["a", "b"]], [["c", "d"]])
 
 
 @pytest.mark.parametrize("error", [Unavailable("it is away"), EncoderGivenUp("it was away too long")])

@@ -101,7 +101,9 @@ def test_a_file_without_two_classes_is_refused(severities, cut, message):
         ({"folds": 1}, "at least 2 folds"),
         ({"min_per_class": 1}, "at least 2 responses"),
         ({"train_share": 1.0}, "share"),
+        ({"splits": 10_001}, "at most 10,000 times"),
         ({"replicates": 0}, "replicate"),
+        ({"replicates": 10_001}, "at most 10,000"),
         ({"rank_cap": 0}, "rank"),
     ],
 )

@@ -48,6 +48,13 @@ def test_a_key_comes_from_the_variable_that_is_named_or_its_file(tmp_path: Path)
         loaded({"MODEL_KEY": "sk-said"}, base_url="http://models.example/v1")
 
 
+def test_an_upstream_of_a_name_that_no_gate_can_have_is_refused() -> None:
+    with pytest.raises(
+        UsageError, match=r"^there can be no gate 'Bot' for \[upstreams\.Bot\]: a name has 1 to 64"
+    ):
+        upstreams(load_settings(upstreams={"Bot": SMALL}), {"MODEL_KEY": "sk-said"})
+
+
 BEFORE = After(
     gate="cheap", upstream="tiny@1a2b3c4d", scorer="gram", encoder="e@1", at_least=0.1, at_most=0.6
 )

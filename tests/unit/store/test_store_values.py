@@ -70,7 +70,16 @@ def test_urls_get_our_driver(url: str, driver: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "x", "mysql://u:pw@h/d", "sqlite://", "postgresql://u:pw@h", "postgresql://h?password=pw"]
+    "url",
+    [
+        "",
+        "x",
+        "mysql://u:pw@h/d",
+        "sqlite://",
+        "postgresql://u:pw@h",
+        "postgresql://h?password=pw",
+        "postgresql://u:pw@[::1/d",
+    ],
 )
 def test_other_urls_are_refused_without_their_password(url: str) -> None:
     with pytest.raises(UsageError) as caught:

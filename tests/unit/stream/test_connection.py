@@ -36,6 +36,33 @@ def test_a_plain_connection_elsewhere_must_be_allowed() -> None:
     assert KafkaConnection("kafka:9092", insecure=True).servers == ["kafka:9092"]
 
 
+@pytest.mark.parametrize(
+    "server",
+    [
+        "http://h:1",
+        "h:1:2",
+        "[::1",
+        ":9092",
+        "h:0",
+        "h:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:x",
+        "a b:1",
+        "h:",
+        "h/x",
+    ],
+)
+def test_what_is_no_address_is_named_and_nobody_is_asked_to_trust_it(server: str) -> None:
+    with pytest.raises(UsageError, match=r"is no Kafka bootstrap address: give host:port$") as caught:
+        KafkaConnection(f"127.0.0.1:9092,{server}")
+    assert repr(server) in str(caught.value)
+
+
+@pytest.mark.parametrize("server", ["localhost", "[::1]", "127.0.0.1:65535", "LOCALHOST:1"])
+def test_a_port_may_be_left_out(server: str) -> None:
+    assert KafkaConnection(server).servers == [server]
+
+
 def test_credentials_reach_every_client_and_no_log() -> None:
     connection = KafkaConnection("kafka:9093", SASL)
     for arguments in (
