@@ -374,6 +374,12 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
             place, columns.named["score"][0], "missing; give all answers to a prompt a score, or none"
         )
     if len(answers) < 2 and not scored:
+        if columns.named.get("score"):
+            raise table.error(
+                first.place,
+                columns.named["score"][0],
+                f"missing; the prompt {excerpt(first.key)} has one answer only, and one answer needs a score of its own",
+            )
         raise table.error(
             first.place,
             None,

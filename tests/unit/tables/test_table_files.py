@@ -186,6 +186,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
         "line 3, column answer_id: '1' occurs twice",
     ),
     ("partly.csv", b"prompt,answer,score\na,b,0.5\na,c,\n", "line 3, column score: missing"),
+    ("one-score.csv", b"prompt,answer,score\na,b,0.5\nc,d,\n", "line 3, column score: missing; the prompt 'c' has one answer only"),
     ("score.csv", b"prompt,answer,score\na,b,50\na,c,60\n", "column score: '50' is not a number from 0 to 1"),
     ("text.jsonl", b'{"prompt": "a", "answer": "b", "embedding": "c"}\n' * 2, "a text .* where the numbers of an embedding"),
     (
