@@ -163,7 +163,7 @@ def _budgets(evaluation: Evaluation) -> str:
             "same in every split, so that the effect of chance cannot be estimated: take more questions, or more splits."
         )
     if not over:
-        return f"All {len(cells)} gates that promise it kept their mean exposure within the budget."
+        return f"All {len(cells)} gates that promise a mean exposure of at most α came out within it."
     if max(over) <= bound:
         return (
             f"No budget is broken by more than chance: {len(over)} of {len(cells)} gates that promise a mean exposure of at most "
@@ -218,8 +218,8 @@ def _judges(evaluation: Evaluation) -> str:
     with_judge = [result.name for result in evaluation.data_sets if JUDGE in result.scorers]
     if not with_judge:
         return (
-            "No judge's scores were there, so that G-Eval-Naive and G-Eval-CRC are left out: bring them along in "
-            "meta.judge_score, or name an endpoint."
+            "The paper's modes with a judge, G-Eval-Naive and G-Eval-CRC, are left out: there are no judge's scores. Give them in "
+            "a column judge_score (meta.judge_score of response clouds), or let a model judge by --judge."
         )
     worst = max(
         (
