@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.calibration.guarantee import budget
-from streamer.events.responses import recorded_models
+from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.signing.canonical_json import canonical_json
+from streamer.wording.numbers import counted
 from streamer.wording.policies import cut_text, who
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
         ("response", _response(one, position, line, models))
         for position, one in enumerate(facts["responses"])
     ]
+    lines += [("upstream", said) for said in _upstream(line.get("content"))]
     lines += [
         ("decision", _decision(facts, revision, models)),
         ("policy", _policy(facts, policy, revision)),
@@ -69,7 +71,7 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
         )
         for one in found["deliveries"]
     ]
-    lines.append(("action", f"{facts['action_id']}, published to {line['action']['topic']}"))
+    lines.append(("action", f"{facts['action_id']}, for the topic {line['action']['topic']}"))
     lines.append(("sealed", _seal(found)))
     return lines
 
@@ -108,6 +110,23 @@ def _response(response: list[Any], position: int, line: dict[str, Any], models: 
     scored = "not scored" if score is None else f"score {score:.6f}"
     of = f" by {models[position]}" if models and models[position] else ""
     return f"{name}{of}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
+
+
+def _upstream(content: Mapping[str, Any] | None) -> list[str]:
+    """What was asked of the gate's upstream, and what came; nothing where the answers came otherwise, or are erased."""
+    metadata = (content or {}).get("metadata") or {}
+    match metadata.get("sampling"):
+        case {"calls": list(calls), "finish_reasons": list(answers), "problem": problem}:
+            pass
+        case _:
+            return []
+    said = f"{metadata.get(UPSTREAM)}, {counted(len(calls), 'call', 'calls')}, "
+    said += counted(len(answers), "answer", "answers") if answers else "no answers"
+    if problem is not None:
+        details = [call.get("detail") for call in calls if isinstance(call, dict)]
+        detail = next((one for one in reversed(details) if isinstance(one, str)), None)
+        said += f": {problem}" + ("" if detail is None else f" ({_excerpt(detail)})")
+    return [said]
 
 
 def _decision(facts: dict[str, Any], revision: dict[str, Any], models: tuple[str, ...]) -> str:

@@ -128,7 +128,7 @@ def _visible_errors() -> Iterator[None]:
         yield
     except Exception as error:
         if callable(described := getattr(error, "format_message", None)):
-            text = visible(described())
+            text = visible(described()).replace(": Value error, ", ": ")  # which library said so helps nobody
             error.format_message = lambda: text  # type: ignore[attr-defined]
         raise
 

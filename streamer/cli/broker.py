@@ -31,7 +31,10 @@ def require_broker(settings: Settings) -> None:
 def announce_now(settings: Settings) -> None:
     """Publish what the change left in the outbox. Without a broker nothing is lost: a worker publishes it."""
     if settings.kafka.bootstrap_servers is None:
-        note("It is recorded. No broker is configured here; the next worker announces it.")
+        note(
+            "It is recorded: `streamer serve` and workers read it within ten seconds. No broker is configured here; the next "
+            "worker announces it."
+        )
         return
     try:
         require_broker(settings)

@@ -128,7 +128,7 @@ def create(
             "Its audit probability is 0, so nothing will be drawn for labelling and it can never be calibrated."
         )
     note(
-        f"Next: publish batches to it, label what `streamer label queue --gate {gate}` lists, "
+        f"Next: publish batches to it, or ask it by HTTP; label what `streamer label queue --gate {gate}` lists, "
         f"then `streamer recalibrate {gate}`."
     )
     announce_now(settings)

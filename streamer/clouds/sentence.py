@@ -46,7 +46,7 @@ def sentence(report: OfflineRisk, alpha: float) -> str:
     shipped, every = report.selective_risk, report.mean_severity
     wrong_way = ""
     if shipped is not None and every is not None and shipped > every and percent(shipped) != percent(every):
-        wrong_way = f"the score works the wrong way for {many}, of all of which {percent(every)} are wrong: "
+        wrong_way = f"the score works the wrong way for {many} ({percent(every)} of all are wrong): "
     return wrong_way + (
         f"served {percent(report.ship_rate)} of {many}, error rate among shipped {percent(report.selective_risk)}, "
         f"exposure {percent(report.exposure_risk, 1)} per {one} against a budget of {budget(alpha)}"

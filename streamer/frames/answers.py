@@ -18,19 +18,22 @@ from streamer.clouds.tables.answers import AnswerReader, cloud_of, held_together
 from streamer.clouds.tables.columns import NO_SEVERITIES, ROLES, recognise
 from streamer.clouds.tables.rows import open_table
 from streamer.errors import UsageError
+from streamer.events.excerpts import excerpt
 from streamer.events.responses import embedding_rows
 from streamer.frames.tables import table_of
+from streamer.gates.policy_gate import segment_of
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import ArrayLike
 
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.answers import Answer
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.tables.rows import Table
 
@@ -108,7 +111,7 @@ def in_python(text: str) -> str:
 
 
 def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str | None) -> Read:
-    rows = [row for _, row in table.rows]
+    rows = dict(table.rows)
     if not rows:
         raise UsageError(f"{table.name} has no rows")
     if extra_column is not None and extra_column not in table.header:
@@ -117,13 +120,12 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
         [name for name in table.header if name != extra_column],
         given,
         name=table.name,
-        holding_lists=lists_of(rows[0], given),
+        holding_lists=lists_of(next(iter(rows.values())), given),
     )
     reader = AnswerReader(table, columns, severity_was_named="severity" in given)
-    groups = held_together(
-        answer for number, row in enumerate(rows) for answer in reader.answers(number, row)
-    )
-    clouds, places = [], []
+    groups = held_together(answer for place, row in rows.items() for answer in reader.answers(place, row))
+    position = {place: number for number, place in enumerate(rows)}
+    clouds, places, extra = [], [], []
     for group in groups:
         if columns.wide and group[0].place != group[-1].place:
             raise table.error(
@@ -132,14 +134,17 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
                 f"{group[0].key!r} was there already; a row is a whole prompt, so its id must differ from all others",
             )
         clouds.append(cloud_of(group, table, columns))
-        places.append(tuple(answer.place for answer in group))
+        if extra_column is not None:
+            _check_segments(table, extra_column, group, rows)
+            extra.append(rows[group[0].place].get(extra_column))
+        places.append(tuple(position[answer.place] for answer in group))
     return Read(
         tuple(clouds),
         None if columns.wide else tuple(places),
         len(rows),
         in_python(columns.words),
         in_python(columns.doubt),
-        () if extra_column is None else tuple(rows[place[0]].get(extra_column) for place in places),
+        tuple(extra),
         columns.named.get("score", ()),
     )
 
@@ -161,6 +166,22 @@ def _mapping(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
             )
         found[known] = tuple(listed)
     return found
+
+
+def _check_segments(
+    table: Table, column: str, group: Sequence[Answer], rows: Mapping[int, Mapping[str, Any]]
+) -> None:
+    """Raise `TableError` where the answers to a prompt are of different segments."""
+    first, *others = group
+    segment = segment_of(rows[first.place], column)
+    for answer in others:
+        if segment_of(rows[answer.place], column) != segment:
+            raise table.error(
+                answer.place,
+                column,
+                f"another value than at {table.unit} {first.place} for the same prompt {excerpt(first.key)}; a prompt belongs "
+                "to one segment",
+            )
 
 
 def scored(table: Read, scorer: str, encode: Encode | None) -> list[ScoredCloud]:

@@ -103,8 +103,9 @@ def serving_app(
         until, now = _deadline(request)
         raw = await requests.body(request, limits.max_value_bytes, longest)
         severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
-        await request_log.label(severities, until, timestamp_ms=int(now.timestamp() * 1000))
-        return _json(msgspec.json.encode({"recorded": len(severities)}))
+        taken = await request_log.label(gate, severities, until, timestamp_ms=int(now.timestamp() * 1000))
+        told = {name: number for name, number in taken._asdict().items() if number or name == "recorded"}
+        return _json(msgspec.json.encode(told))
 
     async def show(_request: Request, gate: str) -> Response:
         policy = await request_log.policy(gate, fresh=True)

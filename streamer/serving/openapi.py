@@ -122,7 +122,20 @@ _MODELS: Final = {
 _RECORDED: Final = {
     "type": "object",
     "required": ["recorded"],
-    "properties": {"recorded": {"type": "integer", "minimum": 0}},
+    "properties": {
+        "recorded": {"type": "integer", "minimum": 0},
+        "unrecorded": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "How many of these name a batch, attempt or answer that is not in the record: they change nothing "
+            "until it is.",
+        },
+        "other_kind": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "How many of these are of another kind than the gate's: they change no threshold.",
+        },
+    },
 }
 _AT_DESK: Final = {
     "type": "object",

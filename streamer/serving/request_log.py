@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from streamer.errors import Unavailable
+from streamer.events.labels import label_revision
 from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
 from streamer.journal import BatchDecision, DeadLetter, Partition
 from streamer.serving.lane import Ended
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy, Headers, RecordedAction, RecordedBatch
+    from streamer.journal import ActivePolicy, Headers, LabelRevision, RecordedAction, RecordedBatch
     from streamer.serving.bodies import BatchBody, SeverityBody
     from streamer.serving.deadlines import Deadline
     from streamer.serving.lane import Lane, Recorded
@@ -59,6 +60,14 @@ class Actions(Protocol):
         ...
 
 
+class Labels(Protocol):
+    """The record of severities."""
+
+    def unrecorded(self, revisions: Sequence[LabelRevision], /) -> Sequence[LabelRevision]:
+        """Those of an answer that is not in the record. Blocks; may raise `Unavailable`."""
+        ...
+
+
 class RiskVerdict(Protocol):
     """What is known of the risk in service."""
 
@@ -73,6 +82,15 @@ class AnsweredAction(NamedTuple):
     action: bytes
     again: bool
     receipt: str | None
+
+
+class TakenLabels(NamedTuple):
+    """How many severities are recorded; of these, how many are of an answer that is not in the record, and how many are of
+    another kind than the gate's, so that they change no threshold."""
+
+    recorded: int
+    unrecorded: int
+    other_kind: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +110,7 @@ class RequestLog:
     side: Lane
     book: Book
     actions: Actions
+    labels: Labels
     judges: RiskVerdict
     instance: int
     reachable: Callable[[], bool]
@@ -171,14 +190,15 @@ class RequestLog:
         return await self._reading(lambda: self.actions.recorded(key))
 
     async def label(
-        self, severities: Sequence[SeverityBody], deadline: Deadline, *, timestamp_ms: int
-    ) -> None:
+        self, gate: str, severities: Sequence[SeverityBody], deadline: Deadline, *, timestamp_ms: int
+    ) -> TakenLabels:
         """Record severities of one gate, all or, when the database does not answer in time, perhaps some: a repeat is safe.
 
         Raises `Problem` when they cannot be recorded, or not in time.
         """
-        if severities:
-            await self.policy(severities[0].event.gate)
+        if not severities:
+            return TakenLabels(0, 0, 0)
+        kind = (await self.policy(gate)).settings.severity_kind
         self._admit(self.side, len(severities))
         *_, here = self.partitions()
         asked = {
@@ -193,6 +213,10 @@ class RequestLog:
                 raise unavailable("not all of it was recorded in time; send it again")
             if isinstance(recorded.outcome, DeadLetter):
                 raise refused(recorded.outcome.code, recorded.outcome.detail)
+        revisions = [label_revision(one.event) for one in severities]
+        unrecorded = await self._reading(lambda: self.labels.unrecorded(revisions))
+        others = sum(one.kind != kind for one in revisions)
+        return TakenLabels(len(revisions), len(unrecorded), others)
 
     async def policy(self, gate: str, *, fresh: bool = False) -> Policy:
         """Return the newest policy of a gate. Raises `Problem` when there is no such gate.

@@ -267,6 +267,7 @@ def _request_log(
         ),
         book=shared.book,
         actions=store,
+        labels=store.labels,
         judges=partial(_judged, store, sentence),
         instance=instance,
         reachable=partial(shared.health.reachable, "database", "decider"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from streamer.audit.story import HELD, _policy, threshold_of
+from streamer.audit.story import HELD, _policy, _upstream, threshold_of
 from streamer.console.pages import _decided
 from streamer.gates.policy import MONITOR, RECALIBRATOR
 from streamer.gates.rule import Chance, Quantile, Rank, Rule, rule_text
@@ -71,3 +71,23 @@ def test_a_name_that_nobody_checked_is_told_as_one() -> None:
     assert "by ana (as stated): first" in _policy(
         a_decision()["line"]["facts"], *(a_decision()[one] for one in ("policy", "revision"))
     )
+
+
+def test_what_an_upstream_was_asked_is_read_from_its_own_record_alone() -> None:
+    sampled = {
+        "calls": [{"detail": "500: boom"}, {"detail": None}],
+        "finish_reasons": [],
+        "problem": "timed_out",
+    }
+    assert _upstream({"metadata": {"upstream": "small@1", "sampling": sampled}}) == [
+        "small@1, 2 calls, no answers: timed_out (500: boom)"
+    ]
+    whole = sampled | {"finish_reasons": ["stop"], "problem": None}
+    assert _upstream({"metadata": {"upstream": "small@1", "sampling": whole}}) == [
+        "small@1, 2 calls, 1 answer"
+    ]
+    for publishers in (None, {}, {"sampling": "by hand"}, {"sampling": {"calls": 3}}):
+        assert _upstream({"metadata": publishers}) == []
+    assert _upstream(None) == [], "erased"
+    strange = {"calls": [7, {"detail": 8}], "finish_reasons": [], "problem": "x"}
+    assert _upstream({"metadata": {"sampling": strange}}) == ["None, 2 calls, no answers: x"]

@@ -211,6 +211,8 @@ class AnswerReader:
             hint = "; write it with a point" if isinstance(value, str) and "," in value else ""
             if role in ("severity", "correct") and math.isfinite(number):
                 hint = "; a scale of its own must become a share first: (5 - x) / 4 of one to five stars"
+            elif role in ("severity", "correct") and isinstance(value, str):
+                hint = f", nor a word like yes, no, correct or wrong{hint}"
             raise self._table.error(
                 place, column, f"{excerpt(str(value))} is not a number from 0 to 1 ({meaning}){hint}"
             )
@@ -374,6 +376,12 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
             place, columns.named["score"][0], "missing; give all answers to a prompt a score, or none"
         )
     if len(answers) < 2 and not scored:
+        if columns.named.get("score"):
+            raise table.error(
+                first.place,
+                columns.named["score"][0],
+                f"missing; the prompt {excerpt(first.key)} has one answer only, and one answer needs a score of its own",
+            )
         raise table.error(
             first.place,
             None,

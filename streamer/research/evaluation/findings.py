@@ -163,7 +163,7 @@ def _budgets(evaluation: Evaluation) -> str:
             "same in every split, so that the effect of chance cannot be estimated: take more questions, or more splits."
         )
     if not over:
-        return f"All {len(cells)} gates that promise it kept their mean exposure within the budget."
+        return f"All {len(cells)} gates that promise a mean exposure of at most α came out within it."
     if max(over) <= bound:
         return (
             f"No budget is broken by more than chance: {len(over)} of {len(cells)} gates that promise a mean exposure of at most "
@@ -179,16 +179,21 @@ def _budgets(evaluation: Evaluation) -> str:
 
 def _reductions(result: DataSetResult) -> str:
     unit = "response" if "response" in result.mean_severity else "best"
-    rows = [row for row in result.modes(unit) if row.mode == MODES[2] and row.reduction.mean is not None]
+    every = [row for row in result.modes(unit) if row.mode == MODES[2]]
+    rows = [row for row in every if row.reduction.mean is not None]
     if not rows:
+        if any(row.ship_rate.mean for row in every):
+            return f"{result.name}: Gram-CRC holds no wrong answer at any of these budgets, so there is no reduction to report."
         return f"{result.name}: Gram-CRC ships nothing at any of these budgets, so there is no reduction to report."
     first, last = rows[0], rows[-1]
     sentence = f"{result.name}, Gram-CRC by {unit}: severity {_changed(first)} at α = {first.alpha:g}"
+    shares = percent(first.ship_rate.mean)
     if last is not first:
         sentence += f" and {_changed(last)} at α = {last.alpha:g}"
+        shares += f" and {percent(last.ship_rate.mean)}"
     return (
-        f"{sentence} from held to shipped, with {percent(first.ship_rate.mean)} and {percent(last.ship_rate.mean)} shipped: a "
-        f"reduction says nothing of how much ships. {_skill(result, unit)}"
+        f"{sentence} from held to shipped, with {shares} shipped: a reduction says nothing of how much ships. "
+        f"{_skill(result, unit)}"
     ).strip()
 
 
@@ -213,8 +218,8 @@ def _judges(evaluation: Evaluation) -> str:
     with_judge = [result.name for result in evaluation.data_sets if JUDGE in result.scorers]
     if not with_judge:
         return (
-            "No judge's scores were there, so that G-Eval-Naive and G-Eval-CRC are left out: bring them along in "
-            "meta.judge_score, or name an endpoint."
+            "The paper's modes with a judge, G-Eval-Naive and G-Eval-CRC, are left out: there are no judge's scores. Give them in "
+            "a column judge_score (meta.judge_score of response clouds), or let a model judge by --judge."
         )
     worst = max(
         (

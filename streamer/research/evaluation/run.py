@@ -348,11 +348,11 @@ def _result(
     calibrating = len(data.clouds) // 2
     infeasible = [alpha for alpha in options.alphas if groups_needed(alpha) > calibrating]
     if infeasible:
-        listed = ", ".join(f"{alpha:g} ({groups_needed(alpha)})" for alpha in infeasible)
+        listed = ", ".join(f"{groups_needed(alpha)} at {alpha:g}" for alpha in infeasible)
         notes = (
             *notes,
-            f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, which is too few for a guarantee at the budgets {listed}: there nothing "
-            "ships, by arithmetic and not by the data (the number needed stands in brackets).",
+            f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, and the guarantee needs {listed}: "
+            "there nothing ships, whatever the answers are.",
         )
     for unit, one in found:
         if one.refused is not None:

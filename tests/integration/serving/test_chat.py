@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import openai
 import pytest
 
+from streamer.cli import main
 from streamer.gates.settings import GateSettings
 from streamer.labels.llm.record import Message
 from streamer.serving.chat.sampler import Sampled, Sampler
@@ -475,9 +476,20 @@ def test_answers_that_do_not_fit_into_one_event_are_held(sqlite_site: Site, mode
     assert (told["action"], told["problem"], told["calls"]) == ("abstain", "malformed_reply", 1)
 
 
-def test_an_upstream_that_is_not_there_is_held(plain: Plain) -> None:
+def test_an_upstream_that_is_not_there_is_held_and_the_record_says_why(
+    plain: Plain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     told = ask(plain.endpoint, gate="away").streamer
     assert (told["action"], told["problem"]) == ("abstain", "unreachable")
+    monkeypatch.setenv("STREAMER_DATABASE_URL", plain.site.url)
+    assert main(["audit", "show", told["batch_id"]]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"upstream {told['upstream']}, 1 call, no answers: unreachable (Connection error." in said
+    assert "published to" not in said, "this service publishes nowhere"
+    told = ask(plain.endpoint).streamer
+    assert main(["audit", "show", told["batch_id"]]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"upstream {told['upstream']}, 1 call, {ANSWERS} answers" in said
 
 
 def test_at_its_deadline_a_request_is_held(plain: Plain) -> None:

@@ -172,6 +172,15 @@ def test_severities_are_recorded_as_those_of_the_topic_are(site: Site) -> None:
     site.check()
 
 
+def test_who_labels_what_is_not_there_or_does_not_count_is_told(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    endpoint.ask(batch("b-1"))
+    given = [label(), label(batch_id="b-2"), label(response_id="c"), label(attempt=2), label(kind="judge")]
+    answer = endpoint.client.post(f"/v1/gates/{GATE}/labels", json=given)
+    assert (answer.status_code, answer.json()) == (200, {"recorded": 5, "unrecorded": 3, "other_kind": 1})
+    sqlite_site.check()
+
+
 @pytest.mark.expected_errors(r"^streamer\.cli: ")
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "example.com"])
 def test_without_keys_it_listens_on_this_machine_alone(

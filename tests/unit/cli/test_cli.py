@@ -674,6 +674,12 @@ def test_a_kind_of_severity_that_looks_like_a_typing_mistake_is_refused_where_no
     assert json.loads(out)["severity_kind"] == kind
 
 
+def test_a_choice_that_is_none_is_answered_by_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    status, _, err = run(capsys, "plan", "--alpha", "0.1", "--unit", "all")
+    assert status == 2
+    assert "'--unit': 'all' is not one of 'best', 'response', 'batch'" in " ".join(err.split())
+
+
 @pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(("said", "kind"), [("\n", "human"), ("y\n", "human"), ("n\n", "humn")])
 def test_at_a_terminal_it_is_asked_about(

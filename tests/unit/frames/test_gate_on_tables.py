@@ -194,6 +194,21 @@ def test_segments_have_thresholds_of_their_own_as_in_service() -> None:
     assert set(decided.thresholds) == cuts
 
 
+def test_a_prompt_of_two_segments_is_refused() -> None:
+    table = answers(20)
+    table["language"][1] = "fr"
+    gate = streamer.Gate(alpha=0.2, segment_by="language")
+    for ask in (gate.fit, gate.held_out):
+        with pytest.raises(
+            UsageError, match="row 1, column language: another value than at row 0 for the same prompt 'p0'"
+        ):
+            ask(table)
+    with pytest.raises(UsageError, match="another value than at row 0"):
+        gate.fit(answers()).decide(table)
+    table["language"] = [None, math.nan] * (len(table["score"]) // 2) + [None] * (len(table["score"]) % 2)
+    gate.fit(table)  # no value at all is one value
+
+
 @pytest.mark.parametrize("unit", ["best", "response", "batch"])
 @pytest.mark.parametrize(("method", "parameters"), METHODS, ids=[name for name, _ in METHODS])
 def test_the_threshold_is_that_of_a_calibration_run(
@@ -282,6 +297,16 @@ def test_it_has_the_habits_of_scikit_learn() -> None:
 def test_what_cannot_be_is_refused(parameters: dict[str, Any], says: str) -> None:
     with pytest.raises((ValueError, UsageError, TypeError), match=says):
         streamer.Gate(**parameters).fit(answers(20))
+
+
+def test_a_mistake_in_a_file_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "answers.csv"
+    path.write_text("prompt,score,severity\na,0.5,0\n\na,0.6,7\n")
+    with pytest.raises(UsageError, match="line 4, column severity: '7' is not a number"):
+        streamer.Gate(alpha=0.2).fit(path)
+    path.write_text("prompt,score,severity\na,0.5,0\n\na,0.6,1\nb,0.9,0\n")
+    gate = streamer.Gate(alpha=0.5).fit(path)
+    assert len(gate.decide(path).ship) == 3, "and decisions are in the order of the rows"
 
 
 ROW = {"prompt_id": [1, 1], "score": [0.1, 0.2], "severity": [0, 1]}

@@ -171,6 +171,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     ("twice.csv", b"prompt,answer,answer\na,b,c\n", "two columns 'answer'"),
     ("both.csv", b"prompt,answer,severity,correct\na,b,1,1\n", "choose one: --column correct="),
     ("stars.csv", LONG.encode() + b"a,b,4\na,c,5\n", r"severity: '4' is not a number from 0 to 1 .*must become a share"),
+    ("words.csv", b"prompt,answer,correct\na,b,richtig\na,c,falsch\n", "'richtig' is not a number .*, nor a word like yes, no, correct"),
     ("comma.csv", LONG.encode() + b'a,b,"0,5"\na,c,1\n', "write it with a point"),
     ("truth.csv", b"prompt,answer,label\na,b,True\na,c,False\n", "'True' may mean right or wrong"),
     ("single.csv", LONG.encode() + b"a,b,1\nc,d,0\n", "line 2: the prompt 'a' has one answer only"),
@@ -186,6 +187,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
         "line 3, column answer_id: '1' occurs twice",
     ),
     ("partly.csv", b"prompt,answer,score\na,b,0.5\na,c,\n", "line 3, column score: missing"),
+    ("one-score.csv", b"prompt,answer,score\na,b,0.5\nc,d,\n", "line 3, column score: missing; the prompt 'c' has one answer only"),
     ("score.csv", b"prompt,answer,score\na,b,50\na,c,60\n", "column score: '50' is not a number from 0 to 1"),
     ("text.jsonl", b'{"prompt": "a", "answer": "b", "embedding": "c"}\n' * 2, "a text .* where the numbers of an embedding"),
     (
