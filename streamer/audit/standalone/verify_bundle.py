@@ -135,7 +135,8 @@ def strict_json(line: bytes) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     try:
-        return json.loads(line, object_pairs_hook=once, parse_constant=refuse)
+        # Decoded here: the parser would take UTF-16 and a byte order mark, too.
+        return json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -853,7 +854,9 @@ class Verifier:
                 continue
             place = f"checkpoint {sequence} ({origin})"
             if not self._keys:
-                self.notes["signatures"] = "no public key was given: signatures were not checked"
+                self.notes["signatures"] = (
+                    "no public key was given: signatures were not checked; give --public-key"
+                )
             elif key is None:
                 self.fault("signature", place, "it is signed with a key that is not trusted")
                 continue
@@ -4537,6 +4540,9 @@ def check_report(
     derived = figures.result(bundle, verifier)
     differing = list(compare_report(report, bundle, derived, given))
     verifier.counts["figures derived again"] += len(derived)
+    verifier.notes["words"] = (
+        "what the report says beside its figures, and its HTML and PDF files: `streamer audit report --bundle` makes them again"
+    )
     if report["verified_with"] != given:
         verifier.notes["report"] = (
             "the list of what was not checked, in the report: it was made with other keys or checkpoints than were given now"
@@ -4548,6 +4554,17 @@ def check_report(
 def complete_lines(data: bytes) -> list[bytes]:
     """Split a file of checkpoints; a last line without an end is one that a crash interrupted."""
     return [line for line in data.split(b"\n")[:-1] if line]
+
+
+def receipt_lines(data: bytes) -> list[bytes]:
+    """Split a file of receipts. A last line without an end was interrupted, unless it is whole."""
+    lines = data.splitlines()
+    if lines and not data.endswith((b"\n", b"\r")):
+        try:
+            strict_json(lines[-1])
+        except ValueError:
+            del lines[-1]
+    return [line for line in lines if line.strip()]
 
 
 def printable(text: str) -> str:
@@ -4590,7 +4607,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reading = asked.checkpoints
         outside = complete_lines(asked.checkpoints.read_bytes()) if asked.checkpoints else None
         reading = asked.receipts
-        receipts = None if asked.receipts is None else asked.receipts.read_bytes().splitlines()
+        receipts = None if asked.receipts is None else receipt_lines(asked.receipts.read_bytes())
         reading = asked.policy_keys
         policy_keys = read_public_keys(asked.policy_keys.read_text("ascii")) if asked.policy_keys else []
         reading = asked.label_keys
@@ -4611,7 +4628,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 check_scores(bundle, verifier, lines)
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
-        sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")
+        what = isinstance(error, OSError) and error.strerror
+        sys.stderr.write(
+            printable(f"cannot read {place}: {what or f'{type(error).__name__}: {error}'}") + "\n"
+        )
         return 2
     if asked.json:
         report = {

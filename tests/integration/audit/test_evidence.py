@@ -23,6 +23,7 @@ from streamer.audit.standalone.verify_bundle import Bundle, compare_report, comp
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
+from streamer.security.visible import visible
 from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
@@ -31,7 +32,9 @@ from tests.migrated import migrated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HOSTILE = "</script><b>#panic()$\x1b[2J ünïcode"
+HOSTILE = "</script><b>#panic()$\x1b[2J \u202eünïcode"
+SEEN = HOSTILE.replace("\x1b", r"\u001b").replace("\u202e", r"\u202e")
+"""What is shown of it: nothing in it steers or hides."""
 
 
 @pytest.fixture(scope="module")
@@ -289,6 +292,38 @@ def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> Non
         "2 messages were refused; 2 batches came again unchanged and 1 with other content, and 1 range of offsets was lost"
     )
     assert "each by name" not in said["settings"]
+    record = {"links": 3, "partitions": 1, "days": 0.01}
+    record |= {"first_recorded": "2026-11-26T14:00:00+00:00", "last_recorded": "2026-11-26T14:14:24+00:00"}
+    assert WORDS["record"](record)[0].endswith("(14.4 minutes)")
+    one = {
+        "number": 1,
+        "newest_made_at": None,
+        "links_covered": 3,
+        "links_after": 0,
+        "longest_seconds_between": 0.0,
+    }
+    assert "between" not in WORDS["checkpoints"](one)[0], "there is no time between one and nothing"
+    two = WORDS["checkpoints"](one | {"number": 2, "longest_seconds_between": 90.0})[0]
+    assert two.endswith("the longest time between two was 90 seconds")
+    assert WORDS["over_time"]({"step": "day", "counts": []})[0] == "no decision in the period"
+    account = {
+        "name": "ana",
+        "roles": '["viewer", "approver"]',
+        "created_at": None,
+        "created_by": "root",
+        "reason": "added",
+    }
+    (people, *_) = WORDS["people"]({"accounts": [account], "api_keys": [], "revoked": []})[1]
+    assert people.rows[0][:2] == ("ana", "viewer, approver")
+
+
+def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dict[str, Any]) -> None:
+    unchecked = len(report["figures"]["unchecked"]["value"])
+    assert unchecked
+    assert f"{unchecked} kinds of things could not be checked" in document_of(report).lead
+    whole = copy.deepcopy(report)
+    whole["figures"]["unchecked"]["value"] = []
+    assert "could not be checked" not in document_of(whole).lead
 
 
 def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
@@ -340,6 +375,15 @@ def test_the_one_file_derives_a_report_again(
     status, printed = run()
     assert status == 0
     assert "not checked   the list of what was not checked, in the report" in printed
+    # What no figure is made of follows from no row: only the program that wrote it can write it again.
+    silent = copy.deepcopy(report)
+    for clause in silent["clauses"]:
+        clause["does_not_show"] = []
+    said.write_text(json.dumps(silent))
+    status, printed = run(*outside)
+    assert status == 0
+    assert "not checked   what the report says beside its figures" in printed
+    assert "streamer audit report --bundle" in printed
     report = copy.deepcopy(report)
     report["figures"]["decisions/best"]["value"]["served"] += 1
     report["figures"]["exposure/each"]["value"]["upper"] = 0.0
@@ -390,6 +434,9 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     assert "complian" not in (page + said).lower()
     assert "<script" not in page
     assert "<b>" not in page
+    assert visible(page) == page
+    if "policies/third" in made["figures"]:
+        assert escape(SEEN) in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert pdf.startswith(b"%PDF-")
     assert len(pdf) > 50_000
