@@ -32,6 +32,8 @@ from tests.migrated import migrated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.services.browser import Browser
+
 HOSTILE = "</script><b>#panic()$\x1b[2J \u202eünïcode"
 SEEN = HOSTILE.replace("\x1b", r"\u001b").replace("\u202e", r"\u202e")
 """What is shown of it: nothing in it steers or hides."""
@@ -445,6 +447,23 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     write_report(again, tmp_path / "again")
     for file in (JSON, PAGE, PDF):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "pack" / file).read_bytes()
+
+
+def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: Browser) -> None:
+    """A table that is too wide is scrolled, by keyboard as well; no word of it is broken into letters."""
+    made = make_report(folder / BUNDLE, ALL["eu-ai-act"], since=None, until=None, keys=KEYS)
+    write_report(made, tmp_path / "pack", pdf=False)
+    size = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.driver.get((tmp_path / "pack" / PAGE).as_uri())
+    assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 360
+    narrowest = browser.driver.execute_script(
+        "return Math.min(...[...document.querySelectorAll('td:not(.n), th:not(.n)')].map((one) => one.offsetWidth))"
+    )
+    assert narrowest >= 80
+    wide = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)"
+    assert browser.driver.execute_script(f"return {wide}.length") > 0
+    assert browser.driver.execute_script(f"return {wide}.every((one) => one.tabIndex === 0 && one.ariaLabel)")
 
 
 def test_a_bundle_that_is_none_is_said_to_be_none(
