@@ -37,7 +37,7 @@ dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .93rem; margin: .7rem 0 0; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-top: 1px solid var(--rule); overflow-wrap: anywhere;
-  min-width: 5.6rem; }
+  min-width: 6.6rem; }
 thead th { border-top: 0; color: var(--soft); font-weight: 600; } th.n, td.n { min-width: 3.5rem; text-align: right; font-variant-numeric: tabular-nums; }
 svg { display: block; width: 100%; height: auto; margin: .6rem 0 0; } svg text { fill: var(--soft); font-family: inherit; }
 code { background: var(--code); border-radius: 4px; padding: .08rem .3rem; font-size: .9em; overflow-wrap: anywhere; }
