@@ -87,9 +87,14 @@ def document_of(report: Mapping[str, Any]) -> Document:
     framework, period = report["framework"], report["period"]
     verification = found["verification"]["value"]
     gates = sorted({name.partition("/")[2] for name in order if "/" in name})
+    decided = any(one["value"]["total"] for name, one in found.items() if name.startswith("decisions/"))
     faults, unchecked = verification["faults"], found["unchecked"]["value"]
     lead = (
-        "The record behind it was verified: nothing that could be checked is inconsistent."
+        (
+            "The record behind it was verified: nothing that could be checked is inconsistent."
+            if found["record"]["value"]["links"]
+            else "The record behind it is empty: there was nothing to verify."
+        )
         + (f" {_not_checked(unchecked)} [{numbers['unchecked']}]." if unchecked else "")
         if not faults
         else f"The verification of the record found {counted(faults, 'fault', 'faults')}: no figure here can be relied on before"
@@ -104,7 +109,11 @@ def document_of(report: Mapping[str, Any]) -> Document:
         ),
         facts=[
             ("Clauses by", framework["edition"]),
-            ("Period", f"{_when(period['since'])} to {_when(period['until'])}"),
+            (
+                "Period",
+                f"{_when(period['since'])} to {_when(period['until'])}"
+                + ("" if decided else ": nothing was decided in it"),
+            ),
             ("Gates", ", ".join(gates) or NONE),
             ("Bundle made", _when(report["made_at"])),
             ("SHA-256 of its manifest", report["bundle"]),

@@ -328,6 +328,25 @@ def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dic
     assert "could not be checked" not in document_of(whole).lead
 
 
+def test_an_empty_record_and_an_empty_period_say_so_first(
+    folder: Path, report: dict[str, Any], tmp_path: Path, migrated_sqlite_url: str
+) -> None:
+    from datetime import UTC, datetime
+
+    before = datetime(2020, 1, 1, tzinfo=UTC)
+    early = make_report(folder / BUNDLE, ALL["soc2"], since=before, until=before.replace(month=2), keys=KEYS)
+    facts = dict(document_of(early).facts)
+    assert facts["Period"] == "2020-01-01 00:00:00Z to 2020-02-01 00:00:00Z: nothing was decided in it"
+    assert "nothing was decided" not in dict(document_of(report).facts)["Period"]
+    with (
+        wiring.open_store(settings_for(migrated_sqlite_url, tmp_path)) as store,
+        store.evidence.snapshot() as snapshot,
+    ):
+        write_bundle(snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()))
+    nothing = document_of(make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None, keys=KEYS))
+    assert nothing.lead.startswith("The record behind it is empty: there was nothing to verify.")
+
+
 def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
     assert differing(report, folder) == []
     bundle = Bundle(folder / BUNDLE)
