@@ -403,7 +403,9 @@ def report(
         say(f"{made}: from it verify_bundle.py --report derives every figure again.")
         note("It names people who labelled, approved and acknowledged: give it to whom these may be shown.")
         if faults:
-            say(f"{counted(faults, 'fault was', 'faults were')} found; `streamer audit verify` names them.")
+            say(
+                f"{counted(faults, 'fault was', 'faults were')} found; verify_bundle.py, with this bundle, names each."
+            )
     if faults:
         raise typer.Exit(FOUND)
 

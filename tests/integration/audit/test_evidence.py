@@ -485,6 +485,27 @@ def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: B
     assert browser.driver.execute_script(f"return {wide}.every((one) => one.tabIndex === 0 && one.ariaLabel)")
 
 
+@pytest.mark.parametrize(("kind", "column"), [("policies", "threshold"), ("accounts", "roles")])
+def test_a_value_that_no_report_can_show_is_said_to_be_one(
+    folder: Path, tmp_path: Path, kind: str, column: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamer.cli import main
+
+    with zipfile.ZipFile(folder / BUNDLE) as packed:
+        packed.extractall(tmp_path / "bundle")
+    file = tmp_path / "bundle" / "control.jsonl"
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    for line in lines:
+        if line["kind"] == kind:
+            line["row"][column] = {"no": "value"}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = ("audit", "report", "--framework", "soc2", "--bundle", str(tmp_path / "bundle"), "--no-pdf")
+    assert main([*given, "--out", str(tmp_path / "pack")]) == 2
+    said = capsys.readouterr().err
+    assert "has a value that no report can show" in said
+    assert "verify_bundle.py names it" in said
+
+
 def test_a_bundle_that_is_none_is_said_to_be_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
