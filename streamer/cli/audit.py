@@ -16,6 +16,7 @@ from streamer.cli.key_files import write_key_files
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
 from streamer.events.cloudevents import rfc3339
+from streamer.wording.numbers import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -179,7 +180,7 @@ def verify(
             warn(f"not checked: {text}")
         note(", ".join(f"{count} {name}" for name, count in report.counts.items()))
         say(
-            f"{report.counts['faults']} faults were found; the first is {report.faults[0].place}."
+            f"{counted(report.counts['faults'], 'fault was', 'faults were')} found; the first is {report.faults[0].place}."
             if report.faults
             else "Everything that could be checked is consistent."
         )
@@ -380,7 +381,9 @@ def report(
         say(f"{made}: from it verify_bundle.py --report derives every figure again.")
         note("It names people who labelled, approved and acknowledged: give it to whom these may be shown.")
         if faults:
-            say(f"{faults} faults were found; `streamer audit verify` names them.")
+            say(
+                f"{counted(faults, 'fault was', 'faults were')} found; verify_bundle.py, with this bundle, names each."
+            )
     if faults:
         raise typer.Exit(FOUND)
 

@@ -14,6 +14,8 @@ from streamer.security.accounts import LEAST_CHARACTERS, ROLES
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from streamer.security.accounts import Account
     from streamer.wiring.console import OpenedConsole
 
@@ -126,14 +128,14 @@ def add(
             account = store.accounts.add_issued(name, roles=role, issuer=issuer, by=actor)
         else:
             account = store.accounts.add(name, roles=role, password=_password(password_stdin), by=actor)
+        people = store.accounts.list()
     if json:
         print_json(_account_json(account))
         return
     say(f"{account.name} may sign in at the console, as {', '.join(account.roles)}.")
     if first:
         note("From now on people sign in; links that were printed open nothing any more.")
-        if "administrator" not in account.roles:
-            note("Nobody is an administrator yet: `streamer console user add NAME --role administrator`.")
+    _note_nobody(people)
 
 
 @users.command("list")
@@ -165,7 +167,9 @@ def roles(
     actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.set_roles(name, role, by=actor, reason=reason)
+        people = store.accounts.list()
     _say_account(account, json)
+    _note_nobody(people)
 
 
 @users.command("password")
@@ -193,13 +197,19 @@ def close(
     actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
         account = store.accounts.close(name, by=actor, reason=reason)
+        people = store.accounts.list()
     _say_account(account, json)
+    _note_nobody(people)
 
 
 def _password(stdin: bool) -> str:
     """Ask for a password twice, or read its line. It is never an argument, which others of this machine could read."""
     if stdin:
         return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "there is no terminal to ask for the password at; give it on standard input, with --password-stdin"
+        )
     found: str = typer.prompt(
         f"Password ({LEAST_CHARACTERS} characters or more)",
         hide_input=True,
@@ -216,6 +226,11 @@ def _say_account(account: "Account", json: bool) -> None:
         say(f"{account.name} cannot sign in any more.")
     else:
         say(f"{account.name} is {', '.join(account.roles)}, and signs in again.")
+
+
+def _note_nobody(people: "Sequence[Account]") -> None:
+    if not any("administrator" in one.roles for one in people):
+        note("Nobody is an administrator: `streamer console user add NAME --role administrator`.")
 
 
 def _where(account: "Account") -> str | None:

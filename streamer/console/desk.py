@@ -9,6 +9,7 @@ from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
+from streamer.wording.numbers import when
 from streamer.wording.verdicts import lasting
 
 if TYPE_CHECKING:
@@ -140,9 +141,9 @@ def left(seconds: float) -> str:
 
 def said(outcome: DeskV1) -> str:
     """Say what became of a batch, by whom and when."""
-    at = outcome.decided_at.isoformat(timespec="seconds")
+    at = when(outcome.decided_at)
     if outcome.by is None:
-        return f"Its deadline passed at {outcome.until.isoformat(timespec='seconds')}, and it was rejected"
+        return f"Its deadline passed at {when(outcome.until)}, and it was rejected"
     what = "rejected it" if outcome.selected is None else f"released answer {outcome.selected}"
     return f"{outcome.by.removeprefix('account:')} {what}{', edited' if outcome.edited else ''}, at {at}"
 

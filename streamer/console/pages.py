@@ -19,6 +19,7 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.gates.settings import HELD_WORDS
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import in_sample
+from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
 from streamer.signing.policies import REFUSAL_TEXTS
@@ -363,8 +364,10 @@ class Pages:
         report = self._report(proposal.gate)
         turn = direction(now, then)
         before, after = in_sample(now, unit, sample), in_sample(then, unit, sample)
+        skill = separation(then, unit, sample)
         return {
             "gate": proposal.gate,
+            "unskilled": None if skill is None or skill.shown else skill.said,
             "run": proposal.run,
             "proposal": proposal,
             "present": present,

@@ -74,7 +74,7 @@ class Separation:
                 ", which may be chance",
             )
         return (
-            f"{found}: on {self.groups} labelled groups the mean severity is {self.shipped:.3g} of what would ship and "
+            f"{found}: on {self.groups} labelled prompts the mean severity is {self.shipped:.3g} of what would ship and "
             f"{self.held:.3g} of what would be held{chance}"
         )
 

@@ -22,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from streamer.errors import UsageError
-from streamer.settings.sources import property_name, setting_sources
+from streamer.settings.sources import AS_WRITTEN, property_name, setting_sources
 
 _PositiveInt = Annotated[int, Field(ge=1)]
 _Port = Annotated[int, Field(ge=0, le=65535)]
@@ -477,6 +477,7 @@ class OidcSettings(_Group):
     )
     roles: dict[str, str] = Field(
         default_factory=dict,
+        json_schema_extra=AS_WRITTEN,
         description=(
             'What the values of `roles_claim` mean, one JSON object: `{"risk-team": "approver"}`. Without it they are the '
             "names of roles."

@@ -27,6 +27,9 @@ DEBUG_VARIABLE = "STREAMER_DEBUG"
 DEFAULT_CONFIG_FILE = Path("streamer.toml")
 DOTENV_FILE = Path(".env")
 
+AS_WRITTEN: dict[str, Any] = {"names": "as written"}
+"""Of a setting that holds named values: the names are of somebody else, and capitals and underscores in them count."""
+
 
 def leaves(settings_type: type[BaseSettings]) -> Iterator[tuple[str, str, FieldInfo]]:
     """Iterate over (group, field, definition) of every setting, in the order of definition.
@@ -62,9 +65,19 @@ def entry_type(leaf: FieldInfo) -> type[BaseModel] | None:
     return entries[1] if entries and issubclass(entries[1], BaseModel) else None
 
 
+def is_list(leaf: FieldInfo) -> bool:
+    """Report whether a setting holds several values (the witnesses)."""
+    return get_origin(leaf.annotation) is tuple
+
+
 def property_name(name: str) -> str:
     """Write a Kafka client property as Kafka does, with dots, whichever way it was given."""
     return name.lower().replace("_", ".")
+
+
+def entry_name(leaf: FieldInfo, name: str) -> str:
+    """Write the name of an entry of a table as it is kept: as written where others made it up, else as a property."""
+    return name if leaf.json_schema_extra == AS_WRITTEN else property_name(name)
 
 
 def unknown_variables(settings_type: type[BaseSettings], environment: Mapping[str, str]) -> list[str]:
@@ -112,6 +125,7 @@ class EnvironmentSource(_Source):
         super().__init__(settings_type)
         self._variables = variables
         self._place = place
+        self._settings = {variable_name(group, field) for group, field, _ in leaves(settings_type)}
 
     def __call__(self) -> dict[str, Any]:
         """Collect all that the variables say. Raises `UsageError` for a file or a JSON text that cannot be read."""
@@ -121,7 +135,8 @@ class EnvironmentSource(_Source):
             name = variable_name(group, field)
             found = self._read(name)
             if is_table(leaf):
-                table = _json_table(found[1], found[0]) if found else {}
+                given = _json_object(found[1], found[0]) if found else {}
+                table = {entry_name(leaf, entry): value for entry, value in given.items()}
                 for entry in table:
                     origins[f"{group}.{field}.{entry}"] = f"{self._place} {name}"
                 for entry, text, variable in self._entries(name):
@@ -131,7 +146,11 @@ class EnvironmentSource(_Source):
                     values.setdefault(group, {})[field] = table
             elif found:
                 variable, text = found
-                value: Any = text if entry_type(leaf) is None else _json_object(text, variable)
+                value: Any = text
+                if is_list(leaf):
+                    value = _json_array(text, variable)
+                elif entry_type(leaf) is not None:
+                    value = _json_object(text, variable)
                 (values.setdefault(group, {}) if group else values)[field] = value
                 origins[setting_name(group, field)] = f"{self._place} {variable}"
         return {**values, "origins": origins} if values else {}
@@ -157,6 +176,8 @@ class EnvironmentSource(_Source):
             ):
                 continue
             setting = variable.removesuffix("_FILE")
+            if setting in self._settings:
+                continue  # a setting of its own, whose name begins alike
             found = self._read(setting)
             if found:
                 yield property_name(setting.removeprefix(f"{name}_")), found[1], found[0]
@@ -205,7 +226,8 @@ class TomlSource(_Source):
                     )
                 if is_table(known[group][field]) and isinstance(value, dict):
                     for entry in value:
-                        origins[f"{group}.{field}.{property_name(entry)}"] = f"{self._path} [{group}.{field}]"
+                        kept = entry_name(known[group][field], entry)
+                        origins[f"{group}.{field}.{kept}"] = f"{self._path} [{group}.{field}]"
                 else:
                     origins[f"{group}.{field}"] = f"{self._path} [{group}]"
         return {**values, "origins": origins} if values else {}
@@ -270,10 +292,6 @@ def file_text(file: str, variable: str) -> str:
         raise UsageError(f"cannot read the file {file} that {variable} names: {reason}") from error
 
 
-def _json_table(text: str, variable: str) -> dict[str, Any]:
-    return {property_name(name): value for name, value in _json_object(text, variable).items()}
-
-
 def _json_object(text: str, variable: str) -> dict[str, Any]:
     try:
         table = json.loads(text)
@@ -282,6 +300,16 @@ def _json_object(text: str, variable: str) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise UsageError(f'{variable} must hold a JSON object, like {{"name": "value"}}')
     return table
+
+
+def _json_array(text: str, variable: str) -> list[Any]:
+    try:
+        values = json.loads(text)
+    except ValueError:
+        values = None
+    if not isinstance(values, list):
+        raise UsageError(f'{variable} must hold a JSON array, like ["one", "another"]')
+    return values
 
 
 def setting_sources(settings_type: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -156,11 +156,12 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
     Raises `UsageError` where they cannot be read, `Unavailable` where the broker does not answer.
     """
     if place != TOPIC:
+        from streamer.audit.standalone.verify_bundle import receipt_lines
+
         try:
-            lines = Path(place).read_bytes().splitlines()
+            return receipt_lines(Path(place).read_bytes()), place
         except OSError as error:
             raise UsageError(f"cannot read receipts from {place}: {error.strerror}") from error
-        return [line for line in lines if line.strip()], place
     from streamer.events.receipts import receipt_line
     from streamer.stream.kafka_log import KafkaLog
 

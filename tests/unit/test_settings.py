@@ -2,11 +2,13 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pydantic_core import PydanticUndefined
 
 from streamer.cli import main
 from streamer.cli.config import setting_rows
@@ -21,6 +23,8 @@ from streamer.settings.dev_session import (
 )
 from streamer.settings.settings import Settings, load_settings
 from streamer.settings.sources import leaves, misspelt_variables, unknown_variables, variable_name
+
+AUDIT_PAGE = Path(__file__).parents[2] / "docs" / "audit.md"
 
 
 @pytest.fixture(autouse=True)
@@ -118,6 +122,59 @@ def test_client_properties_are_named_as_kafka_names_them(monkeypatch: pytest.Mon
     monkeypatch.setenv("STREAMER_KAFKA_PROPERTIES", "[1]")
     with pytest.raises(UsageError, match="must hold a JSON object"):
         load_settings()
+
+
+def test_a_list_is_a_json_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/audit.md sets the witnesses."""
+    (line,) = re.findall(
+        r"^export STREAMER_AUDIT_WITNESSES='(.*)'$", AUDIT_PAGE.read_text("utf-8"), re.MULTILINE
+    )
+    monkeypatch.setenv("STREAMER_AUDIT_WITNESSES", line)
+    settings = load_settings()
+    assert settings.audit.witnesses == tuple(json.loads(line))
+    assert settings.origins["audit.witnesses"] == "environment STREAMER_AUDIT_WITNESSES"
+    for wrong in ("witness.jsonl", '{"a": 1}', '"a"'):
+        monkeypatch.setenv("STREAMER_AUDIT_WITNESSES", wrong)
+        with pytest.raises(UsageError, match="STREAMER_AUDIT_WITNESSES must hold a JSON array"):
+            load_settings()
+    monkeypatch.setenv("STREAMER_AUDIT_WITNESSES", "[1]")
+    with pytest.raises(UsageError, match=r"audit\.witnesses"):
+        load_settings()
+
+
+def test_groups_at_an_issuer_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/console.md sets them: a claim beside what its values mean, which are written in more ways than properties."""
+    monkeypatch.setenv("STREAMER_OIDC_ROLES_CLAIM", "groups")
+    settings = load_settings()
+    assert (settings.oidc.roles_claim, settings.oidc.roles) == ("groups", {})
+    monkeypatch.setenv("STREAMER_OIDC_ROLES", '{"Risk_Team": "approver", "/staff": "viewer"}')
+    settings = load_settings()
+    assert settings.oidc.roles == {"Risk_Team": "approver", "/staff": "viewer"}
+    assert settings.oidc.roles_claim == "groups"
+    assert settings.origins["oidc.roles.Risk_Team"] == "environment STREAMER_OIDC_ROLES"
+    assert main(["config", "show"]) == 0
+    monkeypatch.delenv("STREAMER_OIDC_ROLES")
+    Path("streamer.toml").write_text('[oidc.roles]\n"Risk_Team" = "approver"\n')
+    settings = load_settings()
+    assert settings.oidc.roles == {"Risk_Team": "approver"}
+    assert settings.origins["oidc.roles.Risk_Team"] == "streamer.toml [oidc.roles]"
+
+
+def test_every_setting_is_taken_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its type is: each gets its own default as a text."""
+    plain, tried = load_settings(), 0
+    for group, field, leaf in leaves(Settings):
+        held = getattr(getattr(plain, group) if group else plain, field)
+        if leaf.default in (None, PydanticUndefined) or held != leaf.default:
+            continue
+        text = json.dumps(held) if isinstance(held, tuple) else str(held)
+        monkeypatch.setenv(variable_name(group, field), text)
+        tried += text != ""
+    loaded = load_settings()
+    for group, field, leaf in leaves(Settings):
+        read, before = ((getattr(one, group) if group else one) for one in (loaded, plain))
+        assert getattr(read, field) == getattr(before, field), (group, field, leaf)
+    assert tried > 50
 
 
 def test_an_empty_variable_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:

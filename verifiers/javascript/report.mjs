@@ -1,5 +1,10 @@
 // What was found: faults (something was changed), notes (something could not be checked), counts (what was).
 
+/** Escape what could steer a terminal, or hide or reverse text: names in a record come from others. */
+export function printable(text) {
+  return text.replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (one) => `\\u{${one.codePointAt(0).toString(16)}}`);
+}
+
 export class Report {
   faults = [];
   notes = new Map();
@@ -30,7 +35,7 @@ export class Report {
     const lines = this.faults.map(({ check, place, detail }) => `FAULT  ${check}: ${place}: ${detail}`);
     lines.push(...[...this.notes.values()].map((text) => `not checked   ${text}`));
     lines.push(...[...this.counts].sort().map(([what, count]) => `${String(count).padStart(12)}  ${what}`));
-    lines.push(this.faults.length ? `${this.faults.length} faults.` : "Everything fits.");
-    return lines.join("\n");
+    lines.push(this.faults.length ? "Something does not fit." : "Everything fits.");
+    return lines.map(printable).join("\n");
   }
 }

@@ -15,7 +15,7 @@ import { readKeys, seedCommitment, sha256 } from "./hashes.mjs";
 import { canonical, parse, plain } from "./json.mjs";
 import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
 import { checkCalibrations } from "./recalibrate.mjs";
-import { Report } from "./report.mjs";
+import { Report, printable } from "./report.mjs";
 import { checkCompleteness, checkInputs } from "./runs.mjs";
 import { checkModels } from "./models.mjs";
 import { checkRefusals } from "./refusals.mjs";
@@ -52,6 +52,7 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   const own = bundle.has("checkpoints.jsonl") ? completeLines(bundle.read("checkpoints.jsonl")) : [];
   const outside = checkpoints === null ? null : completeLines(checkpoints);
   if (outside === null) report.note("no outside checkpoints", "no checkpoints kept outside: somebody may have made all of this anew");
+  else if (outside.length === 0) report.note("no outside checkpoints", "the file has no checkpoint: somebody may have made all of this anew");
   const decisions = new Decisions(governance, manifest, report);
   const others = [];
   const labels = new Labels(labelKeys === null ? null : readLabelKeys(labelKeys), manifest.head.record_id);
@@ -88,7 +89,7 @@ function readManifest(bundle) {
     if (error instanceof Unreadable) throw error;
     throw new Unreadable(`manifest.json: ${error.message}`);
   }
-  if (manifest.format !== FORMAT) throw new Unreadable(`its format is ${manifest.format}, and this program knows ${FORMAT}`);
+  if (manifest?.format !== FORMAT) throw new Unreadable(`its format is ${manifest?.format}, and this program knows ${FORMAT}`);
   return manifest;
 }
 
@@ -174,7 +175,8 @@ function main(argv) {
     return report.faults.length ? 3 : 0;
   } catch (error) {
     if (!(error instanceof Unreadable || error instanceof TypeError || error instanceof RangeError || error instanceof SyntaxError)) throw error;
-    process.stderr.write(`cannot read it: ${error.message}\n`);
+    const said = error.message.split("\n").map(printable).join("\n");
+    process.stderr.write(`cannot read it: ${said}\n`);
     return 2;
   }
 }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from streamer.security.visible import visible
 from streamer.wording.numbers import counted, percent
 
 if TYPE_CHECKING:
@@ -84,14 +87,20 @@ def document_of(report: Mapping[str, Any]) -> Document:
     framework, period = report["framework"], report["period"]
     verification = found["verification"]["value"]
     gates = sorted({name.partition("/")[2] for name in order if "/" in name})
-    faults = verification["faults"]
+    decided = any(one["value"]["total"] for name, one in found.items() if name.startswith("decisions/"))
+    faults, unchecked = verification["faults"], found["unchecked"]["value"]
     lead = (
-        "The record behind it was verified: nothing that could be checked is inconsistent."
+        (
+            "The record behind it was verified: nothing that could be checked is inconsistent."
+            if found["record"]["value"]["links"]
+            else "The record behind it is empty: there was nothing to verify."
+        )
+        + (f" {_not_checked(unchecked)} [{numbers['unchecked']}]." if unchecked else "")
         if not faults
         else f"The verification of the record found {counted(faults, 'fault', 'faults')}: no figure here can be relied on before"
         " they are explained."
     )
-    return Document(
+    document = Document(
         title=f"Evidence from the record: {framework['title']}",
         lead=lead,
         warning=(
@@ -100,7 +109,11 @@ def document_of(report: Mapping[str, Any]) -> Document:
         ),
         facts=[
             ("Clauses by", framework["edition"]),
-            ("Period", f"{_when(period['since'])} to {_when(period['until'])}"),
+            (
+                "Period",
+                f"{_when(period['since'])} to {_when(period['until'])}"
+                + ("" if decided else ": nothing was decided in it"),
+            ),
             ("Gates", ", ".join(gates) or NONE),
             ("Bundle made", _when(report["made_at"])),
             ("SHA-256 of its manifest", report["bundle"]),
@@ -129,6 +142,22 @@ def document_of(report: Mapping[str, Any]) -> Document:
         figures=shown,
         footer="Made by conformal-streamer from report.json, which has every figure in full; docs/evidence.md says what each is.",
     )
+    shown_so: Document = _visible(document)
+    return shown_so
+
+
+def _visible(value: Any) -> Any:
+    """The same with every text as a reader may see it: names and reasons come from others, and may hide or reverse text."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_visible, value))
+    if isinstance(value, dict):
+        return {_visible(name): _visible(one) for name, one in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        parts = {part.name: _visible(getattr(value, part.name)) for part in dataclasses.fields(value)}
+        return dataclasses.replace(value, **parts)
+    return value
 
 
 def _lines(
@@ -245,7 +274,7 @@ def _record(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     return (
         f"{_number(value['links'])} links of hash chains over {counted(value['partitions'], 'partition', 'partitions')} and what"
         f" governs them, recorded from {_when(value['first_recorded'])} to {_when(value['last_recorded'])}"
-        f" ({value['days']:.1f} days)",
+        f" ({_seconds(_between(value['first_recorded'], value['last_recorded']))})",
         [],
     )
 
@@ -256,8 +285,12 @@ def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         return "there is no signed checkpoint: the record could have been rewritten as a whole", []
     return (
         f"{counted(value['number'], 'signed checkpoint', 'signed checkpoints')}, the newest of {_when(value['newest_made_at'])};"
-        f" {_number(value['links_covered'])} links are covered and {_number(value['links_after'])} younger ones are not; the longest"
-        f" time between two was {_seconds(value['longest_seconds_between'])}",
+        f" {_number(value['links_covered'])} links are covered and {_number(value['links_after'])} younger ones are not"
+        + (
+            f"; the longest time between two was {_seconds(value['longest_seconds_between'])}"
+            if value["number"] > 1
+            else ""
+        ),
         [],
     )
 
@@ -277,9 +310,13 @@ def _unchecked(value: Sequence[str]) -> tuple[str, list[EvidenceTable]]:
     if not value:
         return "everything that is in the bundle was checked", []
     return (
-        f"{counted(len(value), 'kind of thing', 'kinds of things')} could not be checked",
+        _not_checked(value),
         [_rows(("could not be checked",), [(one,) for one in value])],
     )
+
+
+def _not_checked(value: Sequence[str]) -> str:
+    return f"{counted(len(value), 'kind of thing', 'kinds of things')} could not be checked"
 
 
 @_words_of("decisions", "Decisions")
@@ -300,9 +337,11 @@ def _decisions(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
 
 @_words_of("over_time", "Decisions over time")
 def _over_time(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
+    if not value["counts"]:
+        return "no decision in the period", []
     names = sorted({name for _, counts in value["counts"] for name in counts})
     return (
-        f"decisions by {value['step']} over {counted(len(value['counts']), value['step'], value['step'] + 's')} with decisions",
+        f"decisions by {value['step']}, on record for {counted(len(value['counts']), value['step'], value['step'] + 's')}",
         [
             _rows(
                 (value["step"], *names),
@@ -539,7 +578,7 @@ def _people(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         f" {_number(len(revoked))} revoked",
         [
             _listed(
-                accounts,
+                [{**one, "roles": _listing(one["roles"])} for one in accounts],
                 {
                     "account": "name",
                     "roles": "roles",
@@ -558,6 +597,13 @@ def _people(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
             ),
         ],
     )
+
+
+def _listing(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text  # of a record that does not verify
 
 
 def _number(value: Any) -> str:
@@ -581,6 +627,10 @@ def _when(moment: str | None) -> str:
         return "–"
     at = datetime.fromisoformat(moment)
     return "the beginning" if at.year == 1970 else at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _between(first: str, last: str) -> float:
+    return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
 
 
 def _seconds(value: float | None) -> str:

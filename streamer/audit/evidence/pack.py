@@ -98,10 +98,18 @@ def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> l
     Raises
     ------
     UsageError
-        When a file cannot be written, or the package that makes PDF files is missing.
+        When a file cannot be written, the package that makes PDF files is missing, or the record was changed so that a value
+        cannot be shown.
     """
     text = json.dumps(report, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
-    document = document_of(report)
+    try:
+        document = document_of(report)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if not report["figures"]["verification"]["value"]["faults"]:
+            raise
+        raise UsageError(
+            f"the record was changed and has a value that no report can show ({error}); verify_bundle.py names it"
+        ) from error
     written = {JSON: text.encode(), PAGE: page_of(document).encode()}
     if pdf:
         from streamer.audit.evidence.pdf import pdf_of

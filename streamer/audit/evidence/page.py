@@ -36,8 +36,9 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .3rem 1.1rem; m
 dt { color: var(--soft); } dd { margin: 0; overflow-wrap: anywhere; }
 .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .93rem; margin: .7rem 0 0; }
-th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-top: 1px solid var(--rule); overflow-wrap: anywhere; }
-thead th { border-top: 0; color: var(--soft); font-weight: 600; } .n { text-align: right; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; vertical-align: top; padding: .35rem .8rem .35rem 0; border-top: 1px solid var(--rule); overflow-wrap: anywhere;
+  min-width: 6.6rem; }
+thead th { border-top: 0; color: var(--soft); font-weight: 600; } th.n, td.n { min-width: 3.5rem; text-align: right; font-variant-numeric: tabular-nums; }
 svg { display: block; width: 100%; height: auto; margin: .6rem 0 0; } svg text { fill: var(--soft); font-family: inherit; }
 code { background: var(--code); border-radius: 4px; padding: .08rem .3rem; font-size: .9em; overflow-wrap: anywhere; }
 a { color: var(--fine); text-decoration: none; } a:hover { text-decoration: underline; }
@@ -102,12 +103,12 @@ def _figure(figure: Shown) -> str:
     long = " long" if any(len(one.rows) > 12 for one in figure.tables) else ""
     return (
         f'<section class="card{long}" id="{figure.number}"><h3>{figure.number}&ensp;{escape(figure.title)}</h3>'
-        f"<p>{escape(figure.sentence)}.</p>{bars(figure.counts)}{''.join(map(_table, figure.tables))}"
+        f"<p>{escape(figure.sentence)}.</p>{bars(figure.counts)}{''.join(_table(one, figure.title) for one in figure.tables)}"
         f'<p class="seal">Derived from {escape(figure.derived)}.<br>{escape(figure.seal)}.</p></section>'
     )
 
 
-def _table(table: EvidenceTable) -> str:
+def _table(table: EvidenceTable, title: str) -> str:
     first, number = len(table.heads) - table.numbers, ' class="n"'
 
     def cells(row: tuple[str, ...], tag: str) -> str:
@@ -118,6 +119,6 @@ def _table(table: EvidenceTable) -> str:
     rest = f'<p class="soft">{table.left_out} older rows are in report.json.</p>' if table.left_out else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in table.rows)
     return (
-        f'<div class="scroll"><table><thead><tr>{cells(table.heads, "th")}</tr></thead>'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(title)}: {escape(table.heads[0])}"><table><thead><tr>{cells(table.heads, "th")}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{rest}"
     )

@@ -138,7 +138,8 @@ def strict_json(line: bytes) -> Any:
         raise ValueError(f"{name} is not JSON")
 
     try:
-        return json.loads(line, object_pairs_hook=once, parse_constant=refuse)
+        # Decoded here: the parser would take UTF-16 and a byte order mark, too.
+        return json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
@@ -874,7 +875,9 @@ class Verifier:
                 continue
             place = f"checkpoint {sequence} ({origin})"
             if not self._keys:
-                self.notes["signatures"] = "no public key was given: signatures were not checked"
+                self.notes["signatures"] = (
+                    "no public key was given: signatures were not checked; give --public-key"
+                )
             elif key is None:
                 self.fault("signature", place, "it is signed with a key that is not trusted")
                 continue
@@ -4518,6 +4521,9 @@ def check_report(
     derived = figures.result(bundle, verifier)
     differing = list(compare_report(report, bundle, derived, given))
     verifier.counts["figures derived again"] += len(derived)
+    verifier.notes["words"] = (
+        "what the report says beside its figures, and its HTML and PDF files: `streamer audit report --bundle` makes them again"
+    )
     if report["verified_with"] != given:
         verifier.notes["report"] = (
             "the list of what was not checked, in the report: it was made with other keys or checkpoints than were given now"
@@ -4529,6 +4535,17 @@ def check_report(
 def complete_lines(data: bytes) -> list[bytes]:
     """Split a file of checkpoints; a last line without an end is one that a crash interrupted."""
     return [line for line in data.split(b"\n")[:-1] if line]
+
+
+def receipt_lines(data: bytes) -> list[bytes]:
+    """Split a file of receipts. A last line without an end was interrupted, unless it is whole."""
+    lines = data.splitlines()
+    if lines and not data.endswith((b"\n", b"\r")):
+        try:
+            strict_json(lines[-1])
+        except ValueError:
+            del lines[-1]
+    return [line for line in lines if line.strip()]
 
 
 def printable(text: str) -> str:
@@ -4566,7 +4583,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         keys = read(asked.public_key, lambda path: read_public_keys(path.read_text("ascii")), [])
         outside = read(asked.checkpoints, lambda path: complete_lines(path.read_bytes()))
-        receipts = read(asked.receipts, lambda path: path.read_bytes().splitlines())
+        receipts = read(asked.receipts, lambda path: receipt_lines(path.read_bytes()))
         policy_keys = read(asked.policy_keys, lambda path: read_public_keys(path.read_text("ascii")), [])
         label_keys = read(asked.label_keys, lambda path: read_label_keys(path.read_text("utf-8")))
         report = read(asked.report, lambda path: strict_json(path.read_bytes()))
@@ -4584,7 +4601,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 check_scores(bundle, verifier, lines)
     except Exception as error:  # any error that a hostile bundle raises is reported in one line
         place = reading if bundle is None else f"{reading}, {bundle.at}"
-        sys.stderr.write(printable(f"cannot read {place}: {type(error).__name__}: {error}") + "\n")
+        what = isinstance(error, OSError) and error.strerror
+        sys.stderr.write(
+            printable(f"cannot read {place}: {what or f'{type(error).__name__}: {error}'}") + "\n"
+        )
         return 2
     if asked.json:
         report = {

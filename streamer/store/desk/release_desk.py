@@ -48,6 +48,7 @@ from streamer.store.desk.rows import (
     state_of,
 )
 from streamer.store.log.outbox import enqueue
+from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +84,7 @@ class AlreadyDecided(UsageError):
 
     def __init__(self, outcome: DeskV1) -> None:
         who = "the deadline had passed" if outcome.by is None else f"{outcome.by} {outcome.action} it before"
-        super().__init__(f"{who}, at {outcome.decided_at.isoformat(timespec='seconds')}; that stands")
+        super().__init__(f"{who}, at {when(outcome.decided_at)}; that stands")
         self.outcome = outcome
 
 

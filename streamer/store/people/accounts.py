@@ -132,10 +132,12 @@ class Accounts:
             before = _newest(connection, name)
             if new and before is not None and not before.closed:
                 raise UsageError(f"{name} has an account already")
-            if not new and (before is None or before.closed):
+            if not new and before is None:
                 raise UsageError(
                     f"there is no account of {name!r}; `streamer console user list` shows those there are"
                 )
+            if not new and before is not None and before.closed:
+                raise UsageError(f"the account of {name!r} is closed; adding it again opens it")
             changed = roles if roles is not None else () if before is None else before.roles
             kept = password if password is not None else None if before is None else before.password
             return self._append(

@@ -26,7 +26,9 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Cut
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store import prune
+from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
+from streamer.store.db.schema import data_gaps
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
@@ -367,6 +369,18 @@ def remove_a_decision(at: Target) -> None:
     _forget(at, at.decision(sampled=True))
 
 
+def hide_a_decision_in_a_gap(at: Target) -> None:
+    """Its offset is said to have been lost by Kafka's retention, in an entry at the end of the control chain."""
+    batch = at.decision(sampled=True)
+    place = at.one(
+        'SELECT log_id, topic, partition, "offset" AS from_offset FROM outcomes WHERE batch = :b', b=batch
+    )
+    _forget(at, batch)
+    now = wiring.now()
+    row = dict(place) | {"to_offset": place["from_offset"] + 1, "epoch": 1, "recorded_at": now}
+    control.insert(at.connection, data_gaps, row, now=now)
+
+
 def cut_the_end_off(at: Target) -> None:
     first = 14 if at.region == "old" else 34
     rows = at.run(
@@ -564,8 +578,6 @@ def _change_control(kind: str, assignment: str, where: str = "1 = 1") -> Callabl
     """Change a row that the control chain seals."""
 
     def change(at: Target) -> None:
-        from streamer.store.audit import control
-
         table = next(one for one in control.SEALED_TABLES if one.name == kind)
         names = [column.name for column in table.primary_key.columns]
         key = dict(zip(names, at.subject(at.control(kind, where=where)), strict=True))
@@ -579,8 +591,6 @@ def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]
     """Remove a row that the control chain seals, and its link."""
 
     def change(at: Target) -> None:
-        from streamer.store.audit import control
-
         table = next(one for one in control.SEALED_TABLES if one.name == kind)
         names = [column.name for column in table.primary_key.columns]
         key = dict(zip(names, at.subject(at.control(kind, where=where)), strict=True))
@@ -665,6 +675,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "metadata": other_metadata,
     "a decision put into the chain once more": decide_again,
     "a decision removed, with its offset": remove_a_decision,
+    "a decision removed, and its offset said to be lost": hide_a_decision_in_a_gap,
     "the last decisions cut off, and progress set back": cut_the_end_off,
     "a drawn batch said not to be drawn": hide_a_draw,
     "another answer said to be drawn": another_draw,

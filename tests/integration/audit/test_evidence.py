@@ -23,6 +23,7 @@ from streamer.audit.standalone.verify_bundle import Bundle, compare_report, comp
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
+from streamer.security.visible import visible
 from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
@@ -31,7 +32,11 @@ from tests.migrated import migrated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HOSTILE = "</script><b>#panic()$\x1b[2J ünïcode"
+    from tests.services.browser import Browser
+
+HOSTILE = "</script><b>#panic()$\x1b[2J \u202eünïcode"
+SEEN = HOSTILE.replace("\x1b", r"\u001b").replace("\u202e", r"\u202e")
+"""What is shown of it: nothing in it steers or hides."""
 
 
 @pytest.fixture(scope="module")
@@ -289,6 +294,57 @@ def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> Non
         "2 messages were refused; 2 batches came again unchanged and 1 with other content, and 1 range of offsets was lost"
     )
     assert "each by name" not in said["settings"]
+    record = {"links": 3, "partitions": 1, "days": 0.01}
+    record |= {"first_recorded": "2026-11-26T14:00:00+00:00", "last_recorded": "2026-11-26T14:14:24+00:00"}
+    assert WORDS["record"](record)[0].endswith("(14.4 minutes)")
+    one = {
+        "number": 1,
+        "newest_made_at": None,
+        "links_covered": 3,
+        "links_after": 0,
+        "longest_seconds_between": 0.0,
+    }
+    assert "between" not in WORDS["checkpoints"](one)[0], "there is no time between one and nothing"
+    two = WORDS["checkpoints"](one | {"number": 2, "longest_seconds_between": 90.0})[0]
+    assert two.endswith("the longest time between two was 90 seconds")
+    assert WORDS["over_time"]({"step": "day", "counts": []})[0] == "no decision in the period"
+    account = {
+        "name": "ana",
+        "roles": '["viewer", "approver"]',
+        "created_at": None,
+        "created_by": "root",
+        "reason": "added",
+    }
+    (people, *_) = WORDS["people"]({"accounts": [account], "api_keys": [], "revoked": []})[1]
+    assert people.rows[0][:2] == ("ana", "viewer, approver")
+
+
+def test_the_first_lines_say_what_could_not_be_checked(folder: Path, report: dict[str, Any]) -> None:
+    unchecked = len(report["figures"]["unchecked"]["value"])
+    assert unchecked
+    assert f"{unchecked} kinds of things could not be checked" in document_of(report).lead
+    whole = copy.deepcopy(report)
+    whole["figures"]["unchecked"]["value"] = []
+    assert "could not be checked" not in document_of(whole).lead
+
+
+def test_an_empty_record_and_an_empty_period_say_so_first(
+    folder: Path, report: dict[str, Any], tmp_path: Path, migrated_sqlite_url: str
+) -> None:
+    from datetime import UTC, datetime
+
+    before = datetime(2020, 1, 1, tzinfo=UTC)
+    early = make_report(folder / BUNDLE, ALL["soc2"], since=before, until=before.replace(month=2), keys=KEYS)
+    facts = dict(document_of(early).facts)
+    assert facts["Period"] == "2020-01-01 00:00:00Z to 2020-02-01 00:00:00Z: nothing was decided in it"
+    assert "nothing was decided" not in dict(document_of(report).facts)["Period"]
+    with (
+        wiring.open_store(settings_for(migrated_sqlite_url, tmp_path)) as store,
+        store.evidence.snapshot() as snapshot,
+    ):
+        write_bundle(snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()))
+    nothing = document_of(make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None, keys=KEYS))
+    assert nothing.lead.startswith("The record behind it is empty: there was nothing to verify.")
 
 
 def test_every_figure_that_is_tampered_with_is_named(folder: Path, report: dict[str, Any]) -> None:
@@ -340,6 +396,15 @@ def test_the_one_file_derives_a_report_again(
     status, printed = run()
     assert status == 0
     assert "not checked   the list of what was not checked, in the report" in printed
+    # What no figure is made of follows from no row: only the program that wrote it can write it again.
+    silent = copy.deepcopy(report)
+    for clause in silent["clauses"]:
+        clause["does_not_show"] = []
+    said.write_text(json.dumps(silent))
+    status, printed = run(*outside)
+    assert status == 0
+    assert "not checked   what the report says beside its figures" in printed
+    assert "streamer audit report --bundle" in printed
     report = copy.deepcopy(report)
     report["figures"]["decisions/best"]["value"]["served"] += 1
     report["figures"]["exposure/each"]["value"]["upper"] = 0.0
@@ -390,6 +455,9 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     assert "complian" not in (page + said).lower()
     assert "<script" not in page
     assert "<b>" not in page
+    assert visible(page) == page
+    if "policies/third" in made["figures"]:
+        assert escape(SEEN) in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert pdf.startswith(b"%PDF-")
     assert len(pdf) > 50_000
@@ -398,6 +466,44 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     write_report(again, tmp_path / "again")
     for file in (JSON, PAGE, PDF):
         assert (tmp_path / "again" / file).read_bytes() == (tmp_path / "pack" / file).read_bytes()
+
+
+def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: Browser) -> None:
+    """A table that is too wide is scrolled, by keyboard as well; no word of it is broken into letters."""
+    made = make_report(folder / BUNDLE, ALL["eu-ai-act"], since=None, until=None, keys=KEYS)
+    write_report(made, tmp_path / "pack", pdf=False)
+    size = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.driver.get((tmp_path / "pack" / PAGE).as_uri())
+    assert browser.driver.execute_script("return document.documentElement.scrollWidth") <= 360
+    narrowest = browser.driver.execute_script(
+        "return Math.min(...[...document.querySelectorAll('td:not(.n), th:not(.n)')].map((one) => one.offsetWidth))"
+    )
+    assert narrowest >= 80
+    wide = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)"
+    assert browser.driver.execute_script(f"return {wide}.length") > 0
+    assert browser.driver.execute_script(f"return {wide}.every((one) => one.tabIndex === 0 && one.ariaLabel)")
+
+
+@pytest.mark.parametrize(("kind", "column"), [("policies", "threshold"), ("accounts", "roles")])
+def test_a_value_that_no_report_can_show_is_said_to_be_one(
+    folder: Path, tmp_path: Path, kind: str, column: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from streamer.cli import main
+
+    with zipfile.ZipFile(folder / BUNDLE) as packed:
+        packed.extractall(tmp_path / "bundle")
+    file = tmp_path / "bundle" / "control.jsonl"
+    lines = [json.loads(line) for line in file.read_bytes().splitlines()]
+    for line in lines:
+        if line["kind"] == kind:
+            line["row"][column] = {"no": "value"}
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = ("audit", "report", "--framework", "soc2", "--bundle", str(tmp_path / "bundle"), "--no-pdf")
+    assert main([*given, "--out", str(tmp_path / "pack")]) == 2
+    said = capsys.readouterr().err
+    assert "has a value that no report can show" in said
+    assert "verify_bundle.py names it" in said
 
 
 def test_a_bundle_that_is_none_is_said_to_be_none(

@@ -13,7 +13,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import FILES, Bundle, read_label_keys
+from streamer.audit.standalone.verify_bundle import FILES, Bundle, main, read_label_keys
 from streamer.settings.settings import load_settings
 from tests.integration.audit.alone import agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
@@ -97,6 +97,63 @@ def test_a_stranger_runs_it(settings: Settings, tmp_path: Path) -> None:
     done = run(tmp_path / "changed", *given)
     assert done.returncode == 3
     assert "FAULT  chain: control, link 6" in done.stdout
+
+
+def test_both_read_the_same_files_alike(
+    settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files as they are found: cut off in the middle of a line, empty, with names that steer a terminal."""
+    (tmp_path / "key.pub").write_text(PUBLIC)
+    (tmp_path / "empty").write_bytes(b"")
+    bundle = tmp_path / "bundle"
+    export(settings, bundle)
+    (height, link) = next(
+        (one["height"], one["hash"]) for one in Bundle(bundle).values("control.jsonl") if one["height"] == 3
+    )
+    receipt = json.dumps(["control", "", 0, height, link])
+    receipts = tmp_path / "receipts.jsonl"
+
+    def both(*given: object) -> list[tuple[int, str]]:
+        arguments = [str(bundle), "--public-key", str(tmp_path / "key.pub"), *map(str, given)]
+        status = main(arguments)
+        alone = capsys.readouterr()
+        done = run(*arguments)
+        return [(status, alone.out + alone.err), (done.returncode, done.stdout + done.stderr)]
+
+    for written, status in (
+        (f"{receipt}\n{receipt[:30]}", 0),
+        (f"{receipt}\n\n{receipt}", 0),
+        (f"{receipt[:30]}\n{receipt}\n", 3),
+    ):
+        receipts.write_text(written)
+        assert [found for found, _ in both("--receipts", receipts)] == [status] * 2, written
+    for status, said in both("--receipts", tmp_path / "nowhere"):
+        assert status == 2
+        assert "no such file" in said.lower()
+        assert "Errno" not in said
+    for status, said in both("--checkpoints", tmp_path / "empty"):
+        assert status == 0
+        assert "the file has no checkpoint" in said
+    for status, said in both("--receipts", tmp_path / "empty"):
+        assert status == 0
+        assert "the file has no receipt" in said
+    lines = (bundle / "control.jsonl").read_bytes().splitlines(keepends=True)
+    whole = (bundle / "control.jsonl").read_bytes()
+    for changed in (b"\xef\xbb\xbf" + whole, whole.decode().encode("utf-16-be")):
+        (bundle / "control.jsonl").write_bytes(changed)
+        assert [status for status, _ in both()] == [2, 2]
+    # One line twice is one place, not every place behind it.
+    (bundle / "control.jsonl").write_bytes(b"".join([*lines[:4], *lines[3:]]))
+    for status, said in both():
+        assert status == 3
+        assert said.count("it is missing") == 1, said
+    kind = json.loads(lines[0])["kind"].encode()
+    steering = lines[0].replace(b'"' + kind + b'"', rb'"\u001b[2J\u202e"', 1)
+    (bundle / "control.jsonl").write_bytes(b"".join([steering, *lines[1:]]))
+    for status, said in both():
+        assert status == 3
+        assert "[2J" in said
+        assert not {"\x1b", "\u202e"} & set(said)
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "control.jsonl", "outcomes.jsonl", "checkpoints.jsonl"])

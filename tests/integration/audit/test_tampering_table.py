@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from streamer.audit.standalone.verify_bundle import complete_lines
+from streamer import wiring
+from streamer.audit.standalone.verify_bundle import complete_lines, receipt_lines
+from streamer.settings.settings import Settings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import KEYS, export, verify
@@ -153,6 +155,33 @@ def test_what_is_no_receipt_is_said_to_be_none(site: Site) -> None:
     unknown = b'["log-1","nowhere",0,1,"' + b"0" * 64 + b'"]'
     report = verify(site.settings, receipts=([unknown], "what was kept"))
     assert any("does not know this partition" in fault.detail for fault in report.faults)
+
+
+def test_a_receipt_of_a_partition_younger_than_the_bundle_is_no_fault_of_it(
+    site: Site, tmp_path: Path
+) -> None:
+    export(site.settings, tmp_path / "bundle")
+    later = json.dumps(["log-1", "streamer.responses", 99, 1, "0" * 64]).encode()
+    alone = verify_bundle(tmp_path / "bundle", KEYS, None, [*site.receipts, later])
+    assert alone.faults == []
+    assert "they are younger, or the end was cut off" in alone.notes["younger receipts"]
+
+
+def test_a_file_of_receipts_may_end_in_the_middle_of_a_line(tmp_path: Path) -> None:
+    """Whoever keeps receipts may be killed while the last one is written: that is no fault of the record."""
+    one, other = (json.dumps(["log-1", "responses", 0, number, "0" * 64]).encode() for number in (1, 2))
+    file = tmp_path / "receipts.jsonl"
+    for content, kept in (
+        (one + b"\n" + other + b"\n", [one, other]),
+        (one + b"\n" + other, [one, other]),
+        (one + b"\n" + other[:20], [one]),
+        (one + b"\n\n  \r\n" + other + b"\r\n", [one, other]),
+        (other[:20] + b"\n" + one, [other[:20], one]),
+        (b"", []),
+    ):
+        file.write_bytes(content)
+        assert receipt_lines(content) == kept
+        assert wiring.receipts(Settings(), str(file)) == (kept, str(file))
 
 
 def test_a_receipt_of_what_was_cut_off_names_it(site: Site, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from streamer.scoring.learned import LearnedModel
 from streamer.wording.numbers import percent
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.conftest import World
-from tests.integration.store.labelled_gate import GATE
+from tests.integration.store.labelled_gate import GATE, LabelledGate
 
 ACTS: dict[str, dict[str, Any]] = {
     "/proposals/approve": {"gate": GATE, "run": 2},
@@ -205,6 +205,25 @@ def test_a_learned_score_is_shown_before_and_after_and_may_be_rejected(people: S
     newest = store.score_fits.newest(GATE)
     assert newest is not None
     assert (newest.outcome, newest.by, newest.reason) == ("rejected", "account:approver", "not now")
+
+
+def test_a_proposal_says_what_the_command_warns_of(migrated_sqlite_url: str) -> None:
+    """Whoever approves in a browser has not seen what `streamer recalibrate --propose` said at a terminal."""
+    world = World(migrated_sqlite_url)
+    gate = LabelledGate(world)
+    gate.label(gate.decide(200), lambda score: float(round(score * 100) % 7 == 0))
+    by_hand = (gate.store.calibration, gate.store.policies, gate.store.gates.get(GATE))
+    recalibrate_by_hand(*by_hand, clock=gate.clock, by="ana", reason="useless", propose=True)
+    site = Site(world)
+    try:
+        client = site.client()
+        client.enter(site.doors.invite("ana"))
+        page = client.get("/proposals").body
+    finally:
+        site.stop()
+        world.close()
+    assert "Put in force" in page
+    assert "good answers from bad ones: on 200 labelled prompts the mean severity is" in page
 
 
 def test_a_gate_may_demand_two_people(people: Site) -> None:

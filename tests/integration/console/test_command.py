@@ -31,7 +31,9 @@ def test_people_are_added_listed_changed_and_closed(
     said = capsys.readouterr()
     assert said.out == "ana may sign in at the console, as approver.\n"
     assert "links that were printed open nothing any more" in said.err
-    assert "Nobody is an administrator yet" in said.err
+    assert "Nobody is an administrator" in said.err
+    assert main(["console", "user", "password", "ana"]) == 2
+    assert "--password-stdin" in capsys.readouterr().err, "there is no terminal to ask at"
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert main(["console", "user", "password", "ana", "--password-stdin"]) == 2
     assert "10 to 1000 characters" in capsys.readouterr().err
@@ -39,10 +41,13 @@ def test_people_are_added_listed_changed_and_closed(
     assert json.loads(capsys.readouterr().out)["roles"] == ["viewer"]
     assert main(["console", "user", "close", "ben"]) == 2
     assert "there is no account of 'ben'" in capsys.readouterr().err
+    assert main(["console", "user", "roles", "ana", "--role", "administrator"]) == 0
+    assert "Nobody is an administrator" not in capsys.readouterr().err
     assert main(["console", "user", "close", "ana", "--reason", "left"]) == 0
+    assert "Nobody is an administrator" in capsys.readouterr().err
     assert main(["console", "user", "list"]) == 0
     assert "closed" in capsys.readouterr().out
-    assert [one.revision for one in world.store.accounts.list()] == [3]
+    assert [one.revision for one in world.store.accounts.list()] == [4]
 
 
 @pytest.mark.usefixtures("_here")

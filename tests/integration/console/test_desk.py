@@ -104,7 +104,11 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
         f"/desk/item?gate={FRONT}&batch={one.batch_id}&attempt=1"
     }
     page = lost.get(address(one)).body
-    assert "Nothing was done." in page
+    notice = re.search(r"Nothing was done\..* that stands\.", page)
+    assert notice is not None
+    assert re.search(r"at \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ; that stands", notice[0]), (
+        "moments as on the whole page"
+    )
     assert f"<bdi>{stands.by.removeprefix('account:')}</bdi>" in page
     assert "This is final." in page
     assert "/desk/release" not in page or "Release answer" not in page

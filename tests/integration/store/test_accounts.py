@@ -36,12 +36,13 @@ def test_an_account_is_made_changed_closed_and_opened_again(world: World) -> Non
     assert closed.closed
     assert (closed.password, closed.roles, closed.reason) == (None, (), "left")
     for change in (
-        lambda: people.close("ana", by="root", reason="again"),
         lambda: people.set_roles("ben", ["viewer"], by="root", reason="x"),
         lambda: people.set_password("ben", PASSWORD, by="root"),
     ):
         with pytest.raises(UsageError, match="there is no account of"):
             change()
+    with pytest.raises(UsageError, match="the account of 'ana' is closed; adding it again opens it"):
+        people.close("ana", by="root", reason="again")
     again = people.add("ana", roles=["labeller"], password=PASSWORD, by="root", reason="back")
     assert again.revision == 4
     people.add("Ben", roles=["viewer"], password=PASSWORD, by="root")
