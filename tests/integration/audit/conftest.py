@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 
 from streamer.audit.standalone.verify_bundle import Verifier, complete_lines
 from tests.integration.audit.alone import verify_bundle
-from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history
+from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history, written_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,11 +60,12 @@ def template(
     """The history on one kind of database; leave it as it is."""
     if request.param not in histories:
         directory = tmp_path_factory.mktemp("history")
-        url = f"sqlite:///{directory / 'record.db'}"
         if request.param == "postgresql":
             server: PostgresServer = request.getfixturevalue("postgres_server")
             url = server.create_database()  # it goes with the server
-        write_history(url, directory)
+            write_history(url, directory)
+        else:
+            url = written_history(directory).database.url
         histories[request.param] = (url, directory)
     return histories[request.param]
 

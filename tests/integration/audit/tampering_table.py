@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -41,10 +43,13 @@ from tests.integration.audit.history import (
 )
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
 from tests.migrated import migrated
+from tests.run_folder import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from tests.integration.audit.kept_log import Topics
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "audit.md"
 BAD: Final = (4, 5, 6, 10, 11, 12, 16, 20, 24, 26, 27)
@@ -128,7 +133,23 @@ class SiteScribe(KeepingScribe):
 
 
 def make_site(directory: Path) -> Site:
-    """Write a record with rows of every kind, and most of them again after the last checkpoint."""
+    """Copy into a folder a record with rows of every kind, and most of them again after the last checkpoint; written once a run."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "witnesses").write_bytes(pickle.dumps(_write_site(folder)))
+
+    made = made_once("site", make)
+    for name in ("record.db", "checkpoints.jsonl"):
+        shutil.copy(made / name, directory)
+    topics, receipts = pickle.loads((made / "witnesses").read_bytes())
+    return Site(
+        directory, settings_for(f"sqlite:///{directory / 'record.db'}", directory), KeptLog(topics), receipts
+    )
+
+
+def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
+    """Write the record; its topics and its receipts."""
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
     with wiring.open_store(settings) as store:
@@ -167,7 +188,7 @@ def make_site(directory: Path) -> Site:
                 scribe.checkpoint()
         receipts = scribe.publish()
     assert len(receipts) == 80
-    return Site(directory, settings, KeptLog(scribe.kept), receipts)
+    return scribe.kept, receipts
 
 
 # -- what somebody does to it ------------------------------------------------------------------------------------------
