@@ -127,8 +127,6 @@ class EmbeddedStep:
             if self._console_port is not None:
                 at = ("--port", str(self._console_port))
                 self._begin("console", "console", *at, "--as", _login_name(), environment=beside)
-            for service in self._services.values():
-                service.read_addresses()
             for name, service in self._services.items():
                 if name != "console":  # it listens before it says where
                     service.wait_until_ready(waiting)

@@ -63,7 +63,7 @@ class ServiceProcess:
         return str(self.facts["http"])
 
     def start(self) -> None:
-        """Start it; several start at the same time until `read_addresses` waits for them."""
+        """Start it and read its addresses. Raises `WorkerDied` when it ends instead."""
         self._log = self.log_path.open("ab")
         self._process = subprocess.Popen(  # noqa: S603 - our own program, by a name of ours
             [sys.executable, "-m", "streamer", *self._command, "--json", "--until-stdin-closes"],
@@ -74,12 +74,10 @@ class ServiceProcess:
             cwd=self._directory,
             env=self._environment,
         )
-
-    def read_addresses(self) -> None:
-        """Wait until it says its addresses. Raises `WorkerDied` when it ends instead."""
-        if self._process is None or self._process.stdout is None:
-            raise RuntimeError(f"the {self.name} was not started")
-        line = self._process.stdout.readline()
+        stdout = self._process.stdout
+        if stdout is None:
+            raise RuntimeError(f"the {self.name} has no standard output")
+        line = stdout.readline()
         if not line:
             raise self._death()
         self.facts = json.loads(line)
