@@ -246,8 +246,11 @@ def verify(
         )
 
 
-def export(settings: Settings, target: Path, **options: Any) -> dict[str, Any]:
+def export(settings: Settings, target: Path, *, store: Store | None = None, **options: Any) -> dict[str, Any]:
     from streamer.audit.bundle import write_bundle
 
-    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+    with (
+        wiring.open_store(settings) if store is None else nullcontext(store) as opened,
+        opened.evidence.snapshot() as snapshot,
+    ):
         return write_bundle(snapshot, target, keys=KEYS, made_at=rfc3339(wiring.now()), **options)

@@ -137,16 +137,17 @@ class Site:
 
         `store` : open on the record.
         """
-        if self._something_is_named(store):
-            return "verify"
-        found = []
-        if self._something_is_named(store, receipts=(self.receipts, "what was kept")):
-            found.append("receipts")
-        if self.compared(store).faults:
-            found.append("log")
-        return ", ".join(found) or "nobody"
+        with wiring.open_store(self.settings) if store is None else nullcontext(store) as opened:
+            if self._something_is_named(opened):
+                return "verify"
+            found = []
+            if self._something_is_named(opened, receipts=(self.receipts, "what was kept")):
+                found.append("receipts")
+            if self.compared(opened).faults:
+                found.append("log")
+            return ", ".join(found) or "nobody"
 
-    def _something_is_named(self, store: Store | None, **options: Any) -> bool:
+    def _something_is_named(self, store: Store, **options: Any) -> bool:
         """Whether `verify` names anything: what else it names, nobody asks."""
         try:
             with _until_a_fault():

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+    from streamer.store import Store
     from tests.integration.audit.kept_log import Topics
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "audit.md"
@@ -936,7 +937,10 @@ def sign_again(copy: Site) -> None:
 
 
 def row_of(
-    site: Site, name: str, directory: Path, also: Callable[[Site, str], None] = lambda site, way: None
+    site: Site,
+    name: str,
+    directory: Path,
+    also: Callable[[Site, str, Store], None] = lambda site, way, store: None,
 ) -> str:
     """Attack a record in every way; returns the row of the table. `also` gets each attacked copy, with the way.
 
@@ -944,22 +948,24 @@ def row_of(
     """
     cells = {}
 
-    def see(copy: Site, way: str) -> None:
-        cells[way] = copy.named_by()
-        also(copy, way)
+    def see(copy: Site, way: str, store: Store) -> None:
+        cells[way] = copy.named_by(store)
+        also(copy, way, store)
 
     for own in (old := directory / "old", window := directory / "window"):
         own.mkdir()
     copy = site.copy(old)
-    edit(copy, name, "old")
-    see(copy, "raw")
-    rebuild_chains(copy)
-    see(copy, "resealed")
-    sign_again(copy)
-    see(copy, "re-signed")
+    with wiring.open_store(copy.settings) as store:
+        edit(copy, name, "old")
+        see(copy, "raw", store)
+        rebuild_chains(copy)
+        see(copy, "resealed", store)
+        sign_again(copy)
+        see(copy, "re-signed", store)
     copy = site.copy(window)
-    attack(copy, name, "in the window")
-    see(copy, "in the window")
+    with wiring.open_store(copy.settings) as store:
+        attack(copy, name, "in the window")
+        see(copy, "in the window", store)
     return f"| {name} | " + " | ".join(cells[way] for way in WAYS) + " |"
 
 
