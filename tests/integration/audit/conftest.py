@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.audit.verification import VerificationReport
     from streamer.settings.settings import Settings
+    from streamer.store import Store
     from tests.services.postgres import PostgresServer
 
 
@@ -37,10 +38,10 @@ class Record:
         """What `audit verify` finds."""
         return verify(self.settings, **options)  # type: ignore[arg-type]
 
-    def verify_alone(self, *, from_bundle: bool = False) -> Verifier:
+    def verify_alone(self, *, from_bundle: bool = False, store: Store | None = None) -> Verifier:
         """What the one-file verifier finds in a bundle that is exported now."""
         target = self.directory / "bundle"
-        export(self.settings, target)
+        export(self.settings, target, store=store)
         outside = None if from_bundle else complete_lines(self.file.read_bytes())
         return verify_bundle(target, KEYS, outside)
 
