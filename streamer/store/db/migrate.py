@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,8 +58,8 @@ _ATTEMPTS = 5
 @dataclass(frozen=True, slots=True)
 class SchemaState:
     """A database's revision. `revision` is None before the first migration. `drift` names each difference between its
-    tables and this version's, as Alembic describes it; at another revision than `head` nothing is compared and it is
-    empty. `before` is where a migration found it.
+    tables and this version's, as Alembic describes it; it is empty where nothing was compared: at another revision than
+    `head`, and after a migration. `before` is where a migration found it.
     """
 
     revision: str | None
@@ -76,7 +76,7 @@ class SchemaState:
 def migrate(
     url: str, revision: str = "head", *, insecure: bool = False, lock_seconds: float = LOCK_SECONDS
 ) -> SchemaState:
-    """Bring the database to `revision` (the newest) and return its revision.
+    """Bring the database to `revision` (the newest) and return its revision; `check` compares its tables.
 
     A SQLite file and its folder are made when absent. Two may run at once: the second waits and finds nothing
     to do. It is one transaction: all of it or nothing. On PostgreSQL a table that stays locked for `lock_seconds`
@@ -93,7 +93,7 @@ def migrate(
     try:
         database.make_file()
         before = _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
-        return replace(_state(database), before=before)
+        return SchemaState(_revision(database), head(), (), before)
     finally:
         database.close()
 
@@ -137,7 +137,7 @@ def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState
         require_file(database)
         with alone(database) as connection:
             command.downgrade(_config(connection), revision)
-        return _state(database)
+        return SchemaState(_revision(database), head(), ())
     finally:
         database.close()
 
@@ -178,8 +178,7 @@ def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
 def require_migrated(database: Database) -> None:
     """Raise `UsageError`, saying what to do, unless the schema is this version's."""
     require_file(database)
-    with database.reading() as connection:
-        revision = _known_revision(connection)
+    revision = _revision(database)
     if revision != head():
         found = "has no tables yet" if revision is None else f"is at revision {revision}, not {head()}"
         raise UsageError(f"the database {database} {found}; run `streamer db upgrade`")
@@ -203,6 +202,11 @@ def revisions() -> tuple[str, ...]:
     """Every revision that this version knows, the oldest first: files are named ``rNNNN_what.py`` after theirs."""
     files = (_MIGRATIONS / "versions").glob("r[0-9][0-9][0-9][0-9]_*.py")
     return tuple(sorted(file.name[1:5] for file in files))
+
+
+def _revision(database: Database) -> str | None:
+    with database.reading() as connection:
+        return _known_revision(connection)
 
 
 def _known_revision(connection: sa.Connection) -> str | None:

@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 
 from streamer.audit.standalone.verify_bundle import Verifier, complete_lines
 from tests.integration.audit.alone import verify_bundle
-from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history
+from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history, written_history
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from streamer.audit.verification import VerificationReport
     from streamer.settings.settings import Settings
+    from streamer.store import Store
     from tests.services.postgres import PostgresServer
 
 
@@ -37,10 +38,10 @@ class Record:
         """What `audit verify` finds."""
         return verify(self.settings, **options)  # type: ignore[arg-type]
 
-    def verify_alone(self, *, from_bundle: bool = False) -> Verifier:
+    def verify_alone(self, *, from_bundle: bool = False, store: Store | None = None) -> Verifier:
         """What the one-file verifier finds in a bundle that is exported now."""
         target = self.directory / "bundle"
-        export(self.settings, target)
+        export(self.settings, target, store=store)
         outside = None if from_bundle else complete_lines(self.file.read_bytes())
         return verify_bundle(target, KEYS, outside)
 
@@ -60,11 +61,12 @@ def template(
     """The history on one kind of database; leave it as it is."""
     if request.param not in histories:
         directory = tmp_path_factory.mktemp("history")
-        url = f"sqlite:///{directory / 'record.db'}"
         if request.param == "postgresql":
             server: PostgresServer = request.getfixturevalue("postgres_server")
             url = server.create_database()  # it goes with the server
-        write_history(url, directory)
+            write_history(url, directory)
+        else:
+            url = written_history(directory).database.url
         histories[request.param] = (url, directory)
     return histories[request.param]
 

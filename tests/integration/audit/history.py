@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
 from tests.migrated import migrated
+from tests.run_folder import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -208,6 +210,17 @@ def write_history(url: str, directory: Path) -> Settings:
     return settings
 
 
+def written_history(directory: Path) -> Settings:
+    """Copy into a folder what `write_history` makes on SQLite, once a run."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        write_history(f"sqlite:///{folder / 'record.db'}", folder)
+
+    shutil.copytree(made_once("history", make), directory, dirs_exist_ok=True)
+    return settings_for(f"sqlite:///{directory / 'record.db'}", directory)
+
+
 def verify(
     settings: Settings,
     *,
@@ -233,8 +246,11 @@ def verify(
         )
 
 
-def export(settings: Settings, target: Path, **options: Any) -> dict[str, Any]:
+def export(settings: Settings, target: Path, *, store: Store | None = None, **options: Any) -> dict[str, Any]:
     from streamer.audit.bundle import write_bundle
 
-    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+    with (
+        wiring.open_store(settings) if store is None else nullcontext(store) as opened,
+        opened.evidence.snapshot() as snapshot,
+    ):
         return write_bundle(snapshot, target, keys=KEYS, made_at=rfc3339(wiring.now()), **options)

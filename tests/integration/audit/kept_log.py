@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamer import wiring
 from streamer.audit.logged import compare_with_log
-from streamer.audit.standalone.verify_bundle import complete_lines
+from streamer.audit.standalone.verify_bundle import Verifier, complete_lines
 from streamer.events.receipts import receipt_line
 from streamer.journal import DataGap, Partition
 from streamer.stream.tail import TailedRecord
@@ -93,6 +93,25 @@ class KeepingScribe(Scribe):
         self.kept[place.topic, 1] = {}
 
 
+class FaultFoundError(BaseException):
+    """`audit verify` names something; nothing that reads the record takes this for a row that cannot be read."""
+
+
+@contextmanager
+def _until_a_fault() -> Iterator[None]:
+    """End a verification at the first thing that it names."""
+    remember = Verifier.fault
+
+    def fault(_self: Verifier, _check: str, place: str, detail: str) -> None:
+        raise FaultFoundError(f"{place}: {detail}")
+
+    Verifier.fault = fault  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Verifier.fault = remember  # type: ignore[method-assign]
+
+
 @dataclass(frozen=True)
 class Site:
     """A record with everything that its witnesses have."""
@@ -118,14 +137,23 @@ class Site:
 
         `store` : open on the record.
         """
-        if verify(self.settings, store=store).faults:
-            return "verify"
-        found = []
-        if verify(self.settings, store=store, receipts=(self.receipts, "what was kept")).faults:
-            found.append("receipts")
-        if self.compared(store).faults:
-            found.append("log")
-        return ", ".join(found) or "nobody"
+        with wiring.open_store(self.settings) if store is None else nullcontext(store) as opened:
+            if self._something_is_named(opened):
+                return "verify"
+            found = []
+            if self._something_is_named(opened, receipts=(self.receipts, "what was kept")):
+                found.append("receipts")
+            if self.compared(opened).faults:
+                found.append("log")
+            return ", ".join(found) or "nobody"
+
+    def _something_is_named(self, store: Store, **options: Any) -> bool:
+        """Whether `verify` names anything: what else it names, nobody asks."""
+        try:
+            with _until_a_fault():
+                return bool(verify(self.settings, store=store, **options).faults)
+        except FaultFoundError:
+            return True
 
     def faults(self) -> tuple[list[str], list[str], list[str]]:
         """What `audit verify` finds with receipts, what `--log` adds, and what the one file finds; JavaScript's agrees with it."""

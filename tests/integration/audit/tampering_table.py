@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass, replace
@@ -43,10 +45,14 @@ from tests.integration.audit.history import (
 )
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
 from tests.migrated import migrated
+from tests.run_folder import made_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from streamer.store import Store
+    from tests.integration.audit.kept_log import Topics
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "audit.md"
 BAD: Final = (4, 5, 6, 10, 11, 12, 16, 20, 24, 26, 27)
@@ -130,7 +136,23 @@ class SiteScribe(KeepingScribe):
 
 
 def make_site(directory: Path) -> Site:
-    """Write a record with rows of every kind, and most of them again after the last checkpoint."""
+    """Copy into a folder a record with rows of every kind, and most of them again after the last checkpoint; written once a run."""
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "witnesses").write_bytes(pickle.dumps(_write_site(folder)))
+
+    made = made_once("site", make)
+    for name in ("record.db", "checkpoints.jsonl"):
+        shutil.copy(made / name, directory)
+    topics, receipts = pickle.loads((made / "witnesses").read_bytes())
+    return Site(
+        directory, settings_for(f"sqlite:///{directory / 'record.db'}", directory), KeptLog(topics), receipts
+    )
+
+
+def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
+    """Write the record; its topics and its receipts."""
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
     with wiring.open_store(settings) as store:
@@ -169,7 +191,7 @@ def make_site(directory: Path) -> Site:
                 scribe.checkpoint()
         receipts = scribe.publish()
     assert len(receipts) == 80
-    return Site(directory, settings, KeptLog(scribe.kept), receipts)
+    return scribe.kept, receipts
 
 
 # -- what somebody does to it ------------------------------------------------------------------------------------------
@@ -926,7 +948,10 @@ def sign_again(copy: Site) -> None:
 
 
 def row_of(
-    site: Site, name: str, directory: Path, also: Callable[[Site, str], None] = lambda site, way: None
+    site: Site,
+    name: str,
+    directory: Path,
+    also: Callable[[Site, str, Store], None] = lambda site, way, store: None,
 ) -> str:
     """Attack a record in every way; returns the row of the table. `also` gets each attacked copy, with the way.
 
@@ -934,22 +959,24 @@ def row_of(
     """
     cells = {}
 
-    def see(copy: Site, way: str) -> None:
-        cells[way] = copy.named_by()
-        also(copy, way)
+    def see(copy: Site, way: str, store: Store) -> None:
+        cells[way] = copy.named_by(store)
+        also(copy, way, store)
 
     for own in (old := directory / "old", window := directory / "window"):
         own.mkdir()
     copy = site.copy(old)
-    edit(copy, name, "old")
-    see(copy, "raw")
-    rebuild_chains(copy)
-    see(copy, "resealed")
-    sign_again(copy)
-    see(copy, "re-signed")
+    with wiring.open_store(copy.settings) as store:
+        edit(copy, name, "old")
+        see(copy, "raw", store)
+        rebuild_chains(copy)
+        see(copy, "resealed", store)
+        sign_again(copy)
+        see(copy, "re-signed", store)
     copy = site.copy(window)
-    attack(copy, name, "in the window")
-    see(copy, "in the window")
+    with wiring.open_store(copy.settings) as store:
+        attack(copy, name, "in the window")
+        see(copy, "in the window", store)
     return f"| {name} | " + " | ".join(cells[way] for way in WAYS) + " |"
 
 

@@ -20,7 +20,7 @@ from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
-from tests.integration.audit.history import LOG, Scribe, settings_for, verify, write_history
+from tests.integration.audit.history import LOG, Scribe, settings_for, verify, written_history
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in [name for name in os.environ if name.startswith("STREAMER_")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    write_history(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    written_history(tmp_path)
     monkeypatch.setenv("STREAMER_DATABASE_URL", "sqlite:///record.db")
     monkeypatch.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", "checkpoints.jsonl")
     (tmp_path / "key.pem").write_text(PRIVATE)

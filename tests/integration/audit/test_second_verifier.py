@@ -27,7 +27,7 @@ from tests.integration.audit.history import (
     label_event,
     settings_for,
     verify,
-    write_history,
+    written_history,
 )
 from tests.migrated import migrated
 
@@ -47,7 +47,7 @@ def node() -> None:
 def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a record and its checkpoints; leave it as it is."""
     directory = tmp_path_factory.mktemp("history")
-    write_history(f"sqlite:///{directory / 'record.db'}", directory)
+    written_history(directory)
     return directory
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlalchemy as sa
 
+from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.standalone import verify_bundle as one_file
 from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
@@ -120,15 +121,16 @@ ON_SQLITE = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 
 def check(record: Record, place: str, said: str, *, alone: bool = True) -> None:
     """Both verifiers name the row; what they name first is it, or stands in the same words among the first."""
-    report = record.verify()
+    with wiring.open_store(record.settings) as store:
+        report = record.verify(store=store)
+        theirs = record.verify_alone(store=store).faults if alone else []
     found = [(fault.place, fault.detail) for fault in report.faults]
     assert any(place in where and said in what for where, what in found[:3]), found[:5]
     if alone:
-        theirs = [(fault["place"], fault["detail"]) for fault in record.verify_alone().faults]
+        named = [(fault["place"], fault["detail"]) for fault in theirs]
         assert any(
-            place in where and said.replace("the database", "the bundle") in what
-            for where, what in theirs[:3]
-        ), theirs[:5]
+            place in where and said.replace("the database", "the bundle") in what for where, what in named[:3]
+        ), named[:5]
 
 
 def test_the_history_itself_fits(record: Record) -> None:

@@ -31,6 +31,7 @@ from tests.integration.audit.tampering_table import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamer.store import Store
     from tests.integration.audit.kept_log import Site
 
 
@@ -76,9 +77,9 @@ def test_who_names_what_was_changed(site: Site, name: str, tmp_path: Path) -> No
     # Each attack in one of the ways, so that all ways are seen and no attack is left out.
     chosen = WAYS[list(EDITS).index(name) % len(WAYS)]
 
-    def by_both(copy: Site, way: str) -> None:
+    def by_both(copy: Site, way: str, store: Store) -> None:
         if way == chosen:
-            export(copy.settings, copy.directory / "bundle")
+            export(copy.settings, copy.directory / "bundle", store=store)
             outside = complete_lines((copy.directory / "checkpoints.jsonl").read_bytes())
             verify_bundle(copy.directory / "bundle", KEYS, outside, site.receipts)
 

@@ -166,6 +166,7 @@ def test_a_migration_that_gets_no_lock_gives_up_soon_and_changes_nothing(postgre
     engine.dispose()
     assert migrate(postgres_database_url, last).revision == last
     assert migrate(postgres_database_url, lock_seconds=0.3).current
+    assert check(postgres_database_url) is None
 
 
 def test_a_migration_waits_for_a_writer_of_sqlite(sqlite_database_url: str) -> None:
@@ -175,6 +176,7 @@ def test_a_migration_waits_for_a_writer_of_sqlite(sqlite_database_url: str) -> N
     release = threading.Timer(0.5, writer.rollback)
     release.start()
     assert migrate(sqlite_database_url).current
+    assert check(sqlite_database_url) is None
     release.join()
     writer.close()
 
