@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from streamer.deciding.decider import BatchDecider
 from streamer.events.cloudevents import trace_context
 from streamer.journal import Headers, OutboxMessage, Partition, Record
+from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.telemetry.exporting import tracing
 from streamer.telemetry.traces import Traces
 from streamer.tracing import NO_TRACING
@@ -46,7 +47,7 @@ class Traced(World):
         self.decider = BatchDecider(
             book=self.book,
             known=lambda _keys: {},
-            encoder=self.decider._encoder,
+            encoder=CachedEncoder(self.encoder, capacity_texts=1000),
             topics=TOPICS,
             limits=LIMITS,
             clock=lambda: NOW,
