@@ -40,7 +40,7 @@ class EmbeddedStep:
     Parameters
     ----------
     settings : as for any command. The services get those of the encoder, the endpoint, the events, HTTP, the log and the
-        worker, the rubrics, and nothing else from the environment or from files: a broker that is configured there is not the
+        worker, the rubrics and upstreams, and nothing else from the environment or from files: a broker that is configured there is not the
         one that runs here.
     database_url : of a migrated database; a SQLite path must be absolute.
     directory : where the services' logs go.
@@ -152,10 +152,15 @@ class EmbeddedStep:
             for field, value in getattr(self._settings, group).model_dump().items()
             if value is not None
         }
-        if rubrics := self._settings.rubrics:
-            passed[variable_name("", "rubrics")] = json.dumps(
-                {gate: one.model_dump(exclude_none=True) for gate, one in rubrics.items()}
-            )
+        for group in ("rubrics", "upstreams"):
+            if tables := getattr(self._settings, group):
+                passed[variable_name("", group)] = json.dumps(
+                    {gate: one.model_dump(mode="json", exclude_none=True) for gate, one in tables.items()}
+                )
+        for one in self._settings.upstreams.values():
+            file = f"{one.key_variable}_FILE"
+            if file in inherited:
+                inherited[file] = os.path.abspath(inherited[file])  # noqa: PTH100
         audit = self._settings.audit
         if self._shared:  # what runs for itself alone would leave its checkpoints where another record's are
             passed |= {

@@ -81,6 +81,31 @@ def test_the_console_shows_the_words_that_a_gate_has_for_its_severities(
     assert load_settings().rubrics == settings.rubrics
 
 
+def test_the_endpoint_gets_the_upstreams_and_where_their_keys_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "streamer.toml").write_text(
+        '[upstreams.bot]\nbase_url = "http://127.0.0.1:9/v1"\nmodel = "small"\nkey_variable = "SMALL_KEY"\nanswers = 9\n'
+        "steps = [3, 6]\nstop_above = 0.9\nprice_per_million_input = 0.15\nprice_per_million_output = 0.6\n",
+        "utf-8",
+    )
+    monkeypatch.setenv("SMALL_KEY_FILE", "secrets/small")
+    settings = load_settings()
+    step = EmbeddedStep(settings, database_url="sqlite:///record.db", directory=tmp_path / "dev", shared=True)
+    step.broker.start(topics=("streamer.responses",))
+    try:
+        environment = step._environment()
+    finally:
+        step.stop()
+    assert environment["SMALL_KEY_FILE"] == str(tmp_path / "secrets" / "small"), (
+        "services run in another folder"
+    )
+    (tmp_path / "streamer.toml").unlink()
+    monkeypatch.setenv("STREAMER_UPSTREAMS", environment["STREAMER_UPSTREAMS"])
+    assert load_settings().upstreams == settings.upstreams != {}
+
+
 def test_a_note_from_before_there_was_a_recalibrator_is_still_read(tmp_path: Path) -> None:
     note = tmp_path / "dev.json"
     session = DevSession(
