@@ -15,7 +15,13 @@ from streamer.failpoints import disarmed
 from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
 from streamer.recalibration.missing_labels import unlabelled_by
-from streamer.recalibration.run import AuditSample, Recalibration, calibrate_gate, with_diagnostics
+from streamer.recalibration.run import (
+    AuditSample,
+    NothingToCalibrate,
+    Recalibration,
+    calibrate_gate,
+    with_diagnostics,
+)
 from streamer.recalibration.skill import level_of, separation
 from streamer.recalibration.verdict import Comparison, Verdict, closing, hold, verdict
 
@@ -158,17 +164,23 @@ def recalibrate_by_hand(
     """Run a gate now, and put its threshold in force, or leave it as a proposal, or record nothing.
 
     The gate's rule and its limits do not apply: who asks for a run decides. But what somebody, or an alarm, has closed
-    while it was computed stays closed.
+    while it was computed stays closed, and nothing is loosened without a single label.
 
     Raises
     ------
     NothingToCalibrate
-        When there is nothing to read.
+        When there is nothing to read, or nothing of it has a label and the run would hold less than before.
     UsageError, PolicyChanged
         When the gate or its policy has changed since.
     """
     before = policies.newest(gate.gate)
     run = _calibrate(store, gate, before, clock=clock)
+    if not run.labelled and direction(Reading.of_policy(before), Reading.of_run(run)) == "looser":
+        # Within the budget even if all of it is wrong, but nobody has looked at any of it.
+        raise NothingToCalibrate(
+            f"none of the {run.drawn} drawn responses of gate {gate.gate!r} that a run reads has a label; label some first: "
+            f"`streamer label queue --gate {gate.gate}` lists them"
+        )
     after = proposed = None
     if propose and not dry_run:
         proposed = store.record_only(run, "proposed", by=by, now=clock(), expected=before.version)

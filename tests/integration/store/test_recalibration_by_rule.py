@@ -199,6 +199,16 @@ def test_a_person_closes_by_going_back_to_a_run_that_held_everything_too(
     assert "a person closed the gate" in done.why
 
 
+def test_nothing_opens_by_hand_without_a_label(site: Callable[..., LabelledGate]) -> None:
+    one = site()
+    numbers = one.decide(200)
+    with pytest.raises(NothingToCalibrate, match="none of the 100 drawn responses .* has a label"):
+        one.open()
+    assert one.policy.version == 1
+    one.label(numbers, bad_below(0.3))
+    assert one.open().state == "cut"
+
+
 def test_after_an_alarm_only_what_was_decided_since_is_read_and_the_gate_reopens_no_looser(
     site: Callable[..., LabelledGate],
 ) -> None:
