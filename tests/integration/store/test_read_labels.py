@@ -20,7 +20,7 @@ from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
 from streamer.labels.label_files import LabelTask
 from streamer.labels.severity import Severity
-from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.recalibration.run import calibrate_gate
 from streamer.recalibration.run import SampleQuery
 from streamer.review.items import Mark, Reviewer
 from streamer.signing.labels import LabelKeys, LabellerKey, statement
@@ -110,15 +110,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
     keys = [BatchKey(GATE, f"b{n}", 1) for n in range(BATCHES)]
     severities = store.labels.severities(GATE, "human")
     decided = store.monitoring.decided(GATE, after=0, until=ALL, limit=100)
-    run = recalibrate_by_hand(
-        store.calibration,
-        store.policies,
-        store.gates.get(GATE),
-        clock=lambda: LATER,
-        by="ana",
-        reason="",
-        dry_run=True,
-    )
+    run = calibrate_gate(store.calibration, store.gates.get(GATE), now=LATER)
     statuses = {one.gate.gate: one for one in store.recalibration_status.statuses(now=LATER)}
     found: dict[str, Any] = {
         "severities": [severities.get(key, "b") for key in keys],
@@ -132,7 +124,7 @@ def readings(world: World, store: Store) -> dict[str, Any]:
         "answers": store.answers.audited(GATE, settings=settings, older_than=LATER),
         "new groups": statuses[GATE].new_groups,
         "shown": store.calibration.shown(GATE, "human", before=LATER, deadline=timedelta(hours=2)),
-        "run": [one.threshold for one in run.run.candidates],
+        "run": [one.threshold for one in run.candidates],
         "review": store.reviews.progress(ANA, [GATE], since=START, now=LATER).gates,
         "v_severities": world.rows(
             "SELECT gate, batch_id, severity, labellers FROM v_severities ORDER BY 1, 2"
