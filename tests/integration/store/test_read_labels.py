@@ -20,8 +20,7 @@ from streamer.journal import LabelRevision
 from streamer.labels.filling import Attempted
 from streamer.labels.label_files import LabelTask
 from streamer.labels.severity import Severity
-from streamer.recalibration.run import calibrate_gate
-from streamer.recalibration.run import SampleQuery
+from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.review.items import Mark, Reviewer
 from streamer.signing.labels import LabelKeys, LabellerKey, statement
 from streamer.store import Store, open_store
