@@ -130,12 +130,15 @@ class Checkpointer:
             next_one, message=lambda value: checkpoint_message(value, topic=self._topic), now=moment
         )
 
-    def keep_up(self) -> None:
-        """Append to the file what the database has and the file has not. A full disk is logged, and tried again."""
+    def keep_up(self) -> str | None:
+        """Append to the file what the database has and the file has not. A full disk is logged, and tried again.
+
+        Returns what keeps the newest one from the file; None: it is there, or there is no file.
+        """
         newest = self._newest()
         if self._file is None or newest is None:
             self._kept = None if newest is None else newest.sequence
-            return
+            return None
         try:
             while True:
                 last = self._file.last()
@@ -143,7 +146,7 @@ class Checkpointer:
                 if held is not None and held.record_id != newest.record_id:
                     log.error("audit.checkpoint_file_of_another_record", path=str(self._file.path))
                     self._kept = newest.sequence
-                    return
+                    return f"{self._file.path} has checkpoints of another record; name another file"
                 reached = 0 if held is None else held.sequence
                 missing = self._store.after(reached, limit=_PAGE)
                 if not missing:
@@ -151,10 +154,13 @@ class Checkpointer:
                 self._file.append(missing, after=last)
         except (OSError, BadMessage) as error:
             log.error("audit.checkpoint_file_failed", path=str(self._file.path), error=str(error))
-            return
+            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            return f"{self._file.path}: {why}"
+        self._kept = newest.sequence
         if reached > newest.sequence:
             log.error("audit.checkpoints_lost", in_file=reached, in_database=newest.sequence)
-        self._kept = newest.sequence
+            return f"{self._file.path} has {reached} checkpoints, the database {newest.sequence}: after a restore name another file"
+        return None
 
     def _newest(self) -> CheckpointsV1 | None:
         value = self._store.newest()

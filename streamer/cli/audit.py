@@ -418,7 +418,7 @@ def checkpoint(
 ) -> None:
     """Make a checkpoint now: sign the heads of all chains, publish it, append it to the configured file, and send it to witnesses.
 
-    Witnesses get every checkpoint that they lack. Exit status 1 if one could not be reached; it gets them later.
+    Witnesses get every checkpoint that they lack. Exit status 1 if the file or one of them did not take it; they get it later.
     """
     from streamer.events.checkpoints import decode_checkpoint
 
@@ -429,7 +429,7 @@ def checkpoint(
             wiring.witnesses(settings, store, witness or ()),
         )
         made = checkpointer.make()
-        checkpointer.keep_up()
+        kept_back = checkpointer.keep_up()
         newest = store.checkpoints.newest()
         sent = witnesses.send()
     if made is not None:
@@ -442,10 +442,14 @@ def checkpoint(
         say(f"Nothing was recorded since checkpoint {sequence}.")
     else:
         say(f"Checkpoint {sequence} is made.")
+    if kept_back is not None:
+        warn(f"The file does not have it: {kept_back}")
     for one in sent:
+        if one.sent and not json:
+            say(f"{one.witness.name} got {counted(one.sent, 'checkpoint', 'checkpoints')}.")
         if one.failed is not None:
             warn(f"{one.witness.name} did not take a checkpoint, and gets it later: {one.failed}")
-    if any(one.failed is not None for one in sent):
+    if kept_back is not None or any(one.failed is not None for one in sent):
         raise typer.Exit(1)
 
 

@@ -154,6 +154,7 @@ def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: 
     assert json.loads(done.stdout)["faults"][0]["place"] == "control, link 6, gates name each"
 
 
+@pytest.mark.expected_errors(r"streamer\.audit\.checkpointing: audit\.checkpoint_file_")
 def test_a_checkpoint_on_demand(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +165,20 @@ def test_a_checkpoint_on_demand(
     assert len((here / "checkpoints.jsonl").read_bytes().splitlines()) == 4
     assert main(["audit", "verify"]) == 0
     assert "younger" not in capsys.readouterr().err
+    # Nothing new is no reason to be silent about who has not got what is there.
+    with monkeypatch.context() as elsewhere:
+        (here / "a-file").write_text("")
+        elsewhere.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", str(here / "a-file" / "checkpoints.jsonl"))
+        assert main(["audit", "checkpoint"]) == 1
+        assert f"The file does not have it: {here / 'a-file'}" in capsys.readouterr().err
+        shorter = (here / "checkpoints.jsonl").read_bytes().splitlines(keepends=True)
+        one = json.loads(shorter[-1]) | {"record_id": "ff" * 32}
+        (here / "other.jsonl").write_text(json.dumps(one) + "\n")
+        elsewhere.setenv("STREAMER_AUDIT_CHECKPOINT_FILE", str(here / "other.jsonl"))
+        assert main(["audit", "checkpoint"]) == 1
+        assert "checkpoints of another record; name another file" in capsys.readouterr().err
+    assert main(["audit", "checkpoint", "--witness", str(here / "late.jsonl")]) == 0
+    assert f"{here / 'late.jsonl'} got 4 checkpoints." in capsys.readouterr().out
     monkeypatch.delenv("STREAMER_AUDIT_PRIVATE_KEY_FILE")
     assert main(["audit", "checkpoint"]) == 2
     assert "streamer audit keygen" in capsys.readouterr().err
