@@ -92,7 +92,7 @@ def judged(
         "judge",
         [
             [
-                0.0 if not case.candidate.strip() else None if mark is None else mark.score
+                0.0 if is_blank(case.candidate) else None if mark is None else mark.score
                 for case, mark in zip(row, of_row, strict=True)
             ]
             for row, of_row in zip(cases, found_marks, strict=True)

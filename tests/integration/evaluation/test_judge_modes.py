@@ -29,7 +29,7 @@ def clouds(tmp_path: Path) -> Path:
     for q, row in enumerate(made):
         for i, response in enumerate(row["responses"]):
             response["text"] = f"answer {i % 2}" if q else f"answer {i}"
-    made[1]["responses"][0]["text"] = " "
+    made[1]["responses"][0]["text"] = " \u200b"  # nothing that anybody sees
     return write(tmp_path / "clouds.jsonl", made)
 
 
