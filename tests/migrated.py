@@ -26,7 +26,7 @@ def migrated_file() -> Path:
 def migrated(database: str | Settings) -> None:
     """Bring the database of a URL or of settings to the newest version: a copy, where it is a SQLite file yet to come.
 
-    One that is at the newest version is left alone: comparing its tables with what they should be takes half a second.
+    One that is at the newest version is left alone: Alembic would load every script to find nothing to do.
     """
     parts = make_url(database if isinstance(database, str) else database.database.url)
     if parts.get_backend_name() == "sqlite" and not (file := Path(str(parts.database))).exists():

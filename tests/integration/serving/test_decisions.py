@@ -189,5 +189,6 @@ def test_without_keys_it_listens_on_this_machine_alone(
     from streamer.cli import main
 
     monkeypatch.setenv("STREAMER_DATABASE_URL", sqlite_site.url)
+    monkeypatch.setenv("STREAMER_HTTP_PORT", "0")
     assert main(["serve", "--no-kafka", "--host", host]) == 2
     assert "there is no key yet; make one (`streamer key create`)" in capsys.readouterr().err
