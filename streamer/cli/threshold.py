@@ -2,7 +2,6 @@
 
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -187,7 +186,11 @@ def activate(
 
     Only the newest run: choosing among thresholds after labels were read would void their guarantees.
     """
-    _change(gate, by, json, lambda store: partial(store.calibration.activate, gate, run, reason=reason))
+
+    def put_in_force(store: "Store", actor: str) -> "Policy":
+        return store.calibration.activate(gate, run, by=actor, reason=reason, now=wiring.now())
+
+    _change(gate, by, json, put_in_force)
 
 
 @app.command()
@@ -225,7 +228,9 @@ def rollback(
 
     It must have been calibrated for the gate's present settings.
     """
-    _change(gate, by, json, lambda store: partial(store.policies.rollback, gate, version, reason=reason))
+    _change(
+        gate, by, json, lambda store, actor: store.policies.rollback(gate, version, by=actor, reason=reason)
+    )
 
 
 @app.command()
@@ -247,7 +252,9 @@ def close(
     still reach consumers; their number is printed.
     """
     seconds = opt.seconds(timeout, "--timeout")
-    _change(gate, by, json, lambda store: partial(store.policies.close, gate, reason=reason), closing=True)
+    _change(
+        gate, by, json, lambda store, actor: store.policies.close(gate, by=actor, reason=reason), closing=True
+    )
     if wait:
         _wait_until_published(gate, seconds)
 
@@ -270,7 +277,7 @@ def sign(
             "no key to sign policies with is configured; `streamer audit keygen --out FILE` makes one, and"
             " STREAMER_POLICIES_PRIVATE_KEY_FILE names it"
         )
-    _change(gate, by, json, lambda store: partial(store.policies.sign, gate, version, reason=reason))
+    _change(gate, by, json, lambda store, actor: store.policies.sign(gate, version, by=actor, reason=reason))
 
 
 def _cells(policy: "Policy") -> list[object]:
@@ -333,7 +340,7 @@ def _change(
     gate: str,
     by: str | None,
     json: bool,
-    change: "Callable[[Store], Callable[..., Policy]]",
+    change: "Callable[[Store, str], Policy]",
     *,
     closing: bool = False,
 ) -> None:
@@ -344,7 +351,7 @@ def _change(
         with _may_stay_open(gate) if closing else nullcontext():
             store = stack.enter_context(wiring.open_store(settings))
             before = store.policies.versions([gate]).get(gate)
-            policy = change(store)(by=actor, now=wiring.now())
+            policy = change(store, actor)
         waiting, state = _unpublished(store, gate) if closing else (None, "")
     if json:
         print_json(policy_json(policy) | ({"unpublished_ships": waiting} if closing else {}))
