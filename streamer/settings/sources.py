@@ -6,7 +6,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from dotenv import dotenv_values
 from pydantic import BaseModel
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from pydantic.fields import FieldInfo
+
+_Json = TypeVar("_Json", dict[str, Any], list[Any])
 
 PREFIX = "STREAMER_"
 CONFIG_VARIABLE = "STREAMER_CONFIG"
@@ -293,23 +295,21 @@ def file_text(file: str, variable: str) -> str:
 
 
 def _json_object(text: str, variable: str) -> dict[str, Any]:
-    try:
-        table = json.loads(text)
-    except ValueError:
-        table = None
-    if not isinstance(table, dict):
-        raise UsageError(f'{variable} must hold a JSON object, like {{"name": "value"}}')
-    return table
+    return _json(text, variable, dict, 'object, like {"name": "value"}')
 
 
 def _json_array(text: str, variable: str) -> list[Any]:
+    return _json(text, variable, list, 'array, like ["one", "another"]')
+
+
+def _json(text: str, variable: str, kind: type[_Json], wanted: str) -> _Json:
     try:
-        values = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        values = None
-    if not isinstance(values, list):
-        raise UsageError(f'{variable} must hold a JSON array, like ["one", "another"]')
-    return values
+        value = None
+    if not isinstance(value, kind):
+        raise UsageError(f"{variable} must hold a JSON {wanted}")
+    return value
 
 
 def setting_sources(settings_type: type[BaseSettings]) -> tuple[PydanticBaseSettingsSource, ...]:

@@ -17,6 +17,18 @@ from streamer.settings.settings import load_settings
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from streamer.settings.settings import Settings
+
+
+def environment_of(settings: Settings, folder: Path, *, shared: bool = True) -> dict[str, str]:
+    """The variables that services get of these settings."""
+    step = EmbeddedStep(settings, database_url="sqlite:///record.db", directory=folder / "dev", shared=shared)
+    step.broker.start(topics=("streamer.responses",))
+    try:
+        return step._environment()
+    finally:
+        step.stop()
+
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_only_a_record_that_is_kept_gets_the_checkpoints_that_are_configured(
@@ -24,17 +36,7 @@ def test_only_a_record_that_is_kept_gets_the_checkpoints_that_are_configured(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     audit: dict[str, Any] = {"private_key": generate_keys()[0], "checkpoint_file": "here/checkpoints.jsonl"}
-    step = EmbeddedStep(
-        load_settings(audit=audit),
-        database_url="sqlite:///record.db",
-        directory=tmp_path / "dev",
-        shared=shared,
-    )
-    step.broker.start(topics=("streamer.responses",))
-    try:
-        environment = step._environment()
-    finally:
-        step.stop()
+    environment = environment_of(load_settings(audit=audit), tmp_path, shared=shared)
     passed = {name: value for name, value in environment.items() if name.startswith("STREAMER_AUDIT_")}
     expected = {
         "STREAMER_AUDIT_PRIVATE_KEY": audit["private_key"],
@@ -50,17 +52,9 @@ def test_what_signs_policies_goes_with_a_record_that_is_kept(
     monkeypatch.chdir(tmp_path)
     private = generate_keys()[0]
     for shared in (True, False):
-        step = EmbeddedStep(
-            load_settings(policies={"private_key": private}),
-            database_url="sqlite:///record.db",
-            directory=tmp_path / "dev",
-            shared=shared,
+        environment = environment_of(
+            load_settings(policies={"private_key": private}), tmp_path, shared=shared
         )
-        step.broker.start(topics=("streamer.responses",))
-        try:
-            environment = step._environment()
-        finally:
-            step.stop()
         assert environment.get("STREAMER_POLICIES_PRIVATE_KEY") == (private if shared else None)
 
 
@@ -70,12 +64,7 @@ def test_the_console_shows_the_words_that_a_gate_has_for_its_severities(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "streamer.toml").write_text('[rubrics.bot]\nhalf = "The right article, ünclear"\n', "utf-8")
     settings = load_settings()
-    step = EmbeddedStep(settings, database_url="sqlite:///record.db", directory=tmp_path / "dev", shared=True)
-    step.broker.start(topics=("streamer.responses",))
-    try:
-        environment = step._environment()
-    finally:
-        step.stop()
+    environment = environment_of(settings, tmp_path)
     (tmp_path / "streamer.toml").unlink()
     monkeypatch.setenv("STREAMER_RUBRICS", environment["STREAMER_RUBRICS"])
     assert load_settings().rubrics == settings.rubrics
@@ -92,12 +81,7 @@ def test_the_endpoint_gets_the_upstreams_and_where_their_keys_are(
     )
     monkeypatch.setenv("SMALL_KEY_FILE", "secrets/small")
     settings = load_settings()
-    step = EmbeddedStep(settings, database_url="sqlite:///record.db", directory=tmp_path / "dev", shared=True)
-    step.broker.start(topics=("streamer.responses",))
-    try:
-        environment = step._environment()
-    finally:
-        step.stop()
+    environment = environment_of(settings, tmp_path)
     assert environment["SMALL_KEY_FILE"] == str(tmp_path / "secrets" / "small"), (
         "services run in another folder"
     )
