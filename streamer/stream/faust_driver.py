@@ -59,8 +59,12 @@ class ReaderHooks(Protocol):
         """Lease what is assigned, set the fetcher to the positions, and return them."""
         ...
 
-    def revoked(self) -> None:
-        """A rebalance revokes every partition."""
+    def assignment_began(self, generation: int) -> None:
+        """The group has assigned partitions, in this generation of it."""
+        ...
+
+    async def revoked(self) -> None:
+        """A rebalance revokes every partition; the group goes on once this returns."""
         ...
 
     def unavailable(self, error: Exception) -> None:
@@ -326,13 +330,18 @@ class LeasingConsumer(Consumer):
         return self._thread
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        """Lease and seek; Faust calls it after each rebalance, at times more than once."""
+        """Lease and seek; Faust calls it after each rebalance, at times more than once, and at times during one."""
         return await self.app.hooks.seek(self)
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Give the leases up before anyone else can take them."""
-        self.app.hooks.revoked()
+        await self.app.hooks.revoked()
         await super().on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Let leases be taken again, for what is assigned now."""
+        self.app.hooks.assignment_began(generation_id)
+        await super().on_partitions_assigned(assigned, generation_id)
 
     def _to_message(self, tp: TP, fetched: Fetched) -> StampedMessage:
         record = fetched.record

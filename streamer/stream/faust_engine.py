@@ -162,7 +162,7 @@ class FaustEngine:
         """Commit the last progress to the group and leave it."""
         await self.quiesce()
         if self._starting is not None and not self._starting.done():
-            self.revoked()  # nothing is leased any more, so nothing to wait for
+            self._revoke()  # nothing is leased any more, so nothing to wait for
             await asyncio.wait([self._starting], timeout=_START_PATIENCE)
             self._starting.cancel()
         if self._watch is not None:
@@ -221,9 +221,7 @@ class FaustEngine:
         partitions = [self._partition(tp) for tp in consumer.assignment() if tp.topic in self._topics]
         patience = None if self._resetting is not None else self._limits.lease_deadline
         try:
-            positions = await asyncio.wait_for(
-                leasing.positions(self._app.consumer_generation_id, partitions), patience
-            )
+            positions = await asyncio.wait_for(leasing.positions(partitions), patience)
         except TimeoutError:
             # Faust would continue without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
@@ -236,8 +234,23 @@ class FaustEngine:
             await consumer.thread.begin_flow(sought)
         return sought
 
-    def revoked(self) -> None:
+    def assignment_began(self, generation: int) -> None:
+        """Let `seek` lease what the group has assigned."""
+        if self._leasing is not None:
+            self._leasing.begin(generation)
+
+    async def revoked(self) -> None:
         """Drop the leases: what is being committed may still succeed, but it is no error if it does not."""
+        self._revoke()
+        if self._leasing is not None:
+            try:
+                await asyncio.wait_for(self._leasing.settled(), self._limits.lease_deadline)
+            except TimeoutError:
+                log.warning(
+                    "stream.lease_unsettled", detail="a late lease may end another worker, which restarts"
+                )
+
+    def _revoke(self) -> None:
         if self._leasing is not None:
             self._leasing.revoke()
 
@@ -267,7 +280,7 @@ class FaustEngine:
     def _fail(self, error: BaseException) -> None:
         if not self._failure.done():
             self._failure.set_exception(error)
-            self.revoked()
+            self._revoke()
 
     def _reset_soon(self, reason: str) -> None:
         if self._resetting is None and not self._stopping and not self._app.rebalancing:

@@ -35,9 +35,12 @@ class Bounds(NamedTuple):
 class Leasing:
     """Leases each partition once per group generation and installs it in the intake.
 
+    Between `revoke` and the next `begin` nothing is leased: the group may have given the partitions to other
+    workers by then, and a lease taken late would fence them.
+
     Parameters
     ----------
-    journal : its `lease` and `record_gap` are called in `executor`.
+    journal : its `lease` and `record_gap` are called in `executor`, which has one thread.
     bounds : asks the broker for the bounds of partitions.
     hooks : of its failpoints ``after_lease`` is passed.
     topic_ids : asks the broker for the ids of topics, which the lease then compares with the stored ones.
@@ -62,16 +65,25 @@ class Leasing:
         self._lock = asyncio.Lock()
         self._generation: int | None = None
 
+    def begin(self, generation: int) -> None:
+        """The group has assigned partitions: they may be leased now."""
+        self.revoke()
+        self._generation = generation
+
     def revoke(self) -> None:
         """The group rebalances: other workers may take what was leased."""
         for partition in self._intake.revoke():
             self._hooks.observer.released(partition.topic, partition.number)
         self._generation = None
 
-    async def positions(self, generation: int, partitions: Collection[Partition]) -> dict[Partition, int]:
+    async def settled(self) -> None:
+        """Wait until the database has answered whatever was asked of it: after `revoke`, nothing is leased late."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, _nothing)
+
+    async def positions(self, partitions: Collection[Partition]) -> dict[Partition, int]:
         """Lease what is not leased in this generation, and return where to read each partition on.
 
-        Records that the broker no longer has are recorded as a gap and passed.
+        Records that the broker no longer has are recorded as a gap and passed. Empty while the group rebalances.
 
         Raises
         ------
@@ -79,9 +91,9 @@ class Leasing:
             When a partition ends before the stored progress, or another worker has taken it.
         """
         async with self._lock:
-            if generation != self._generation:
-                self.revoke()
-                self._generation = generation
+            generation = self._generation
+            if generation is None:
+                return {}
             missing = sorted(set(partitions) - set(self._intake.expected()))
             if missing:
                 await self._lease(generation, missing)
@@ -172,3 +184,7 @@ class Leasing:
             from_offset=gap.from_offset,
             to_offset=gap.to_offset,
         )
+
+
+def _nothing() -> None:
+    pass

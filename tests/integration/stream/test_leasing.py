@@ -1,10 +1,11 @@
-"""Leasing where the reader gives up waiting: Faust's fetcher is cancelled while it seeks."""
+"""Leasing where the reader gives up waiting, and while the group rebalances."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +19,7 @@ from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
 ONE = Partition("log", "topic", 0)
 
@@ -33,31 +34,83 @@ def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> No
             go_on.wait(10)
 
     journal, witness = MemoryJournal(after=pause), Witness()
-    intake = Intake(FetchBudget(max_records=10, max_bytes=10**6))
-
-    async def bounds(partitions: Collection[Partition]) -> dict[Partition, Bounds]:
-        return dict.fromkeys(partitions, Bounds(40, 50))
-
-    async def topic_ids(_topics: Collection[str]) -> dict[str, str]:
-        return {}
 
     async def scenario() -> dict[Partition, int]:
-        with ThreadPoolExecutor(max_workers=1) as executor:
-            leasing = Leasing(
-                journal,
-                intake,
-                executor=executor,
-                bounds=bounds,
-                hooks=Hooks(observer=witness),
-                topic_ids=topic_ids,
-            )
-            given_up = asyncio.create_task(leasing.positions(1, [ONE]))
+        with _leasing(journal, witness, Bounds(40, 50)) as leasing:
+            leasing.begin(1)
+            # Faust's fetcher is cancelled while it seeks.
+            given_up = asyncio.create_task(leasing.positions([ONE]))
             assert await asyncio.to_thread(written.wait, 10)
             given_up.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
             go_on.set()
-            return await leasing.positions(1, [ONE])
+            return await leasing.positions([ONE])
 
     assert asyncio.run(scenario()) == {ONE: 40}
     assert journal.gaps == witness.gaps == [DataGap(ONE, 0, 40)]
+
+
+def test_nothing_is_leased_between_the_end_of_a_generation_and_the_next_assignment() -> None:
+    journal = MemoryJournal()
+
+    async def scenario() -> None:
+        with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
+            assert await leasing.positions([ONE]) == {}, "before the first assignment"
+            leasing.begin(1)
+            assert await leasing.positions([ONE]) == {ONE: 0}
+            leasing.revoke()
+            # Faust seeks again in a rebalance, with the partitions that it had before.
+            assert await leasing.positions([ONE]) == {}
+            assert journal.progress[ONE] == (1, 0), "another worker may hold the lease by now"
+            leasing.begin(2)
+            assert await leasing.positions([ONE]) == {ONE: 0}
+            assert journal.progress[ONE] == (2, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_waited_for() -> None:
+    asked, go_on = threading.Event(), threading.Event()
+
+    def pause(operation: str) -> None:
+        if operation == "lease":
+            asked.set()
+            go_on.wait(10)
+
+    journal = MemoryJournal(before=pause)
+
+    async def scenario() -> None:
+        with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
+            leasing.begin(1)
+            late = asyncio.create_task(leasing.positions([ONE]))
+            assert await asyncio.to_thread(asked.wait, 10)
+            leasing.revoke()
+            settled = asyncio.create_task(leasing.settled())
+            await asyncio.sleep(0.05)
+            assert not settled.done(), "the other workers would take their leases before this one"
+            go_on.set()
+            await settled
+            assert journal.progress[ONE] == (1, 0)
+            assert await late == {}
+
+    asyncio.run(scenario())
+
+
+@contextmanager
+def _leasing(journal: MemoryJournal, witness: Witness, bounds_of_each: Bounds) -> Iterator[Leasing]:
+    async def bounds(partitions: Collection[Partition]) -> dict[Partition, Bounds]:
+        return dict.fromkeys(partitions, bounds_of_each)
+
+    async def topic_ids(_topics: Collection[str]) -> dict[str, str]:
+        return {}
+
+    with ThreadPoolExecutor(max_workers=1) as executor:
+        yield Leasing(
+            journal,
+            Intake(FetchBudget(max_records=10, max_bytes=10**6)),
+            executor=executor,
+            bounds=bounds,
+            hooks=Hooks(observer=witness),
+            topic_ids=topic_ids,
+        )
