@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem
+from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem, written
 from streamer.console.doors import IssuerAway, NotIdentified, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
@@ -132,14 +132,15 @@ def console_app(
         Route("/decision.json", site.record()),
         Route("/desk", page("read", "desk.html", site.desk.list)),
         Route("/desk/item", page("read", "desk_item.html", site.desk.item)),
+        Route("/desk/item", site.item_again, methods=["POST"]),
         Route("/proposals", page("look", "proposals.html", pages.proposals)),
         Route("/alerts", page("look", "alerts.html", pages.alerts)),
         Route("/people", page("administer", "people.html", pages.people)),
         Route("/you", page("look", "you.html", lambda _query: {})),
         Route("/label", site.label, methods=["GET"]),
         Mount("/label", _LabellersOnly(review, site)),
-        Route("/desk/release", act("release", site.release, most=MOST_FORM_BYTES), methods=["POST"]),
-        Route("/desk/reject", act("release", site.reject_at_desk, most=MOST_FORM_BYTES), methods=["POST"]),
+        Route("/desk/release", act("release", site.release, at_desk=True), methods=["POST"]),
+        Route("/desk/reject", act("release", site.reject_at_desk, at_desk=True), methods=["POST"]),
         Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
         Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
         Route("/proposals/reject-score", act("approve", site.reject_score), methods=["POST"]),
@@ -214,12 +215,17 @@ class _Site:
         return answer
 
     def act(
-        self, deed: Deed, work: Act, *, most: int = MOST_BYTES
+        self, deed: Deed, work: Act, *, at_desk: bool = False
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return the handler of a form, of at most so many bytes, for people who may do `deed`."""
+        """Return the handler of a form for people who may do `deed`.
+
+        `at_desk` : it has an answer's text, and where it is refused the page shows again what somebody wrote.
+        """
 
         async def answer(request: Request) -> Response:
-            form = await _form(request, most)
+            form = await _form(request, MOST_FORM_BYTES if at_desk else MOST_BYTES)
+            if at_desk:
+                request.state.wrote = written(form)
             session = await self._sender(request, form)
             _require(session, deed)
             try:
@@ -233,6 +239,30 @@ class _Site:
                 self.pages.forget()
 
         return answer
+
+    async def item_again(self, request: Request) -> Response:
+        """Show a batch with what somebody wrote about it before it was refused; lets them in where their session has ended."""
+        form = await _form(request, MOST_FORM_BYTES)
+        query = dict(request.query_params)
+        wrote = request.state.wrote = written(
+            query | {name: form[name] for name in form if name not in query}
+        )
+        session, cookie = await self.session(request), None
+        if session is None:
+            name, password = form.get("name", ""), form.get("password", "")
+            cookie = await run_in_threadpool(self._doors.sign_in, name, password, self._address(request))
+            session = await run_in_threadpool(self._doors.session, cookie or "")
+        if session is None:
+            raise Refused(403, "name and password do not fit, or the account is closed")
+        try:
+            _require(session, "release")
+            answer = await run_in_threadpool(
+                self._page, request, session, "desk_item.html", lambda: self.desk.item(query, wrote)
+            )
+        except StreamerError:
+            self._doors.leave(cookie or "")  # the page that says so has no session
+            raise
+        return answer if cookie is None else self._remember(answer, cookie)
 
     async def _sender(self, request: Request, form: Mapping[str, str]) -> Session:
         session = await self.session(request)
@@ -365,7 +395,9 @@ class _Site:
         return _go("/login" + (f"?next={quote(where, safe='')}" if where != "/" else ""))
 
     def _let_in(self, cookie: str, where: str) -> Response:
-        answer = _go(where)
+        return self._remember(_go(where), cookie)
+
+    def _remember(self, answer: Response, cookie: str) -> Response:
         # Lax, so that a link in a message leads to its page; forms have the session's key beside it.
         answer.set_cookie(self._cookie, cookie, path="/", httponly=True, samesite="lax", secure=self._secure)
         return answer
@@ -536,7 +568,11 @@ class _Site:
             if isinstance(error, IssuerAway | NotIdentified)
             else _TITLES.get(status, "It was not done")
         )
-        values = {"title": title, "detail": detail[:1].upper() + detail[1:]}
+        values = {
+            "title": title,
+            "detail": detail[:1].upper() + detail[1:],
+            "wrote": getattr(request.state, "wrote", None),
+        }
         return self._html(request, session, "refused.html", values, status)
 
 

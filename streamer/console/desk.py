@@ -42,6 +42,15 @@ class Done(NamedTuple):
     where: str
 
 
+class Written(NamedTuple):
+    """What somebody wrote about a batch: the page of the batch, the answer, its edited text (None: not edited), the remark."""
+
+    where: str
+    answer: str
+    text: str | None
+    remark: str
+
+
 class DeskPages:
     """What the pages of the desk show, and what their forms do. Calls block."""
 
@@ -68,18 +77,23 @@ class DeskPages:
             ],
         }
 
-    def item(self, query: Mapping[str, str]) -> dict[str, Any]:
-        """One batch with its answers; with `edit` one of them in a field."""
+    def item(self, query: Mapping[str, str], wrote: Written | None = None) -> dict[str, Any]:
+        """One batch with its answers; with `edit` one of them in a field.
+
+        `wrote` : what the fields have, in place of the answer's own text and of no remark.
+        """
         key = _key(query)
         found = self._store.desk.batch(key)
         if found is None:
             raise NoSuchItem(f"no batch {key.batch_id[:200]!r} is, or was, at the desk")
-        edited = next((one for one in found.answers if one.id == query.get("edit")), None)
+        edit = query.get("edit") if wrote is None or wrote.text is None else wrote.answer
+        edited = next((one for one in found.answers if one.id == edit), None)
         return {
             "found": found,
             "key_fields": {"gate": key.gate, "batch": key.batch_id, "attempt": key.attempt},
             "link": link(key),
             "edited": None if found.outcome is not None else edited,
+            "wrote": wrote,
             "left": left((found.until - self._clock()).total_seconds()),
             "why": HELD.get(found.reason, "its scores do not clear the threshold"),
             "decision": urlencode({"batch": key.batch_id, "gate": key.gate, "attempt": key.attempt}),
@@ -125,6 +139,15 @@ class DeskPages:
         found = self._store.desk.batch(key)
         own = next((one.text for one in found.answers if one.id == answer), None) if found else None
         return None if own is not None and text == own.replace("\r\n", "\n").replace("\r", "\n") else text
+
+
+def written(form: Mapping[str, str]) -> Written | None:
+    """What a form of the desk holds; None where it names no batch."""
+    try:
+        where = link(_key(form))
+    except NoSuchItem:
+        return None
+    return Written(where, form.get("answer", ""), form.get("text"), form.get("remark", ""))
 
 
 def left(seconds: float) -> str:

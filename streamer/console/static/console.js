@@ -8,7 +8,10 @@ function fetched(address = location.href) {
     request.responseType = "document";
     request.timeout = 20000;
     request.setRequestHeader("x-refresh", "1");
-    request.onload = () => done(request.status === 200 ? request.response : null);
+    request.onload = () => {
+      document.documentElement.classList.toggle("ended", request.status === 401);
+      done(request.status === 200 ? request.response : null);
+    };
     request.onerror = request.ontimeout = () => done(null);
     request.send();
   });

@@ -14,9 +14,10 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from streamer.console.doors import IDLE_SECONDS
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject
-from tests.integration.console.conftest import BIG, HARM, Site
+from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site
 from tests.integration.console.test_pages import PHONE, Visitor, findings
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
@@ -249,6 +250,104 @@ def test_a_person_works_the_desk_off_by_keyboard(
     assert "Nothing waits. What front holds comes here by itself." in ana.main()
     assert site.store.desk.state(keys[3]).outcome.action == "rejected"  # type: ignore[union-attr]
     assert browser.complaints() == []
+
+
+def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]], browser: Browser) -> None:
+    site, (key, *_) = front
+    ana = Visitor(browser, site)
+    ana.goes(f"{address(key)}&edit=b")
+    ana.signs_in("releaser")
+    ana.until(lambda: ana.focused() == "text")
+    text, remark = ana.driver.find_element(By.ID, "text"), ana.driver.find_element(By.ID, "remark")
+    text.clear()
+    text.send_keys("Ask <b>us</b>,\n\ntomorrow.")
+    remark.send_keys("asked the depot")
+    site.moment += IDLE_SECONDS + 1
+    ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
+    ana.until(lambda: "your session has ended" in ana.main().lower())
+    # Somebody who may not, and a wrong password: what was written stays there.
+    for name, password, says in (
+        ("viewer", PASSWORD, "do not allow this"),
+        ("releaser", "wrong", "do not fit"),
+    ):
+        ana.driver.find_element(By.ID, "name").send_keys(name)
+        ana.driver.find_element(By.ID, "password").send_keys(password, Keys.ENTER)
+        ana.until(lambda says=says: says in ana.main())  # type: ignore[misc]
+        assert not ana.too_wide()
+    ana.driver.find_element(By.ID, "name").send_keys("releaser")
+    ana.driver.find_element(By.ID, "password").send_keys(PASSWORD, Keys.ENTER)
+    ana.until(lambda: ana.heading() == key.batch_id)
+    assert ana.run("return document.getElementById('text').value") == "Ask <b>us</b>,\n\ntomorrow."
+    assert ana.run("return document.getElementById('remark').value") == "asked the depot"
+    assert site.store.desk.state(key).outcome is None, "nobody has released it yet"  # type: ignore[union-attr]
+    ana.run("for (const part of document.querySelectorAll('[data-live]')) part.dataset.live = 1")
+    ana.run("return new Promise((done) => setTimeout(done, 1500))")
+    assert not ana.run("return document.documentElement.classList.contains('stale')"), "it refreshes itself"
+
+    # The same, signed in again in another tab: the form's key is of the session before.
+    site.doors.leave(ana.driver.get_cookies()[0]["value"])
+    here = ana.driver.current_window_handle
+    ana.driver.switch_to.new_window("tab")
+    ana.goes("/login")
+    ana.signs_in("administrator")
+    ana.driver.close()
+    ana.driver.switch_to.window(here)
+    ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
+    ana.until(lambda: "not of your session" in ana.main())
+    ana.driver.find_element(By.CSS_SELECTOR, "main button").send_keys(Keys.ENTER)
+    ana.until(lambda: ana.heading() == key.batch_id)
+    assert "Ask" not in ana.driver.current_url
+    ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
+    ana.until(lambda: "answer b is released, edited" in ana.main())
+    outcome = site.store.desk.state(key).outcome  # type: ignore[union-attr]
+    assert outcome is not None
+    assert (outcome.text, outcome.remark, outcome.by) == (
+        "Ask <b>us</b>,\n\ntomorrow.", "asked the depot", "account:administrator",
+    )  # fmt: skip
+    browser.forget()  # of the 403 that it asked for
+
+
+def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, list[BatchKey]]) -> None:
+    site, (one, two, *_) = front
+    ana, form = site.client("releaser"), fields(one, answer="a", text=f"Mine {HARM}", remark="asked them")
+
+    def kept(page: str) -> tuple[str, str]:
+        text = re.search(r"<textarea[^>]*>\n(.*?)</textarea>", page, re.DOTALL)
+        remark = re.search(r'id="remark"[^>]*value="([^"]*)"', page)
+        assert text is not None
+        assert remark is not None
+        return unescape(text[1]), unescape(remark[1])
+
+    wrote = (form["text"], form["remark"])
+    # Refused as it stands, by the database, or without a session: each page has it, and none says more of the batch.
+    bad = ana.act("/desk/release", **form | {"remark": "x" * 501})
+    assert (bad.status, kept(bad.body)) == (409, (form["text"], "x" * 501))
+    stranger = site.client()
+    refused = stranger.post("/desk/release", form)
+    assert (refused.status, kept(refused.body)) == (403, wrote)
+    assert "Where is parcel" not in refused.body
+    again = address(one) + "&attempt=1"
+    for name, password in (("", ""), ("releaser", "wrong"), ("labeller", PASSWORD)):
+        answer = stranger.post(again, form | {"name": name, "password": password})
+        assert (answer.status, kept(answer.body)) == (403, wrote), name
+        assert "set-cookie" not in answer.headers, name
+        assert "Where is parcel" not in answer.body, name
+    # Only from the page itself, and never by an address.
+    assert stranger.post(again, form, origin="http://evil.example").status == 403
+    assert "Mine" not in ana.get(f"{again}&edit=a&text=Mine&remark=Mine").body
+    inside = stranger.post(again, form | {"name": "releaser", "password": PASSWORD})
+    assert (inside.status, kept(inside.body)) == (200, wrote)
+    stranger.cookie = inside.headers["set-cookie"].partition(";")[0]
+    # Without an edit, it is the remark alone.
+    rejected = site.client().post("/desk/reject", fields(two, remark="no good"))
+    assert "no good" in rejected.body
+    back = ana.post(address(two) + "&attempt=1", fields(two, remark="no good")).body
+    assert 'value="no good"' in back
+    assert "<textarea" not in back
+    assert site.store.desk.state(one).outcome is site.store.desk.state(two).outcome is None  # type: ignore[union-attr]
+    assert stranger.act("/desk/release", **form).status == 303
+    # What somebody else has decided meanwhile stands.
+    assert "This is final." in ana.post(again, form).body
 
 
 @pytest.mark.node
