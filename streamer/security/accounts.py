@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from datetime import datetime
 
 Role = Literal["viewer", "labeller", "releaser", "approver", "administrator"]
@@ -39,6 +39,9 @@ DEEDS: dict[Role, frozenset[Deed]] = {
 """What each role may do. A person with several roles may do what any of them may."""
 
 _ISSUED = "oidc"
+_LETTERS = ("Lu", "Ll", "Lt", "Lo")
+_EAST_ASIAN = frozenset({"CJK", "IDEOGRAPHIC", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO"})
+"""Written together in one name."""
 
 
 class Issued(NamedTuple):
@@ -94,6 +97,31 @@ class Account:
 def may(roles: Sequence[Role], deed: Deed) -> bool:
     """Whether somebody with these roles may do something."""
     return any(deed in DEEDS[role] for role in roles)
+
+
+def new_name_fault(name: str, known: Iterable[str]) -> str | None:
+    """Say why a new account may not have this name: people could take it for another. None when it may.
+
+    Parameters
+    ----------
+    name : as `labeller_names.normalised` returns it.
+    known : the names of all other accounts, closed ones too.
+    """
+    # A letter's Unicode name begins with its script.
+    scripts = {
+        unicodedata.name(one, "UNNAMED").split()[0] for one in name if unicodedata.category(one) in _LETTERS
+    }
+    if len(scripts) > 1 and not scripts <= _EAST_ASIAN:
+        named = ", ".join(sorted(script.capitalize() for script in scripts))
+        return f"has letters of several scripts ({named}), which can look alike; use those of one"
+    for other in known:
+        if _folded(other) == _folded(name):
+            return f"differs from that of the account {other!r} only in upper and lower case"
+    return None
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name.casefold())
 
 
 def hidden(password: str) -> str:

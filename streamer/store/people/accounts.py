@@ -10,7 +10,7 @@ from sqlalchemy import exc
 from streamer.errors import UsageError
 from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
-from streamer.security.accounts import ROLES, Account, Role, hidden, issued
+from streamer.security.accounts import ROLES, Account, Role, hidden, issued, new_name_fault
 from streamer.store.audit import control
 from streamer.store.db.schema import accounts
 from streamer.store.db.schema.types import of_row
@@ -169,6 +169,11 @@ class Accounts:
         )
         row = {field: getattr(account, field) for field in Account.__slots__}
         control.insert(connection, accounts, row, now=now)
+        if before is None:
+            # Only now, as the chain waits for who makes another account at this moment.
+            others = sa.select(accounts.c.name).where(accounts.c.name != name).distinct()
+            if (wrong := new_name_fault(name, connection.execute(others).scalars())) is not None:
+                raise UsageError(f"the name {wrong}")
         return account
 
     def _written(self, work: Callable[[sa.Connection], Account], name: str) -> Account:

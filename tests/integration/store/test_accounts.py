@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.security.accounts import fits
+from streamer.security.accounts import Account, fits
+from streamer.store.audit import control
 from streamer.store.db.schema import accounts, metadata
 
 if TYPE_CHECKING:
     from tests.integration.store.conftest import World
 
 PASSWORD = "correct horse battery"
+ISSUER = "https://login.example"
 
 
 def test_an_account_is_made_changed_closed_and_opened_again(world: World) -> None:
@@ -67,6 +71,89 @@ def test_what_cannot_be_an_account_is_refused(
     with pytest.raises(UsageError, match=wrong):
         world.store.accounts.add(name, roles=roles, password=password, by="root")
     assert not world.store.accounts.any()
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("Ana Lopez", "differs from that of the account 'ana lopez' only in upper and lower case"),
+        ("ana \u00a0LOPEZ", "only in upper and lower case"),
+        ("STRASSE", "differs from that of the account 'Straße' only"),
+        ("\u0430na lopez", "has letters of several scripts (Cyrillic, Latin)"),
+        ("\u03bfscar", "has letters of several scripts (Greek, Latin)"),
+        ("ana\u200blopez", "invisible character"),
+    ],
+)
+def test_no_new_account_has_a_name_that_reads_like_another(world: World, name: str, wrong: str) -> None:
+    people = world.store.accounts
+    for known in ("ana lopez", "Straße"):
+        people.add_issued(known, roles=["viewer"], issuer=ISSUER, by="root")
+    people.close("Straße", by="root", reason="left")
+    for make in (
+        lambda: people.add(name, roles=["viewer"], password=PASSWORD, by="root"),
+        lambda: people.add_issued(name, roles=["viewer"], issuer=ISSUER, by="root"),
+        lambda: people.admit(name, issuer=ISSUER, subject="s", roles=["viewer"]),
+    ):
+        with pytest.raises(UsageError) as raised:
+            make()
+        assert wrong in str(raised.value)
+    assert {one.name for one in people.list()} == {"Straße", "ana lopez"}
+    assert not people.add_issued("Straße", roles=["viewer"], issuer=ISSUER, by="root").closed, (
+        "it is its own name"
+    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "José Ñandú",
+        "山田 太郎ー たろう",
+        "김철수",
+        "\u3006木",
+        "\U00017000\U00017001",
+        "Иван",
+        "Ali'i",
+        "O\u2019Brien-2",
+        "नमस्ते",
+        "\u02bbOkina",
+        "ana@team.example",
+    ],
+)
+def test_people_of_any_one_script_have_accounts(world: World, name: str) -> None:
+    assert world.store.accounts.add_issued(name, roles=["viewer"], issuer=ISSUER, by="root").name == name
+
+
+def test_accounts_that_read_alike_already_keep_working(world: World) -> None:
+    people = world.store.accounts
+    first = people.add_issued("first", roles=["viewer"], issuer=ISSUER, by="root")
+    for name in ("ana", "\u0430na"):
+        row = {field: getattr(first, field) for field in Account.__slots__} | {"name": name}
+        with world.store._database.engine.begin() as connection:
+            control.insert(connection, accounts, row, now=world.clock())
+    for name in ("ana", "\u0430na"):
+        assert people.admit(name, issuer=ISSUER, subject=name, roles=["approver"]).roles == ("approver",)
+        people.close(name, by="root", reason="left")
+        assert people.add(name, roles=["viewer"], password=PASSWORD, by="root").revision == 4
+
+
+def test_of_names_that_read_alike_at_one_moment_one_gets_an_account(world: World) -> None:
+    names, made = ("ana", "Ana", "aNa", "ANA"), []
+    start = threading.Barrier(len(names))
+
+    def adds(name: str) -> None:
+        start.wait()
+        with contextlib.suppress(UsageError):
+            made.append(
+                world.store.accounts.add_issued(name, roles=["viewer"], issuer=ISSUER, by="root").name
+            )
+
+    threads = [threading.Thread(target=adds, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [one.name for one in world.store.accounts.list()] == made
+    assert len(made) == 1
 
 
 def test_every_change_is_sealed_without_what_a_password_could_be_guessed_by(world: World) -> None:
