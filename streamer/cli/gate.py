@@ -103,8 +103,9 @@ def create(
     settings = wiring.load_settings()
     given = _with_meant_kind(with_best_scorer(given, settings), sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
-        given = _with_upstream(given, settings, store)
+        given = _with_upstream(gate, given, settings, store)
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
+        _check_suited(gate, chosen, settings)
         revision = store.gates.create(gate, chosen, by=actor, reason=reason, seed=seed)
         policy = store.policies.newest(gate)
     if json:
@@ -171,11 +172,12 @@ def set_(
     with wiring.open_store(settings) as store:
         before = store.gates.get(gate)
         calibrated = store.policies.newest(gate).calibrated
-        given = _with_upstream(given, settings, store)
+        given = _with_upstream(gate, given, settings, store)
         if label_above is not None:
             wanted = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
             given = with_floor(given, label_above, store.calibration, gate, wanted, wiring.now())
         chosen = chosen_settings(before.settings.named(), given, settings, store.encoders.dimension)
+        _check_suited(gate, chosen, settings, before=None if "upstream" in given else before.settings)
         changes = differences(before.settings, chosen)
         another = calibrated_for_another(before.settings, chosen)
         closes = bool(another)
@@ -471,15 +473,33 @@ def chosen_settings(
         raise UsageError(_as_options(str(error))) from None
 
 
-def _with_upstream(given: "Mapping[str, Any]", settings: "Settings", store: "Any") -> dict[str, Any]:
-    """Replace the name of an upstream by its id, which says how it is set now."""
+def _with_upstream(
+    gate: str, given: "Mapping[str, Any]", settings: "Settings", store: "Any"
+) -> dict[str, Any]:
+    """Replace the name of an upstream by its id, which says how it is set now. Raises `UsageError` for another gate's."""
     name = given.get("upstream")
     if name is None or UPSTREAM_ID.fullmatch(name):
         return dict(given)
-    return {
-        **given,
-        "upstream": wiring.upstream_id(settings, name, lambda one: store.gates.get(one).settings),
-    }
+
+    def id_of(one: str) -> str:
+        return wiring.upstream_id(settings, one, lambda front: store.gates.get(front).settings)
+
+    found = id_of(name)
+    if name != gate and (gate not in settings.upstreams or id_of(gate) != found):
+        raise UsageError(
+            f"--upstream must be {gate}, for `streamer serve` asks [upstreams.{gate}] for the answers of gate {gate}, and not "
+            f"[upstreams.{name}]"
+        )
+    return {**given, "upstream": found}
+
+
+def _check_suited(
+    gate: str, chosen: GateSettings, settings: "Settings", *, before: GateSettings | None = None
+) -> None:
+    """Raise `UsageError` for a gate that could ship no answer of its upstream, unless it is so already for the same reason."""
+    why = wiring.unsuited_gate(settings, gate, chosen)
+    if why is not None and (before is None or why != wiring.unsuited_gate(settings, gate, before)):
+        raise UsageError(f"gate {gate} could ship no answer of its upstream: {why}; nothing was changed")
 
 
 def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:

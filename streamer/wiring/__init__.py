@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from streamer.wiring.recalibrator import run_recalibrator
     from streamer.wiring.review import run_review
     from streamer.wiring.serving import run_serving
-    from streamer.wiring.upstreams import upstream_id
+    from streamer.wiring.upstreams import unsuited_gate, upstream_id
     from streamer.wiring.worker import run_worker
 else:
     _NAMES = {
@@ -63,7 +63,7 @@ else:
         "streamer.wiring.recalibrator": "run_recalibrator",
         "streamer.wiring.review": "run_review",
         "streamer.wiring.serving": "run_serving",
-        "streamer.wiring.upstreams": "upstream_id",
+        "streamer.wiring.upstreams": "unsuited_gate upstream_id",
         "streamer.wiring.worker": "run_worker",
     }
     __getattr__, __dir__ = lazy_names(
@@ -76,6 +76,6 @@ __all__ = [
     "endpoint_encoder", "fit_score", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
-    "run_serving", "run_worker", "set_candidate", "tail", "topics", "trusted_keys", "upstream_id", "what_if",
+    "run_serving", "run_worker", "set_candidate", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
     "witnesses",
 ]  # fmt: skip

@@ -36,6 +36,19 @@ def upstream_id(settings: Settings, name: str, settings_of: Callable[[str], Gate
     return as_reached(name, upstreams(settings, with_keys=False), settings_of).id
 
 
+def unsuited_gate(settings: Settings, gate: str, wanted: GateSettings) -> str | None:
+    """Say why a gate with these settings could ship no answer of its upstream, and what to do.
+
+    None: it can, its threshold is for answers of any origin, or it has no upstream in the settings here. Raises `UsageError`
+    where those are wrong.
+    """
+    from streamer.serving.chat.suitable import of_one_origin, unsuited
+
+    if gate not in settings.upstreams or not of_one_origin(wanted):
+        return None
+    return unsuited(wanted, upstreams(settings, with_keys=False)[gate])
+
+
 def upstreams(
     settings: Settings, environment: Mapping[str, str] = os.environ, *, with_keys: bool = True
 ) -> dict[str, Upstream]:

@@ -14,13 +14,12 @@ from streamer.errors import BadMessage
 from streamer.events import codes, responses
 from streamer.events.responses import ResponsesV1, ResponseV1
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.journal import RecordedBatch
-from streamer.scoring.scorers.logprob import Logprob
 from streamer.serving.bodies import BatchBody
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
 from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, sampling_record
+from streamer.serving.chat.suitable import LOGPROB, of_one_origin, unsuited
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from streamer.serving.request_log import RequestLog
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
-_LOGPROB = Logprob.of_event
 
 
 class Completed(NamedTuple):
@@ -206,7 +204,7 @@ class ChatCounter:
                     request.messages,
                     until=deadline.at,
                     best_score=partial(self._best_score, settings),
-                    logprobs=settings.of_event == _LOGPROB,
+                    logprobs=settings.of_event == LOGPROB,
                     earlier=taken,
                 )
         batch = _fitting(make, sampled)
@@ -333,28 +331,9 @@ def _hands_on(upstream: Upstream, settings: GateSettings) -> HandsOn | None:
 
 
 def _check_gate(gate: str, settings: GateSettings, upstream: Upstream) -> None:
-    """Refuse a gate that could ship none of the answers, or whose answers could not be told again, or nothing shown of them."""
-    if settings.unit != "best":
-        raise _unsuited(f"its unit is {settings.unit}; one answer is selected under the unit best alone")
-    if settings.of_event not in (None, _LOGPROB) or settings.encoder.startswith(EXTERNAL_PREFIX):
-        raise _unsuited("its scores or embeddings come with the batch, and sampled answers bring none")
-    if not settings.keep_texts:
-        raise _unsuited("it keeps no texts, and a repeat could not be answered")
-    if upstream.then is not None and settings.label_floor is None:
-        raise _unsuited(
-            f"it hands on to gate {upstream.then!r} what scores at most its label floor, and has none; set one with "
-            "`streamer gate set --label-floor`"
-        )
-    if upstream.then is not None and settings.desk_deadline_seconds is not None:
-        raise _unsuited(
-            f"what it holds waits for a person at the desk, and would be handed on to gate {upstream.then!r}; give the last gate "
-            "a desk, and this one none"
-        )
-    if upstream.with_earlier and settings.of_event == _LOGPROB:
-        raise _unsuited(
-            "its scores are of its own upstream's tokens, and with_earlier takes answers of another one"
-        )
-    if settings.upstream is None and settings.segment_by != _UPSTREAM:
+    if (why := unsuited(settings, upstream)) is not None:
+        raise _unsuited(why)
+    if not of_one_origin(settings):
         raise _unsuited(
             "its threshold is for answers of any origin, and must be for those of this upstream, as it is set. "
             f"`streamer gate set {gate} --upstream {upstream.id}` makes it so; --segment-by {_UPSTREAM} in its place gives each "

@@ -495,7 +495,7 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
         (said,) = objects(out)
         return said["upstream"], said["closes"]
 
-    assert run(capsys, "gate", "create", "x", "--scorer", "external", "--encoder", "none")[0] == 0
+    assert run(capsys, "gate", "create", "x", "--scorer", "logprob")[0] == 0
     set_to(steps=[3, 6], stop_above=0.9)
     first, closes = pinned("--upstream", "x")
     assert str(first).startswith("small@")
@@ -510,6 +510,59 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
     status, _, err = run(capsys, "gate", "set", "x", "--upstream", "y")
     assert status == cli.WRONG_USAGE
     assert "[upstreams.NAME] of the settings here (x), not 'y'" in err
+    status, _, err = run(capsys, "gate", "create", "y", "--upstream", "x")
+    assert status == cli.WRONG_USAGE
+    assert "`streamer serve` asks [upstreams.y] for the answers of gate y, and not [upstreams.x]" in err
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("origin", [("--upstream", "x"), ("--segment-by", "upstream", "--method", "mean")])
+@pytest.mark.parametrize(
+    ("table", "words", "mended", "says"),
+    [
+        ({}, ("--unit", "response"), ("--unit", "best"), "--unit best"),
+        ({}, ("--scorer", "external"), ("--scorer", "gram"), "sampled answers bring none"),
+        (
+            {},
+            ("--encoder", "external:mine", "--dimension", "8"),
+            ("--encoder", "all-MiniLM-L6-v2"),
+            "sampled answers bring none",
+        ),
+        ({}, ("--hashes-only",), ("--keep-texts",), "--keep-texts"),
+        ({"then": "y"}, (), ("--label-floor", "0.5"), "--label-floor"),
+        (
+            {"then": "y"},
+            ("--label-floor", "0.5", "--desk-deadline", "15m", "--hold-action", "escalate"),
+            ("--desk-deadline", "none"),
+            "give the last gate a desk",
+        ),
+    ],
+)
+def test_no_gate_is_made_that_the_endpoint_would_refuse(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    origin: tuple[str, ...],
+    table: dict[str, object],
+    words: tuple[str, ...],
+    mended: tuple[str, ...],
+    says: str,
+) -> None:
+    small = {"base_url": "http://127.0.0.1:9/v1", "model": "small"}
+    monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": small | table, "y": small}))
+    status, _, err = run(capsys, "gate", "create", "x", *origin, *words)
+    assert (status, says in err, "gate x" in err) == (cli.WRONG_USAGE, True, True), err
+    assert run(capsys, "gate", "list", "--json")[1] == "", "nothing was created"
+    # One that answers may come from anywhere for is not refused, nor one that other settings have no upstream for.
+    assert run(capsys, "gate", "create", "x", *words)[0] == 0
+    status, _, err = run(capsys, "gate", "set", "x", *origin)
+    assert (status, says in err) == (cli.WRONG_USAGE, True), err
+    assert run(capsys, "gate", "set", "x", *origin, *mended)[0] == 0
+    if words:
+        status, _, err = run(capsys, "gate", "set", "x", *words)
+        assert (status, says in err) == (cli.WRONG_USAGE, True), err
+    assert run(capsys, "gate", "set", "x", "--alpha", "0.2")[0] == 0
+    monkeypatch.delenv("STREAMER_UPSTREAMS")
+    assert run(capsys, "gate", "set", "x", "--unit", "response", "--label-floor", "none")[0] == 0
 
 
 def created(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str, int | None]:
