@@ -104,7 +104,7 @@ class Changed:
     ----------
     answers : in the order of decisions.
     prompts : how many prompts they are of.
-    selective : the error rate among those of judged prompts, by the audit draw.
+    selective : the error rate among them, by the audit draw.
     """
 
     answers: tuple[ChangedAnswer, ...]
@@ -121,16 +121,16 @@ class WhatIfAnswer:
     settings : that were asked about.
     reading : the threshold that would have served.
     basis : where that comes from.
-    since, until : when the first and the last prompt was decided.
-    prompts : of the period, old and young; `more` and `less` are of all of them.
-    judged : those of them old enough for their labels: figures and intervals are over these.
+    since, until : when the first and the last of the prompts was decided.
+    prompts : of the period, old and young.
+    judged : those of them old enough for their labels: figures, intervals and listed answers are of these.
     age : from which age on they are.
     unscored : of the judged: prompts held without scores, in the record and here.
     closed : of the judged: prompts decided while the gate shipped nothing.
     shadow : of the judged: prompts decided in shadow mode.
     unaudited : of the judged: prompts that no interval is about because the audit could not draw them.
     left_out : prompts of the period that are not counted, by reason.
-    versions : the oldest and the newest policy among those that decided.
+    versions : the oldest and the newest policy among those that decided the judged.
     recorded, asked : the figures of the record, and of what was asked about.
     more, less : what would have got through, and what would have been held instead.
     differences : decisions of the record that their own policies do not come to again, and with a candidate what it decided and

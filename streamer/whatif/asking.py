@@ -152,6 +152,7 @@ class WhatIf:
         if not judged.any():  # all are young: counts say something, and missing labels that nothing is known
             judged[:] = True
         ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
+        counted, asked = kept.where(judged), ships[np.repeat(judged, kept.sizes)]
         differences = self.differences()
         if change.candidate:
             differences += self._not_as_beside(kept, ships)
@@ -159,8 +160,8 @@ class WhatIf:
         chance = self._gate.settings.monitor_delta if delta is None else delta
 
         def changed(flags: Flags) -> Changed:
-            interval = risk(kept, flags, unit=unit, alpha=budget, delta=chance, judged=judged).selective()
-            return _changed(kept, flags, interval)
+            interval = risk(counted, flags, unit=unit, alpha=budget, delta=chance).selective()
+            return _changed(counted, flags, interval)
 
         return WhatIfAnswer(
             gate=self._gate,
@@ -170,18 +171,18 @@ class WhatIf:
             since=min(kept.decided_at),
             until=max(kept.decided_at),
             prompts=len(kept),
-            judged=int(judged.sum()),
+            judged=len(counted),
             age=cut,
-            unscored=int((judged & ~kept.scored).sum()),
-            closed=int((judged & ~kept.could_ship).sum()),
-            shadow=int((judged & _decided_by(kept, lambda one: one.mode == "shadow")).sum()),
-            unaudited=int((judged & ~watched(kept)).sum()),
+            unscored=int((~counted.scored).sum()),
+            closed=int((~counted.could_ship).sum()),
+            shadow=int(_decided_by(counted, lambda one: one.mode == "shadow").sum()),
+            unaudited=int((~watched(counted)).sum()),
             left_out=MappingProxyType(dict(left_out)),
-            versions=(int(kept.versions.min()), int(kept.versions.max())),
-            recorded=figures(kept, kept.shipped, unit=unit, alpha=budget, delta=chance, judged=judged),
-            asked=figures(kept, ships, unit=unit, alpha=budget, delta=chance, judged=judged),
-            more=changed(ships & ~kept.shipped),
-            less=changed(kept.shipped & ~ships),
+            versions=(int(counted.versions.min()), int(counted.versions.max())),
+            recorded=figures(counted, counted.shipped, unit=unit, alpha=budget, delta=chance),
+            asked=figures(counted, asked, unit=unit, alpha=budget, delta=chance),
+            more=changed(asked & ~counted.shipped),
+            less=changed(counted.shipped & ~asked),
             differences=differences,
             delta=chance,
         )

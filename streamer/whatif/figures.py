@@ -26,7 +26,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """One way of deciding the judged prompts of the past.
+    """One way of deciding the prompts of a past.
 
     Attributes
     ----------
@@ -49,9 +49,7 @@ class Figures:
     selective: RiskInterval
 
 
-def figures(
-    past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, judged: Flags | None = None
-) -> Figures:
+def figures(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float) -> Figures:
     """Say what shipping these responses would have meant.
 
     Parameters
@@ -60,11 +58,7 @@ def figures(
     unit : what ships as one; it says which responses of a batch the audit asks labels for.
     alpha : the budget of one attempt, in (0, 1): where the interval is to be narrow, nothing else.
     delta : chance that an interval is wrong, in (0, 1).
-    judged : shape (n,); which prompts the figures are over, chosen without a look at labels. None: all.
     """
-    if judged is not None and not judged.all():
-        ships = ships[np.repeat(judged, past.sizes)]
-        past = past.where(judged)
     shares = shares_shipped(past, ships, unit)
     open_time = risk(past, ships, unit=unit, alpha=alpha, delta=delta)
     return Figures(
@@ -84,11 +78,9 @@ def shares_shipped(past: Past, ships: Flags, unit: Unit) -> NDArray[np.float64]:
     return counts / past.sizes if unit == "response" else (counts > 0).astype(np.float64)
 
 
-def risk(
-    past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float, judged: Flags | None = None
-) -> OpenTime:
-    """Read the judged prompts into an interval; parameters as for `figures`."""
-    rows = watched(past) if judged is None else watched(past) & judged
+def risk(past: Past, ships: Flags, *, unit: Unit, alpha: float, delta: float) -> OpenTime:
+    """Read the past into an interval; parameters as for `figures`."""
+    rows = watched(past)
     decisions = audited(past, ships, unit).where(rows)
     # By the gate's own probability, which knows no label: a raised one is higher and follows the labels.
     base = np.where(past.scored, np.minimum(past.base_probability, past.probability), past.base_probability)[

@@ -126,8 +126,8 @@ def caveats(answer: WhatIfAnswer) -> list[str]:
     ]
     if answer.judged < answer.prompts and answer.age is not None:
         said.append(
-            f"All figures are of the {answer.judged} prompts older than {span(answer.age.seconds)}, for labels of younger ones may "
-            f"still come; the answers that are listed are of all {answer.prompts}."
+            f"All figures, and the answers that are listed, are of the {answer.judged} of {answer.prompts} prompts that are older than "
+            f"{span(answer.age.seconds)}: labels of younger ones may still come."
         )
     unknown = max(answer.asked.exposure.overdue, answer.recorded.exposure.overdue)
     if unknown:

@@ -24,6 +24,7 @@ from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
 from streamer.whatif.rescored import from_texts, rescored
+from streamer.wording.what_if import caveats
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES
@@ -180,15 +181,25 @@ def test_a_given_threshold_says_which_answers_get_through(
     assert all(one.score <= 0.7 for one in at.less.answers)
 
 
-def test_what_is_too_young_for_its_labels_is_listed_and_not_judged(
+def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
     written: tuple[Settings, Path], store: Store
 ) -> None:
     asking = _asking(written, store, "waiting")
     answer = asking.ask(Change(cut=Cut("open", None)))
     assert answer.age is not None
     assert answer.age.because == "age of the middle draw"
-    assert (answer.prompts, len(answer.more.answers)) == (20, 20)
+    assert answer.prompts == 20
     assert answer.judged == answer.asked.prompts == answer.asked.exposure.decisions == 9
+    assert (
+        answer.more.prompts == len(answer.more.answers) == answer.asked.answers - answer.recorded.answers == 9
+    )
+    assert answer.more.selective.estimate == 0
+    past = store.past.read("waiting", since=wiring.now() - _HOUR, until=wiring.now(), kind="human")
+    assert [one.batch_id for one in answer.more.answers] == list(past.batch_ids[:9])
+    assert any(
+        "All figures, and the answers that are listed, are of the 9 of 20 prompts" in one
+        for one in caveats(answer)
+    )
     assert answer.shadow == answer.closed == 9
     assert answer.asked.exposure.overdue == 0
     assert answer.asked.exposure.estimate == 0

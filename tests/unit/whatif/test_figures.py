@@ -105,9 +105,8 @@ def test_what_is_drawn_and_has_no_label_is_between_0_and_1() -> None:
     assert found.exposure.estimate == 1.0
     assert found.labelled == 4
     assert (found.served, found.shipped, found.answers) == (1.0, 1.0, 8)
-    rest = figures(
-        PAST, ships, unit="response", alpha=0.2, delta=0.1, judged=np.array([1, 1, 0, 0], dtype=np.bool_)
-    )
+    two = PAST.where(np.array([1, 1, 0, 0], dtype=np.bool_))
+    rest = figures(two, ships[:5], unit="response", alpha=0.2, delta=0.1)
     assert rest.exposure.decisions == 2
     assert rest.exposure.estimate == pytest.approx(0.75 / 0.5 / 2)
     assert rest.selective.estimate == pytest.approx(0.75 / 0.5 / 2)
