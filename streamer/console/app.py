@@ -267,7 +267,7 @@ class _Site:
     async def _sender(self, request: Request, form: Mapping[str, str]) -> Session:
         session = await self.session(request)
         if session is None:
-            raise Refused(403, "your session has ended; sign in and do it again")
+            raise Refused(403, "your session has ended, and nothing was done")
         if not hmac.compare_digest(form.get("key", "").encode(), session.key.encode()):
             raise Refused(403, "this form is not of your session; open the page again and repeat it")
         return session
@@ -565,7 +565,7 @@ class _Site:
             session = None
         title = (
             "You are not signed in"
-            if isinstance(error, IssuerAway | NotIdentified)
+            if isinstance(error, IssuerAway | NotIdentified) or (session is None and status == 403)
             else _TITLES.get(status, "It was not done")
         )
         values = {

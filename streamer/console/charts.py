@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_VERSIONS = 60
 """So many policies, the newest, are in the picture."""
 
-_TOP = 1.1
+_TOP = 1.2
 """Where a closed gate is drawn: above every score."""
 
 _STEPS = [
@@ -62,7 +62,7 @@ def thresholds_chart(policies: Sequence[Policy], *, now: datetime) -> str:
         _TOP,
         left=start,
         right=end,
-        height=280,
+        height=300,
     )
     plot.frame(
         [*((share / 4, f"{share / 4:g}") for share in range(5)), (_TOP, "closed")], _moments(start, end)
@@ -75,7 +75,7 @@ def thresholds_chart(policies: Sequence[Policy], *, now: datetime) -> str:
     for at, one in zip(starts, shown, strict=True):
         x = plot.x(at)
         if x - last > 34 or one is newest:  # numbers that would overlap are left out; the table has them all
-            plot.text(x, plot.y(_level(one)) - 9, str(one.version), anchor="middle", css="note strong")
+            plot.text(x + 3, plot.y(_level(one)) - 9, str(one.version), css="note strong")
             last = x
     return plot.svg()
 
@@ -99,7 +99,7 @@ def course_chart(course: Sequence[Moment], *, budget: float, risk: Risk) -> str:
         max(ceiling(most), budget * 1.5) if most < 1 else 1.0,
         left=at[0],
         right=max(at[-1], at[0] + 60),
-        height=280,
+        height=300,
     )
     plot.frame(_share_ticks(plot.high), _moments(plot.left, plot.right))
     css = "selective" if risk == "selective" else "exposure"
@@ -202,9 +202,9 @@ def _share_ticks(high: float) -> list[tuple[float, str]]:
 
 
 def _moments(start: float, end: float) -> list[tuple[float, str]]:
-    """Five or so round moments in UTC between two, with as much of the date as distinguishes them."""
+    """Four or so round moments in UTC between two, with as much of the date as distinguishes them."""
     length = timedelta(seconds=end - start)
-    step = next((one for one in _STEPS if length <= 6 * one), _STEPS[-1]).total_seconds()
+    step = next((one for one in _STEPS if length <= 5 * one), _STEPS[-1]).total_seconds()
     form = "%Y-%m-%d" if step >= 86_400 else "%m-%d %H:%M" if length.total_seconds() > 43_200 else "%H:%M"
     if step < 60:
         form = "%H:%M:%S"

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-WIDTH, HEIGHT = 720, 340
-LEFT, RIGHT, TOP, BOTTOM = 72, 16, 30, 50
+WIDTH, HEIGHT = 720, 350
+LEFT, RIGHT, TOP, BOTTOM = 72, 16, 30, 60
 TENTHS = tuple((tenth / 10, f"{tenth / 10:g}") for tenth in range(0, 11, 2))
 
 
@@ -55,8 +55,12 @@ class Plot:
                 f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             )
             self.text(LEFT - 8, y + 4, text, anchor="end", css="tick")
-        for value, text in along:
-            self.text(self.x(value), self.height - BOTTOM + 18, text, anchor="middle", css="tick")
+        for place, (value, text) in enumerate(along):
+            # A long one at an edge stands beside its place, or it would be cut off, or upon the other axis.
+            x, half = self.x(value), 7 * len(text)
+            anchor = "start" if x - half < LEFT - 8 else "end" if x + half > WIDTH else "middle"
+            css = "tick between" if place % 2 else "tick"
+            self.text(x, self.height - BOTTOM + 24, text, anchor=anchor, css=css)
         self.text((LEFT + WIDTH - RIGHT) / 2, self.height - 8, self.x_label, anchor="middle", css="axis")
 
     def text(self, x: float, y: float, words: str, *, anchor: str = "start", css: str = "note") -> None:

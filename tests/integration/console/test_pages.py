@@ -361,3 +361,31 @@ def test_pictures_say_in_words_what_they_show(root: Visitor, tmp_path: Path) -> 
     root.until(lambda: root.driver.find_elements(By.CSS_SELECTOR, "svg.spark"))
     spark = root.driver.find_element(By.CSS_SELECTOR, "svg.spark").get_attribute("aria-label")
     assert re.fullmatch(r"From .* to .*, at the end between 1\.99 % and 9\.56 %, budget 10 %", spark or "")
+
+
+def test_the_words_of_a_picture_can_be_read_on_a_phone(root: Visitor) -> None:
+    for dark, width in ((False, None), (True, PHONE)):
+        root.looks(width=width, dark=dark)
+        root.goes(f"/gate/{GATE}")
+        words = root.run(
+            "return [...document.querySelectorAll('figure svg')].map((picture) => [...picture.querySelectorAll('text')]"
+            ".filter((one) => getComputedStyle(one).display !== 'none').map((one) => {"
+            "const {left, right, top, bottom} = one.getBoundingClientRect();"
+            "const within = getComputedStyle(picture).overflow === 'visible' ? picture.closest('figure') : picture;"
+            "const [least, most] = [within.getBoundingClientRect().left, within.getBoundingClientRect().right];"
+            "const size = parseFloat(getComputedStyle(one).fontSize) * picture.clientWidth / 720;"
+            "return [one.textContent, left, right, top, bottom, size, left >= least && right <= most]; }))"
+        )
+        assert [len(picture) > 8 for picture in words] == [True, True]
+        for picture in words:
+            for one, left, right, top, bottom, size, whole in picture:
+                assert size >= 10, (one, size)
+                assert whole, (one, width)
+                for other, from_left, to_right, from_top, to_bottom, *_ in picture:
+                    apart = (
+                        right <= from_left
+                        or to_right <= left
+                        or bottom <= from_top + 2
+                        or to_bottom <= top + 2
+                    )
+                    assert apart or one == other, (one, other, width)
