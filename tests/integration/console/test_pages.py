@@ -87,7 +87,7 @@ class Visitor(Person):
             )
 
     def too_wide(self) -> bool:
-        return bool(self.run("return document.documentElement.scrollWidth > innerWidth"))
+        return bool(self.run("return document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 def test_a_person_looks_decides_labels_and_leaves_by_keyboard_alone(people: Site, browser: Browser) -> None:
@@ -389,3 +389,17 @@ def test_the_words_of_a_picture_can_be_read_on_a_phone(root: Visitor) -> None:
                         or to_bottom <= top + 2
                     )
                     assert apart or one == other, (one, other, width)
+
+
+def test_a_long_name_fits_a_phone(people: Site, browser: Browser) -> None:
+    name = "x" * 150
+    people.add(name, "administrator")
+    ana = Visitor(browser, people)
+    ana.signs_in(name)
+    ana.looks(width=PHONE)
+    for path in ("/", "/you", "/people", "/label"):
+        ana.goes(path)
+        if path == "/label":
+            ana.until(lambda: ana.sees("item"))
+        assert not ana.too_wide(), path
+    browser.forget()
