@@ -301,7 +301,7 @@ class WhatIf:
         if run is None:
             raise NothingToJudge(
                 f"gate {self._gate.gate!r} has no audit-sampled batch decided before {boundary:%Y-%m-%d %H:%M:%SZ} to "
-                "calibrate on; label what `streamer label queue` shows, or ask about a --threshold"
+                "calibrate on; label what `streamer label queue` shows, or ask about a threshold of your own"
             )
         basis = Basis(
             source="calibrated",

@@ -87,7 +87,9 @@ class Visitor(Person):
             )
 
     def too_wide(self) -> bool:
-        return bool(self.run("return document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+        return bool(
+            self.run("return document.documentElement.scrollWidth > document.documentElement.clientWidth")
+        )
 
 
 def test_a_person_looks_decides_labels_and_leaves_by_keyboard_alone(people: Site, browser: Browser) -> None:

@@ -51,7 +51,9 @@ def test_everybody_can_read_the_report(report: Path, browser: Browser, width: in
     )
     driver.get(report.as_uri())
     driver.execute_script("document.querySelectorAll('details').forEach((one) => { one.open = true; });")
-    assert driver.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert driver.execute_script(
+        "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     assert driver.execute_script(OUT_OF_THEIR_CARD) == []
     page, ink = driver.execute_script(
         "const style = getComputedStyle(document.body); return [style.backgroundColor, style.color].map("

@@ -338,7 +338,9 @@ def test_it_is_usable_by_everybody(
                 "Emulation.setDeviceMetricsOverride",
                 {"width": width, "height": height, "deviceScaleFactor": zoom, "mobile": False},
             )
-            assert ana.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth"), "nothing sticks out"
+            assert ana.run(
+                "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+            ), "nothing sticks out"
             small = ana.run(
                 "return [...document.querySelectorAll('#bar button')].filter((b) => b.offsetHeight < 24 || b.offsetWidth < 24)"
                 ".map((b) => b.id)"
