@@ -244,9 +244,8 @@ class _Site:
         """Show a batch with what somebody wrote about it before it was refused; lets them in where their session has ended."""
         form = await _form(request, MOST_FORM_BYTES)
         query = dict(request.query_params)
-        wrote = request.state.wrote = written(
-            query | {name: form[name] for name in form if name not in query}
-        )
+        batch = {name: query[name] for name in ("gate", "batch", "attempt") if name in query}
+        wrote = request.state.wrote = written(form | batch)
         session, cookie = await self.session(request), None
         if session is None:
             name, password = form.get("name", ""), form.get("password", "")
