@@ -60,7 +60,7 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
         seen += _read_until(here, "Press Ctrl-C to stop", 90)
         link = re.search(r"console .*?(http://127\.0\.0\.1:\d+/)enter#[\w-]{40,}", seen)
         assert link is not None
-        with urllib.request.urlopen(f"{link[1]}login", timeout=30) as answer:
+        with urllib.request.urlopen(f"{link[1]}login", timeout=240) as answer:
             assert answer.status == 200
         assert "streamer_encoded_texts_total" in _metrics(worker)
         assert "streamer_recalibrator_leader 1.0" in _metrics(recalibrator)
@@ -85,7 +85,7 @@ def test_it_shows_what_happens_and_gives_the_terminal_back(tmp_path: Path) -> No
 
 
 def _metrics(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=240) as answer:
         text: str = answer.read().decode()
     return text
 

@@ -77,13 +77,13 @@ def test_killed_at_any_moment(migrated: str, request: pytest.FixtureRequest, tmp
                 victim = team[name]
                 assert victim.poll() is None, victim.communicate()
                 victim.kill()
-                said = victim.communicate(timeout=60)
+                said = victim.communicate(timeout=240)
                 assert "Traceback" not in said[1], said
                 team[name] = somebody(url, name, SEED + kill, ahead=SECONDS + 60 if name == "clerk" else 0)
         finally:
             for one in team.values():
                 one.kill()
-                one.communicate(timeout=60)
+                one.communicate(timeout=240)
         late = timedelta(seconds=SECONDS + 60)
         store.desk._clock = lambda: wiring.now() + late
         clerk = DeskClerk(store.desk, lease=lambda: (store.leases.of_desk(), store.desk))

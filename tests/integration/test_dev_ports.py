@@ -63,7 +63,7 @@ def run_dev(folder: Path, *words: str) -> tuple[dict[str, str], str]:
     try:
         facts: dict[str, str] = json.loads(line)
         for name in ("http", "recalibrator"):
-            with urllib.request.urlopen(f"{facts[name]}/metrics", timeout=60) as answer:
+            with urllib.request.urlopen(f"{facts[name]}/metrics", timeout=240) as answer:
                 assert answer.status == 200
     finally:
         process.send_signal(signal.SIGINT)

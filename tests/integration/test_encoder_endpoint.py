@@ -437,7 +437,7 @@ def test_files_are_evaluated_with_it_and_a_second_run_sends_nothing_again(
 
 def ready(step: EmbeddedStep) -> list[str]:
     try:
-        with urllib.request.urlopen(f"{step.metrics_url}/readyz", timeout=20) as reply:
+        with urllib.request.urlopen(f"{step.metrics_url}/readyz", timeout=240) as reply:
             json.load(reply)
             return []
     except urllib.error.HTTPError as unready:
@@ -445,7 +445,7 @@ def ready(step: EmbeddedStep) -> list[str]:
 
 
 def metric(step: EmbeddedStep, name: str) -> float:
-    with urllib.request.urlopen(f"{step.metrics_url}/metrics", timeout=20) as reply:
+    with urllib.request.urlopen(f"{step.metrics_url}/metrics", timeout=240) as reply:
         lines = reply.read().decode().splitlines()
     return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
 

@@ -45,7 +45,7 @@ class Browser:
         self.driver = webdriver.Chrome(
             service=Service(executable_path=shutil.which("chromedriver")), options=options
         )
-        self.driver.set_script_timeout(15)
+        self.driver.set_script_timeout(240)
 
     def forget(self) -> None:
         """Go back to nothing: no page, no cookie, nothing kept, and a log that begins now."""

@@ -69,7 +69,7 @@ def oidc_issuer(client: dict[str, object], people: dict[str, dict[str, object]])
         yield address
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=240)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -163,7 +163,7 @@ class PostgresServer:
                 ("-w", "-D", str(self.folder), "-m", mode, "stop"),
                 bin_path=self._installation.bin_path,
                 user=self._installation.system_user,
-                timeout=60,
+                timeout=240,
             )
 
     def crash(self) -> None:
@@ -236,7 +236,7 @@ class PostgresServer:
         ]
         if into is not None:
             words.append(f"--dbname=postgresql:///{make_url(into).database}?host={self.folder}&user=postgres")
-        subprocess.run([Path(self._installation.bin_path) / program, *words], check=True, timeout=60)
+        subprocess.run([Path(self._installation.bin_path) / program, *words], check=True, timeout=240)
 
     def log_tail(self, lines: int = 40) -> str:
         """The last lines of the server's log."""

@@ -125,7 +125,7 @@ class Prometheus:
     def _ask(self, what: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         url = f"{self.url}/api/v1/{what}?{urllib.parse.urlencode(parameters)}"
         try:
-            with urllib.request.urlopen(url, timeout=30) as answer:
+            with urllib.request.urlopen(url, timeout=240) as answer:
                 found: dict[str, Any] = json.load(answer)["data"]
                 return found
         except urllib.error.HTTPError as error:

@@ -504,7 +504,7 @@ def test_the_typescript_of_the_page_runs(typescript: Callable[[Path], Path], tmp
         # console is not in the library of a bare TypeScript
         (tmp_path / "page.ts").write_text(block.replace("http://127.0.0.1:8080", server.url))
         program = typescript(tmp_path / "page.ts")
-        done = subprocess.run([*node(), program], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([*node(), program], capture_output=True, text=True, timeout=240, check=False)
     assert done.stdout.splitlines() == ["It left the depot today.", "ship scored 0.9 7"], done.stderr
 
 

@@ -37,7 +37,7 @@ def in_bounds(command: list[str]) -> subprocess.CompletedProcess[str]:
         preexec_fn=bound,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

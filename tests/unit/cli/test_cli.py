@@ -183,7 +183,7 @@ def test_a_connection_that_breaks_is_a_failure_although_output_is_read() -> None
         "import streamer.settings.settings\nstreamer.settings.settings.load_settings = breaks\n"
         "sys.exit(main(['config', 'show']))\n"
     )
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60).returncode == 1
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=240).returncode == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="the system has no /dev/full")

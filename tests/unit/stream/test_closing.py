@@ -59,7 +59,7 @@ def test_a_producer_that_is_asking_for_metadata_is_closed_without_an_error(expec
     """The broker is there, and its answer comes too late for the client that nobody needs any more."""
     slow = {"bootstrap.servers": "embedded", "test.mock.num.brokers": 1, "test.mock.broker.rtt": 300}
     broker = Producer({**slow, "log_level": 0})
-    [found] = broker.list_topics(timeout=30).brokers.values()
+    [found] = broker.list_topics(timeout=240).brokers.values()
 
     async def scenario() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=f"{found.host}:{found.port}", enable_idempotence=True)
