@@ -143,3 +143,12 @@ def test_a_plan_on_scores_of_a_table_needs_no_encoder(
     assert "none may be missing" in capsys.readouterr().err
     assert main([*command, "--unlabelled", "drop"]) == 0
     assert json.loads(capsys.readouterr().out)["mean_severity"] < json.loads(worst.out)["mean_severity"]
+
+
+def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_path: Path) -> None:
+    made = [row | {"verdict": row["severity"]} for row in rows()]
+    path = write(tmp_path / "s.csv", made, "prompt_id", "score", "verdict")
+    with pytest.raises(UsageError, match="--column severity=NAME"):
+        best_row(path)
+    result, _ = best_row(path, columns={"severity": ("verdict",)})
+    assert result.questions == PROMPTS
