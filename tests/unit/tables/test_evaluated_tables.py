@@ -152,3 +152,16 @@ def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_p
         best_row(path)
     result, _ = best_row(path, columns={"severity": ("verdict",)})
     assert result.questions == PROMPTS
+
+
+def test_columns_that_options_name_are_not_said_to_be_unused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [row | {"mine": row["score"]} for row in rows()]
+    path = write(tmp_path / "s.csv", made, "prompt_id", "vector", "answer", "score", "severity", "mine")
+    words = ("--score-field", "mine", "--splits", "2", "--alpha", "0.2", "--processes", "1")
+    folders = ("--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"))
+    assert main(["evaluate", str(path), *words, *folders]) == 0
+    printed = capsys.readouterr()
+    assert "; without a role: mine" in printed.err
+    assert "| the file's score |" in (tmp_path / "out" / "tables.md").read_text()
