@@ -362,14 +362,9 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     if encoder in (None, NO_ENCODER) or str(encoder).startswith(EXTERNAL_PREFIX):
         raise UsageError("answers are compared by their embeddings, which needs an encoder that runs here")
     with needed_by("--scorer best-of:FILE", "research"):
-        from streamer.research.evaluation import Encoding, evaluate, read_data_set
-        from streamer.research.evaluation.data_sets import keeps_texts
+        from streamer.research.evaluation import Encoding, evaluate
     method = str(given.get("method", DEFAULT_METHOD))
     packages = entry_points()
-    if not keeps_texts(read_data_set(file)):
-        raise UsageError(
-            f"{file} has no texts, so no scores can be compared; a gate that decides by scores of yours has --scorer external"
-        )
     found = evaluate(
         Path(file),
         alphas=(alpha,),

@@ -354,6 +354,8 @@ def test_scores_without_texts_are_not_taken_for_gram_energies(
         "prompt_id,score,severity\n" + "".join(f"{n},{n / 100},{n % 2}\n" for n in range(100))
     )
     assert main(["gate", "create", "g", "--scorer", "best-of:scores.csv"]) == WRONG_USAGE
-    assert "scores.csv has no texts" in " ".join(capsys.readouterr().err.split())
+    assert "scores.csv: its texts are not stored, so mean-cosine, " in " ".join(
+        capsys.readouterr().err.split()
+    )
     assert main(["gate", "create", "g", "--scorer", "best-of:"]) == WRONG_USAGE
     assert "best-of: needs a file" in " ".join(capsys.readouterr().err.split())

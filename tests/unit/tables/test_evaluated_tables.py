@@ -165,3 +165,9 @@ def test_columns_that_options_name_are_not_said_to_be_unused(
     printed = capsys.readouterr()
     assert "; without a role: mine" in printed.err
     assert "| the file's score |" in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
+    with pytest.raises(UsageError, match="its texts are not stored, so exact-match cannot be computed"):
+        best_row(path, scorers=["gram", "exact-match"])
