@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+    from rich.text import Text
 
 _PIPED_WIDTH = 160
 
@@ -118,6 +119,8 @@ def print_table(
 ) -> None:
     """Print a table of plain texts; columns of numbers are right-aligned, None is a dash.
 
+    Columns give way where the console is narrow, and break between words alone: what still does not fit is wider than it.
+
     Parameters
     ----------
     columns : headings.
@@ -127,22 +130,53 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
+    console = output()
+    cells = [[cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row] for row in rows]
+    widths, gap = _column_widths(
+        [list(column) for column in zip(map(Text, columns), *cells, strict=True)], console.width
+    )
     table = Table(
         title=None if title is None else Text(title),
         title_justify="left",
         title_style="bold",
         box=None,
         pad_edge=False,
-        padding=(0, 2, 0, 0),
+        padding=(0, gap, 0, 0),
     )
     for i, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
         table.add_column(
-            Text(column), justify="right" if numeric else "left", header_style="bold", overflow="fold"
+            Text(column),
+            justify="right" if numeric else "left",
+            header_style="bold",
+            overflow="fold",
+            width=widths[i],
         )
-    for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(shown(cell)) for cell in row))
-    output().print(table)
+    for row in cells:
+        table.add_row(*row)
+    console.width = max(console.width, sum(widths) + gap * len(widths))
+    console.print(table)
+
+
+def _column_widths(columns: Sequence[Sequence[Text]], width: int) -> tuple[list[int], int]:
+    """Return how wide columns are, and the gap between them: the widest give way first, none below its longest word."""
+    from rich.cells import cell_len
+
+    texts = [[cell.plain for cell in column] for column in columns]
+    widths = [max(cell_len(line) for text in column for line in text.split("\n")) for column in texts]
+    least = [max(cell_len(word) for text in column for word in ["", *text.split()]) for column in texts]
+
+    def fits(some: list[int], gap: int) -> bool:
+        return sum(some) + gap * len(some) <= width
+
+    # The gap gives way where that saves a break, of lines or of words.
+    gap = 1 if not fits(widths, 2) and (fits(widths, 1) or not fits(least, 2)) else 2
+    while not fits(widths, gap):
+        wider = [i for i, most in enumerate(widths) if most > least[i]]
+        if not wider:
+            break
+        widths[max(wider, key=widths.__getitem__)] -= 1
+    return widths, gap
 
 
 def print_list(

@@ -263,7 +263,7 @@ def _with_scores(
 ) -> "list[DataSet]":
     from streamer.gates.settings import NO_ENCODER
     from streamer.research.evaluation import Encoding, judged_data_sets, scored_data_sets
-    from streamer.research.evaluation.data_sets import keeps_texts
+    from streamer.research.evaluation.data_sets import check_texts
     from streamer.scoring.registry import GRAM
     from streamer.scoring.scorers.logprob import Logprob
 
@@ -273,11 +273,7 @@ def _with_scores(
         kept = data.scores.get(GRAM)
         if kept is None or others:
             own = data.clouds[0].responses[0].embedding is not None
-            if not keeps_texts(data) and (others or not own):
-                raise UsageError(
-                    f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed; leave "
-                    "--scorers out"
-                )
+            check_texts(data, options.scorers)
             if settings.encoder.name == NO_ENCODER and not own:
                 raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")
             with _encoder(settings, own=own) as encoder:

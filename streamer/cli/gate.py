@@ -14,7 +14,17 @@ from streamer import wiring
 from streamer.calibration import registry
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import counted, note, print_fields, print_json, print_list, print_table, say, warn
+from streamer.cli.console import (
+    counted,
+    note,
+    percent,
+    print_fields,
+    print_json,
+    print_list,
+    print_table,
+    say,
+    warn,
+)
 from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
@@ -342,9 +352,11 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     from streamer.scoring.registry import SCORER_NAMES
     from streamer.scoring.scorers.judge import Judge
 
-    file = str(given.get("scorer", "")).removeprefix(BEST_OF)
     if not str(given.get("scorer", "")).startswith(BEST_OF):
         return dict(given)
+    file = str(given["scorer"]).removeprefix(BEST_OF)
+    if not file:
+        raise UsageError(f"{BEST_OF} needs a file: --scorer {BEST_OF}FILE")
     unit, alpha = given.get("unit", "best"), given.get("alpha", 0.05)
     if unit == "batch":
         raise UsageError("scores are compared for the units best and response, not batch; name a scorer")
@@ -368,18 +380,18 @@ def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[s
     if Judge.name in rows and (why_not := _no_judge(settings)) is not None:
         del rows[Judge.name]
         note(f"The judge's marks in {file} are left out: {why_not}")
-    shares = ", ".join(f"{name} {row.ship_rate.mean or 0:.1%}" for name, row in rows.items())
+    shares = ", ".join(f"{name} {percent(row.ship_rate.mean or 0.0, 1)}" for name, row in rows.items())
     best = max(rows.values(), key=lambda row: row.ship_rate.mean or 0.0)
     clear = (best.more.mean or 0.0) > 2 * (best.more.error if best.more.error is not None else float("inf"))
     chosen = best.scorer if clear else GRAM
     why = (
-        f"it ships {best.more.mean:+.1%} ± {best.more.error:.1%} against {GRAM}"
+        f"it ships {100 * (best.more.mean or 0):.1f} ± {100 * (best.more.error or 0):.1f} points more than {GRAM}"
         if clear
         else f"none ships more than {GRAM} by two standard errors"
     )
     note(
-        f"{len(rows)} scorers were compared. Of {result.questions} prompts each would ship, at a budget of {alpha:g}, unit {unit} and "
-        f"method {method}: {shares}."
+        f"{len(rows)} scorers were compared. Of {result.questions} prompts each would ship, at a budget of {percent(alpha)}, unit "
+        f"{unit} and method {method}: {shares}."
     )
     note(f"The scorer is {chosen}: {why}. The labels of {file} chose it: calibrate the gate on others.")
     scorer = EVERY.get(chosen)

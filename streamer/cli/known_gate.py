@@ -31,14 +31,22 @@ class WhatIsKnown:
     def __init__(self, store: Store | None, limits: Limits) -> None:
         self._store = store
         self._limits = limits
-        self._gates: set[str] = set()
+        self._gates: dict[str, str | None] = {}
+        self._warned: set[tuple[str, str]] = set()
         self._seen: dict[tuple[str, str, int], bytes] = {}
         self.readable = store is not None
         self.unknown_gates: list[str] = []
         self.repeats = self.conflicts = 0
 
-    def look(self, events: Sequence[bytes]) -> None:
-        """Look at batches that are to be published next; warns of each gate that nobody has created."""
+    def look(self, events: Sequence[bytes], labels: Sequence[bytes] = ()) -> None:
+        """Look at what is to be published next; warns of gates that nobody has created, and of labels that control none.
+
+        Parameters
+        ----------
+        events, labels : batches and labels, as their topics require them; the labels are of those batches or of earlier ones.
+        """
+        from streamer.clouds.cloud import UNSTATED_KIND
+        from streamer.events.labels import decode_label
         from streamer.events.responses import content_hash, decode_responses
 
         if self._store is None:
@@ -47,10 +55,13 @@ class WhatIsKnown:
         try:
             decided = self._store.known([batch.key for batch in batches])
             for gate in dict.fromkeys(batch.gate for batch in batches):
-                if gate not in self._gates and not self._store.policies.versions([gate]):
+                if gate in self._gates:
+                    continue
+                known = self._store.policies.versions([gate])
+                self._gates[gate] = self._store.gates.get(gate).settings.severity_kind if known else None
+                if not known:
                     self.unknown_gates.append(gate)
                     warn(_no_such_gate(gate, ""))
-                self._gates.add(gate)
         except StreamerError:
             self._store, self.readable = None, False
             return
@@ -61,6 +72,12 @@ class WhatIsKnown:
             if before is not None:
                 self.repeats += 1
                 self.conflicts += before not in (content, b"")  # erased content compares with nothing
+        for gate, kind in dict.fromkeys((one.gate, one.kind) for one in (decode_label(v) for v in labels)):
+            wanted = self._gates.get(gate)
+            if wanted not in (None, kind) and (gate, kind) not in self._warned:
+                self._warned.add((gate, kind))
+                stated = "" if kind != UNSTATED_KIND else ", and a column kind of a table says what its are"
+                warn(_of_other_kind(gate, str(wanted), kind) + stated)
 
 
 @contextmanager
@@ -98,6 +115,13 @@ def _no_such_gate(gate: str, options: str) -> str:
     )
 
 
+def _of_other_kind(gate: str, wanted: str, kind: str) -> str:
+    return (
+        f"gate {gate!r} is controlled by severities of the kind {wanted!r}: those of the kind {kind!r} are recorded and do not "
+        f"count; streamer gate create NAME --severity-kind {kind} makes one where they do"
+    )
+
+
 def warn_of_unknown(settings: Settings, gate: str, *, kind: str) -> None:
     """Say that this gate does not exist, or that labels of `kind` do not control it. A
 
@@ -111,8 +135,4 @@ def warn_of_unknown(settings: Settings, gate: str, *, kind: str) -> None:
     if found is None:
         warn(_no_such_gate(gate, f" --severity-kind {kind}"))
     elif found.settings.severity_kind != kind:
-        warn(
-            f"gate {gate!r} is controlled by severities of the kind {found.settings.severity_kind!r}: those of the kind "
-            f"{kind!r} are recorded and do not count; streamer gate create NAME --severity-kind {kind} makes one "
-            "where they do"
-        )
+        warn(_of_other_kind(gate, found.settings.severity_kind, kind))

@@ -241,7 +241,9 @@ def _needs(made: Plan) -> dict[str, object]:
 
     what, served = SERVED[made.unit], made.best.ship_rate
     steady = f"{percent((1 + made.level) / 2, 0)} of calibrations serve {percent(ENOUGH, 0)} or more of what unlimited labels would"
-    if made.labels_enough:
+    if not made.oracle_ship_rate:
+        why = "and more do not help: with unlimited labels nothing ships; find a better score, or raise the budget"
+    elif made.labels_enough:
         why = f"{'enough' if made.labels_named else 'the fewest below'} that {steady}"
     else:
         why = (

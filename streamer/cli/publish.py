@@ -158,7 +158,7 @@ def publish(
 def _looked_at(batches: "Iterator[Publication]", known: "WhatIsKnown", ahead: int) -> "Iterator[Publication]":
     """Pass batches on when the record was asked about them, `ahead` at a time."""
     while group := list(islice(batches, ahead)):
-        known.look([one.value for one in group])
+        known.look([one.value for one in group], [label for one in group for label in one.labels])
         yield from group
 
 

@@ -9,7 +9,7 @@ from streamer import wiring
 from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
-from streamer.cli.console import note, print_fields, print_json, say
+from streamer.cli.console import note, percent, print_fields, print_json, say
 from streamer.errors import UsageError
 from streamer.wording.numbers import when
 
@@ -55,9 +55,9 @@ def fit(
             {
                 "score": lesson.model.name,
                 "fitted on": f"{lesson.fit} labelled prompts; {lesson.calibrate} others would calibrate it",
-                "Gram energy serves": f"{worth.gram:.1%} of prompts",
-                "it would serve": f"{worth.learned:.1%}",
-                "difference": f"{worth.gain:+.1%}, standard error {worth.error:.1%}",
+                "Gram energy serves": f"{percent(worth.gram, 1)} of prompts",
+                "it would serve": percent(worth.learned, 1),
+                "difference": f"{100 * worth.gain:+.1f} points, standard error {100 * worth.error:.1f}",
             }
             | _knows(lesson.model)
         )
@@ -71,8 +71,8 @@ def fit(
             say("It is worth having. Run this again with --out FILE to write the proposal.")
         else:
             say(
-                f"Refused: it does not serve at least {MARGIN:.0%} more than Gram energy, or this may be chance (the gain must "
-                f"be more than {CONFIDENCE:.2f} standard errors). The gate keeps Gram energy; try again with more labels."
+                f"Refused: it does not serve at least {100 * MARGIN:g} points more than Gram energy, or this may be chance (the gain "
+                f"must be more than {CONFIDENCE:.2f} standard errors). The gate keeps Gram energy; try again with more labels."
             )
     if not worth.shown:
         raise typer.Exit(FAILED)

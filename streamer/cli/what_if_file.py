@@ -146,8 +146,6 @@ def ask_file(question: FileQuestion, settings: Settings) -> FileAnswer:
         )
         table = read(question.file, columns, gate.segment_by, advice=lambda text: text)
         note(f"{question.file}: {table.recognised}")
-        if table.doubt:
-            warn(f"severity is taken from the column {table.doubt}")
         missing, answers = counts(table.clouds)
         if missing == answers:
             raise UsageError(

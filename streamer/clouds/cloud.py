@@ -252,7 +252,8 @@ def severity_kind(clouds: Sequence[Cloud]) -> str:
     if not kinds:
         raise UsageError(
             "no response has a label, so nothing can be calibrated; give each a severity in [0, 1] in the "
-            "field label, or let `streamer label clouds` do so"
+            "field label, name a table's column that has them (--column severity=NAME, or correct=NAME where 1 means right), or "
+            "let `streamer label clouds` label them"
         )
     if len(kinds) > 1:
         raise UsageError(

@@ -110,8 +110,8 @@ class OfflineRisk:
     severity_reduction : 1 - mean severity of the shipped / mean severity of the held.
     mean_severity : mean of m over all units: the exposure of a gate that ships all.
     unlabelled : units with a missing severity, counted as 1.
-    upside_down : among units that can ship the higher half of the scores is worse than the lower one, by more than two
-        standard errors.
+    upside_down : of the units that can ship those that do are worse than those that are held, by more than two standard
+        errors; where all of them do, or none, the higher half of the scores is worse than the lower one.
     """
 
     unit: Unit
@@ -217,11 +217,13 @@ def _mean(values: Floats) -> float | None:
 
 
 def _upside_down(units: Units) -> bool:
-    """Report whether the higher half of the scores is clearly worse; equal scores go to the same half."""
+    """Report whether what ships, or else the higher half of the scores, is clearly worse; equal scores go to the same half."""
     scores, severities = units.scores[units.shippable], units.severities[units.shippable]
     if not len(scores):
         return False
-    higher = scores > np.median(scores)
+    higher = units.shipped[units.shippable]
+    if higher.all() or not higher.any():
+        higher = scores > np.median(scores)
     share = higher.mean()
     if not 0 < share < 1:
         return False

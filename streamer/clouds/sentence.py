@@ -43,10 +43,11 @@ def sentence(report: OfflineRisk, alpha: float) -> str:
     if report.shipped == 0:
         wrong_way = f"the score works the wrong way for {many}: " if report.upside_down else ""
         return f"{wrong_way}served none of the {many}, so exposure is 0 % per {one} against a budget of {budget(alpha)}"
-    shipped, every = report.selective_risk, report.mean_severity
-    wrong_way = ""
-    if shipped is not None and every is not None and shipped > every and percent(shipped) != percent(every):
-        wrong_way = f"the score works the wrong way for {many} ({percent(every)} of all are wrong): "
+    wrong_way = (
+        f"the score works the wrong way for {many} ({percent(report.mean_severity)} of all are wrong): "
+        if report.upside_down
+        else ""
+    )
     return wrong_way + (
         f"served {percent(report.ship_rate)} of {many}, error rate among shipped {percent(report.selective_risk)}, "
         f"exposure {percent(report.exposure_risk, 1)} per {one} against a budget of {budget(alpha)}"

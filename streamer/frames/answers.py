@@ -81,24 +81,24 @@ def read(
     given : the columns of roles that are not recognised by name: a name, several, or None for none.
     extra_column : whose values are kept; it has no role.
     severities : whether these are looked at.
-    advice : turns what errors advise on the command line into what it is here; None: into Python.
+    advice : turns what is advised on the command line into what it is here; None: into Python.
     """
-    mapping = _mapping(given)
+    mapping, here = _mapping(given), advice or in_python
     if not severities:
         mapping |= NO_SEVERITIES
     try:
         if not isinstance(frame, str | Path):
-            return _read(table_of(frame), mapping, extra_column)
+            return _read(table_of(frame), mapping, extra_column, here)
         if content_of(frame) != "clouds":
             with open_table(frame, example=EXAMPLE) as table:
-                return _read(table, mapping, extra_column)
+                return _read(table, mapping, extra_column, here)
         if extra_column is not None:
             raise UsageError(f"{frame} holds response clouds, which have no column {extra_column!r}")
         named = {role: names for role, names in mapping.items() if names}
         clouds = tuple(read_clouds(frame, named))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
-        raise UsageError((advice or in_python)(str(error))) from None
+        raise UsageError(here(str(error))) from None
 
 
 def in_python(text: str) -> str:
@@ -110,7 +110,12 @@ def in_python(text: str) -> str:
     return re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
 
 
-def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str | None) -> Read:
+def _read(
+    table: Table,
+    given: Mapping[Role, tuple[str, ...]],
+    extra_column: str | None,
+    advice: Callable[[str], str],
+) -> Read:
     rows = dict(table.rows)
     if not rows:
         raise UsageError(f"{table.name} has no rows")
@@ -142,8 +147,8 @@ def _read(table: Table, given: Mapping[Role, tuple[str, ...]], extra_column: str
         tuple(clouds),
         None if columns.wide else tuple(places),
         len(rows),
-        in_python(columns.words),
-        in_python(columns.doubt),
+        advice(columns.words),
+        advice(columns.doubt),
         tuple(extra),
         columns.named.get("score", ()),
     )

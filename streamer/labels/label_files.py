@@ -16,6 +16,7 @@ import re
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -29,6 +30,7 @@ from streamer.clouds.tables.rows import (
     TextLines,
     format_by_name,
     json_rows,
+    number_of,
     parquet_rows,
 )
 from streamer.errors import BadMessage, UsageError
@@ -415,7 +417,11 @@ def _check_header(header: Iterable[str], name: str, given: frozenset[str]) -> No
 
 def _as_event(row: Mapping[str, object]) -> dict[str, object]:
     """A row of typed columns with the types of the event: NaN among numbers is an empty cell, an id may be a number."""
-    there = {name: value for name, value in row.items() if value is not None and value == value}
+    there = {
+        name: number_of(value) if isinstance(value, Decimal) else value
+        for name, value in row.items()
+        if value is not None and value == value
+    }
     for field in (*_IDENTIFIERS, "attempt"):
         value = there.get(field)
         if isinstance(value, float) and value.is_integer():

@@ -82,6 +82,7 @@ class AmongShippedPlan:
 
     Attributes
     ----------
+    mean_severity : of what would ship if everything did; what scores 0 counts, which no cut ships.
     least : labelled prompts that must ship, without an error, before anything can.
     least_held : share of prompts that any gate holds, however good its score.
     oracle : share that the best cut ships which knows every severity.
@@ -172,7 +173,7 @@ def plan_among_shipped(
     rng = np.random.default_rng([seed, 5])
     ladder = tuple(_with_labels(count, levels, calibrator, alpha, repetitions, rng) for count in labels)
     shipped, selective = levels.shipped, levels.selective
-    mean = float(selective[-1])
+    mean = float(population.severities[population.shippable].mean())
     within = np.flatnonzero(selective <= alpha)
     return AmongShippedPlan(
         method=calibrator.name,

@@ -183,7 +183,7 @@ class Plan:
     ----------
     alpha : the budget on exposure risk; each of `attempts` is calibrated at `alpha_per_attempt`.
     labels : those that are planned with. `labels_named` is False where they were chosen: the fewest of `ladder` whose
-        lower bound of the ship rate is at least `ENOUGH` of `oracle_ship_rate`; the most there if none has.
+        lower bound of the ship rate is at least `ENOUGH` of `oracle_ship_rate`; the most there if none has, or if that is 0.
     labels_enough : whether `labels` have such a lower bound.
     source, prompts, left_out : what was simulated on, how many prompts, and how many past ones could not be used.
     responses : samples n a prompt.
@@ -304,11 +304,11 @@ def make_plan(
         tuple(Split(n, 1) for n in label_ladder(budget.least_groups, labels)),
         **how(),
     )
-    enough = [one.split.labels for one in ladder if one.ship_rate.low >= ENOUGH * oracle]
+    enough = [one.split.labels for one in ladder if _steady(one, oracle)]
     chosen = labels if labels is not None else enough[0] if enough else ladder[-1].split.labels
     splits = predict(population, label_splits(chosen, population.items), **how())
     floors = _with_floors(population, chosen, how()) if _has_floor(unit, budget) else ()
-    steady = [one for one in floors if one.prediction.ship_rate.low >= ENOUGH * oracle]
+    steady = [one for one in floors if _steady(one.prediction, oracle)]
     best = max(splits, key=lambda one: one.ship_rate.mean)
     served = best.ship_rate.mean * population.items
     return Plan(
@@ -346,6 +346,11 @@ def make_plan(
         repetitions=repetitions,
         seed=simulation.seed,
     )
+
+
+def _steady(one: Prediction, oracle: float) -> bool:
+    """Whether calibrations reliably serve `ENOUGH` of what unlimited labels would; never where these would serve nothing."""
+    return oracle > 0 and one.ship_rate.low >= ENOUGH * oracle
 
 
 def rounds(prompts: Prompts, budget: Budget, unit: Unit, simulation: Simulation = _SIMULATION) -> int:

@@ -39,16 +39,16 @@ def intraclass_correlation(severities: Floats) -> float | None:
 
     Parameters
     ----------
-    severities : shape (P, n), n >= 2.
+    severities : shape (P, n).
 
     Returns
     -------
     float or None
         At most 1, the same for all answers to a prompt; about 0 for answers that have nothing in common. None for
-        fewer than two prompts, or where nothing varies.
+        fewer than two prompts, for one answer a prompt, or where nothing varies.
     """
     prompts, n = severities.shape
-    if prompts < 2:
+    if prompts < 2 or n < 2:
         return None
     between = n * float(severities.mean(axis=1).var(ddof=1))
     within = float(severities.var(axis=1, ddof=1).mean())

@@ -101,8 +101,8 @@ class Worth:
     def said(self) -> str:
         """The figures in words."""
         return (
-            f"on prompts that did not fit it, it serves {self.learned:.1%} where Gram energy serves {self.gram:.1%} "
-            f"({self.gain:+.1%}, standard error {self.error:.1%})"
+            f"on prompts that did not fit it, it serves {100 * self.learned:.1f} % where Gram energy serves "
+            f"{100 * self.gram:.1f} % ({100 * self.gain:+.1f} points, standard error {100 * self.error:.1f})"
         )
 
 

@@ -8,6 +8,7 @@ import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamer.clouds.cloud import (
@@ -22,6 +23,7 @@ from streamer.clouds.cloud import (
 )
 from streamer.clouds.line_files import is_publishable
 from streamer.clouds.tables.columns import PER_ANSWER
+from streamer.clouds.tables.rows import number_of
 from streamer.events.excerpts import excerpt
 from streamer.events.responses import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
@@ -298,6 +300,8 @@ def _plain(value: Any) -> Any:
     """A cell's value; None for an empty one."""
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()
+    if isinstance(value, Decimal):
+        value = number_of(value)
     if isinstance(value, str):
         value = value.strip()
         return None if value.lower() in _MISSING else value

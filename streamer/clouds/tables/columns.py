@@ -87,7 +87,7 @@ class Columns:
     wide : a row is a prompt with all its answers; else a row is one answer.
     lists : of a wide table: each column holds a list, with an entry for each answer; else each answer has columns.
     named : the columns of each role; several where a wide table has a column for each answer, else one.
-    unused : the others.
+    unused : the others; where a row is an answer, their numbers are known by name (`--score-field`, `--judge-field`).
     assumed : whether it was taken from a column's name alone what its severities mean.
     """
 
@@ -120,7 +120,7 @@ class Columns:
             for role, names in self.named.items()
         )
         meaning = f" ({self.doubt})" if self.doubt else ""
-        unused = f"; not used: {_shown(self.unused)}" if self.unused else ""
+        unused = f"; without a role: {_shown(self.unused)}" if self.unused else ""
         return f"{form}; {listed}{meaning}{unused}"
 
 

@@ -23,6 +23,7 @@ from streamer.extras import needed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from decimal import Decimal
 
 TableFormat = Literal["csv", "jsonl", "parquet"]
 
@@ -294,6 +295,11 @@ def parquet_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, dict[
                 ) from None
 
     return list(file.schema_arrow.names), rows()
+
+
+def number_of(value: Decimal) -> int | float:
+    """Return a decimal number of a table as one of Python's; a whole one, which may be an id, keeps all its digits."""
+    return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
 
 
 @dataclass(frozen=True, slots=True)

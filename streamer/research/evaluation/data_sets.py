@@ -246,6 +246,15 @@ def keeps_texts(data: DataSet) -> bool:
     return all(text != NOT_KEPT for cloud in data.clouds for text in cloud.texts)
 
 
+def check_texts(data: DataSet, scorers: Sequence[str]) -> None:
+    """Raise `UsageError` where a data set has no texts, and a scorer is asked for that reads more than scores."""
+    others = [name for name in scorers if name not in (GRAM, Logprob.name)]
+    if others and not keeps_texts(data):
+        raise UsageError(
+            f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed"
+        )
+
+
 def _stem(name: str) -> str:
     short = Path(name).name.removesuffix(".gz")
     return (Path(short).stem if Path(short).suffix in SUFFIXES else short) or "clouds"

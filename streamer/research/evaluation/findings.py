@@ -56,7 +56,7 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
             f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
             f"{one}."
         )
-        if shipped > result.mean_severity[unit] and percent(shipped) != without:
+        if _clearly_above(row.shipped_severity, result.mean_severity[unit]):
             said = (
                 f"The score works the wrong way for {many}: what ships is worse than if everything shipped, "
                 f"{percent(shipped)} against {without}. {said}"
@@ -90,6 +90,11 @@ def headline_unit(result: DataSetResult) -> Unit:
 
 def _around(one: Spread) -> str:
     return "" if one.error is None else f" (± {100 * one.error:.1f} points)"
+
+
+def _clearly_above(one: Spread, level: float) -> bool:
+    """Whether a figure lies above a level by more than twice its error."""
+    return one.mean is not None and one.error is not None and one.mean - level > 2 * one.error
 
 
 def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> tuple[str, str]:

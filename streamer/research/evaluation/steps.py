@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError
-from streamer.research.evaluation.data_sets import keeps_texts, named_apart, read_data_set
+from streamer.research.evaluation.data_sets import check_texts, keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.results import Options
 from streamer.research.evaluation.run import (
@@ -174,16 +174,24 @@ def scored_data_sets(
     """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept.
 
     Where `options.scorers` names them, scorers of installed packages too, and a learned score, which their labels fit: every
-    answer by a model that its own prompt did not fit.
+    answer by a model that its own prompt did not fit. Raises `UsageError` where they name one that is computed of texts which
+    are not there.
     """
     watch = watch or NoWatch()
+    for data in data_sets:
+        if _brings_scores_alone(data):
+            check_texts(data, options.scorers)
     with _kept(cache, "scores") as scores, _kept(cache, "embeddings") as embeddings:
         return [
             data
-            if GRAM in data.scores and not keeps_texts(data)
+            if _brings_scores_alone(data)
             else _scored(data, options, encoding, scores, embeddings, watch)
             for data in data_sets
         ]
+
+
+def _brings_scores_alone(data: DataSet) -> bool:
+    return GRAM in data.scores and not keeps_texts(data)
 
 
 def _scored(

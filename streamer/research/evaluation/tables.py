@@ -176,7 +176,7 @@ def mode_table(result: DataSetResult, unit: str) -> ResultTable:
     return gate_table(
         result.modes(unit),
         title=f"{result.name}: the modes in full, unit {unit}",
-        caption="Means over splits ± error. “+x SE” marks a mean exposure above α. Thresholds where they are numbers.",
+        caption="Means over splits ± error. “above by x SE” marks a mean exposure above α. Thresholds where they are numbers.",
         name="mode",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
+from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.scoring.learned import Learned
 from streamer.scoring.registry import LEARNED, SCORERS
 from streamer.scoring.scorers.logprob import Logprob
@@ -24,6 +25,7 @@ _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
     LEARNED: Learned.title,
     Logprob.name: Logprob.title,
     "judge": "judge (Q_J)",
+    OWN_SCORE: "the file's score",
 }
 MODE_TITLES = {
     "G-Eval-Naive": "G-Eval-Naive: judge, fixed threshold",

@@ -14,7 +14,7 @@ import pytest
 from streamer import LabelledGroup, wiring
 from streamer.calibration.calibrators.selective import calibrate_selective
 from streamer.calibration.calibrators.selective_mean import calibrate_selective_mean
-from streamer.cli import main
+from streamer.cli import WRONG_USAGE, main
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
@@ -342,3 +342,20 @@ def test_a_new_gate_gets_the_scorer_that_ships_clearly_most_on_a_file(
     assert "unit best and method selective-mean: gram " in said
     assert ("The judge's marks in labelled.jsonl are left out: " in said) is marked
     assert "calibrate the gate on others" in said
+
+
+def test_scores_without_texts_are_not_taken_for_gram_energies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("STREAMER_DATABASE_URL", f"sqlite:///{tmp_path / 'record.db'}")
+    assert main(["db", "upgrade"]) == 0
+    (tmp_path / "scores.csv").write_text(
+        "prompt_id,score,severity\n" + "".join(f"{n},{n / 100},{n % 2}\n" for n in range(100))
+    )
+    assert main(["gate", "create", "g", "--scorer", "best-of:scores.csv"]) == WRONG_USAGE
+    assert "scores.csv: its texts are not stored, so mean-cosine, " in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert main(["gate", "create", "g", "--scorer", "best-of:"]) == WRONG_USAGE
+    assert "best-of: needs a file" in " ".join(capsys.readouterr().err.split())

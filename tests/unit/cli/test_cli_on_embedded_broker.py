@@ -136,6 +136,20 @@ def test_gates_that_events_name_and_repeats_are_said(capsys: pytest.CaptureFixtu
     assert "1 batch has other content" in out
 
 
+def test_published_labels_that_control_no_gate_are_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("clouds.jsonl").write_text("".join(json.dumps(cloud) + "\n" for cloud in CLOUDS))
+    assert main(["gate", "create", "bot", "--severity-kind", "human"]) == 0
+    capsys.readouterr()
+    assert main(["publish", "clouds.jsonl", "--gate", "bot", "--labels"]) == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert (
+        said.count("gate 'bot' is controlled by severities of the kind 'human': those of the kind 'unstated'")
+        == 1
+    )
+    assert main(["publish", "clouds.jsonl", "--gate", "bot"]) == 0
+    assert "controlled by" not in capsys.readouterr().err
+
+
 def test_a_gate_with_traffic_or_labels_of_its_own_is_not_simulated_into(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

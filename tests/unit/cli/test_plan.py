@@ -14,6 +14,8 @@ from streamer.planning.among_shipped import shipped_for_power
 from streamer.planning.plan import make_plan
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamer.planning.plan import Plan
 
 FAST = ("--repetitions", "100")
@@ -219,3 +221,45 @@ def test_shipped_labels_that_show_a_budget_are_about_what_the_formula_says() -> 
         assert found == pytest.approx(4.5 * alpha * (1 - alpha) / (alpha - risk) ** 2, rel=0.15)
     assert shipped_for_power(0.1, 0.0) == 22
     assert shipped_for_power(0.1, 0.1) is None
+
+
+def scored(path: Path, rows: list[tuple[float, int]]) -> str:
+    """Write a file of scores and severities, one answer a prompt."""
+    path.write_text(
+        "prompt_id,score,severity\n" + "".join(f"{n},{score},{bad}\n" for n, (score, bad) in enumerate(rows))
+    )
+    return str(path)
+
+
+def test_a_budget_that_no_number_of_labels_meets_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = scored(tmp_path / "ties.csv", [(1.0, n % 2) for n in range(200)])
+    made = json.loads(run(capsys, "--alpha", "0.1", "--data", data, *FAST, "--json"))
+    assert made["oracle_ship_rate"] == 0
+    assert not made["labels_enough"]
+    assert made["fewest"] is None
+    assert made["labels"] == made["ladder"][-1]["labels"]
+    said = " ".join(run(capsys, "--alpha", "0.1", "--data", data, *FAST).split())
+    assert "and more do not help: with unlimited labels nothing ships" in said
+    assert "80 % or more of what unlimited labels would" not in said
+
+
+@pytest.mark.filterwarnings("error")
+def test_one_answer_a_prompt_has_no_correlation_within_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = scored(tmp_path / "one.csv", [(n / 200, n % 3 == 0) for n in range(200)])
+    assert json.loads(run(capsys, "--alpha", "0.2", "--data", data, *FAST, "--json"))["correlation"] is None
+
+
+def test_what_everything_shipped_would_harm_counts_answers_of_score_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = scored(tmp_path / "perfect.csv", [(1.0 - n % 2, n % 2) for n in range(200)])
+    made = json.loads(
+        run(capsys, "--alpha", "0.1", "--promise", "among-shipped", "--data", data, *FAST, "--json")
+    )
+    assert made["mean_severity"] == 0.5
+    assert made["least_held"] == pytest.approx((0.5 - 0.1) / (1 - 0.1))
+    assert made["oracle"] == 0.5 <= 1 - made["least_held"]

@@ -179,12 +179,12 @@ def test_the_sentence_fits_the_unit_and_undefined_values() -> None:
 
 def test_a_score_that_works_the_wrong_way_is_said_first() -> None:
     report = replace(demo_run().report, ship_rate=0.2, selective_risk=0.4, exposure_risk=0.08, shipped=20)
-    said = sentence(replace(report, mean_severity=0.3), 0.1)
+    said = sentence(replace(report, mean_severity=0.3, upside_down=True), 0.1)
     assert said.startswith(
         "the score works the wrong way for prompts (30 % of all are wrong): served 20 % of prompts, error rate "
         "among shipped 40 %"
     )
-    assert sentence(replace(report, mean_severity=0.5), 0.1).startswith("served 20 % of prompts")
+    assert sentence(replace(report, mean_severity=0.3), 0.1).startswith("served 20 % of prompts")
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,28 @@ def test_figures_over_thresholds_are_those_of_gating_at_each(
         assert math.isnan(selective[at])
     else:
         assert selective[at] == pytest.approx(report.selective_risk)
+
+
+def test_the_first_word_on_a_gate_that_ships_no_worse_than_chance_is_no_alarm() -> None:
+    """On scores that say nothing what ships is now a little worse than all, now a little better."""
+    rng = np.random.default_rng(8)
+    alarms = 0
+    for _ in range(200):
+        scores, wrong = rng.random(100), rng.random(100) < 0.5
+        report = measure(
+            [
+                batch(f"{n}", (float(score),), (bool(score > 0.8),), (float(bad),))
+                for n, (score, bad) in enumerate(zip(scores, wrong, strict=True))
+            ],
+            "best",
+        )
+        alarms += sentence(report, 0.1).startswith("the score works the wrong way")
+    assert alarms <= stats.binom.isf(1e-4, 200, 0.035)
+
+
+def test_a_gate_that_ships_the_worst_says_so_though_half_of_the_scores_are_in_order() -> None:
+    severities = [1.0] * 20 + [0.0] * 100 + [0.6] * 80
+    batches = [batch(f"{n}", (1 - n / 200,), (n < 20,), (severity,)) for n, severity in enumerate(severities)]
+    assert sentence(measure(batches, "best"), 0.1).startswith(
+        "the score works the wrong way for prompts (34 % of all"
+    )

@@ -8,6 +8,7 @@ import pickle
 import re
 import warnings
 from dataclasses import replace
+from decimal import Decimal
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
 
@@ -520,3 +522,21 @@ def test_wide_tables_give_an_entry_for_each_answer() -> None:
     assert gate.threshold_ == streamer.Gate(alpha=0.3).fit(long).threshold_
     assert gate.decide(wide).rows() == gate.decide(long).rows()
     assert gate.decide(wide).to_frame().index.tolist() == list(range(len(long)))
+
+
+def test_decimal_numbers_are_numbers(tmp_path: Path) -> None:
+    plain = answers()
+    exact = {
+        name: [Decimal(str(value)) for value in values] if name in ("score", "severity") else values
+        for name, values in plain.items()
+    }
+    expected = streamer.Gate(alpha=0.1).fit(plain).threshold_
+    assert streamer.Gate(alpha=0.1).fit(exact).threshold_ == expected
+    pq.write_table(pa.table(exact), tmp_path / "exact.parquet")
+    assert streamer.Gate(alpha=0.1).fit(tmp_path / "exact.parquet").threshold_ == expected
+    ids = [Decimal(10**30 + n // 2) for n in range(4)]
+    table = {"prompt_id": ids, "score": [Decimal("0.5"), Decimal("NaN"), Decimal("0.25"), Decimal("0.5")]}
+    with pytest.raises(UsageError, match="missing; give all answers to a prompt a score"):
+        streamer.Gate(alpha=0.1).fit(plain).decide(table)
+    table["score"][1] = Decimal(1)
+    assert streamer.Gate(alpha=0.1).fit(plain).decide(table).prompt_ids == tuple(str(one) for one in ids)

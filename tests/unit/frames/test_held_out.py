@@ -210,3 +210,16 @@ def test_the_figures_are_a_table_of_the_same_library() -> None:
     rows = streamer.Gate(alpha=0.2).held_out(frame.to_dict("records")).to_frame()
     assert [row["figure"] for row in rows] == list(shown.index)
     assert "DecidedBatch" not in repr(found)
+
+
+def test_what_a_column_may_mean_is_said_once_and_as_the_command_takes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "labels.csv"
+    pd.DataFrame(answers(40)).drop(columns=["answer"]).rename(columns={"severity": "label"}).to_csv(
+        path, index=False
+    )
+    assert main(["what-if", str(path), "--alpha", "0.1"]) == DONE
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.count("label: 0 fine, 1 worst; if 1 means right: --column correct=label") == 1
+    assert "columns=" not in said

@@ -8,8 +8,11 @@ import io
 import json
 import tracemalloc
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -351,3 +354,16 @@ def test_a_decimal_comma_where_commas_do_not_separate(separator: str) -> None:
     text = f"{HEADER}\nbot,b1,a,0@5,human,ann\n".replace(",", separator).replace("@", ",")
     (label,) = read(text)
     assert label.severity == 0.5
+
+
+def test_decimal_numbers_of_parquet_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "labels.parquet"
+    columns = {
+        "gate": ["bot"], "batch_id": [Decimal(10**30)], "response_id": ["a"], "severity": [Decimal("0.5")],
+        "kind": ["human"], "labeller": ["ann"], "attempt": [Decimal(2)],
+    }  # fmt: skip
+    pq.write_table(pa.table(columns), path)
+    with open_labels(path, now=NOW) as reader:
+        (label,) = reader
+    assert label.severity == 0.5
+    assert label.key == BatchKey("bot", str(10**30), 2)

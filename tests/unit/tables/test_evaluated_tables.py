@@ -143,3 +143,31 @@ def test_a_plan_on_scores_of_a_table_needs_no_encoder(
     assert "none may be missing" in capsys.readouterr().err
     assert main([*command, "--unlabelled", "drop"]) == 0
     assert json.loads(capsys.readouterr().out)["mean_severity"] < json.loads(worst.out)["mean_severity"]
+
+
+def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_path: Path) -> None:
+    made = [row | {"verdict": row["severity"]} for row in rows()]
+    path = write(tmp_path / "s.csv", made, "prompt_id", "score", "verdict")
+    with pytest.raises(UsageError, match="--column severity=NAME"):
+        best_row(path)
+    result, _ = best_row(path, columns={"severity": ("verdict",)})
+    assert result.questions == PROMPTS
+
+
+def test_columns_that_options_name_are_not_said_to_be_unused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [row | {"mine": row["score"]} for row in rows()]
+    path = write(tmp_path / "s.csv", made, "prompt_id", "vector", "answer", "score", "severity", "mine")
+    words = ("--score-field", "mine", "--splits", "2", "--alpha", "0.2", "--processes", "1")
+    folders = ("--out", str(tmp_path / "out"), "--cache", str(tmp_path / "cache"))
+    assert main(["evaluate", str(path), *words, *folders]) == 0
+    printed = capsys.readouterr()
+    assert "; without a role: mine" in printed.err
+    assert "| the file's score |" in (tmp_path / "out" / "tables.md").read_text()
+
+
+def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_path: Path) -> None:
+    path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
+    with pytest.raises(UsageError, match="its texts are not stored, so exact-match cannot be computed"):
+        best_row(path, scorers=["gram", "exact-match"])
