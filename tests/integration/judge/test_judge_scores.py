@@ -316,8 +316,7 @@ def test_a_gate_ships_by_a_judges_marks_and_holds_without_them(
             "thresholds that a test writes have no run"
         )
         assert report.counts["batches whose scores follow from recorded numbers"] == 1
-    # A judge's words need no encoder: nothing is embedded.
-    again = Rescorer(encoder_id="none", embed=lambda texts: [] if not texts else pytest.fail("embedded"))
+    again = Rescorer({})  # a judge's words need no encoder
     report = verify(settings, rescorer=again)
     assert not [one for one in report.faults if one.check == "score"]
     assert report.counts["marks read again"] == 2
