@@ -140,7 +140,7 @@ def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, A
     named = facts.get("batch") or facts.get("response")
     # A dead letter has no gate; its bytes may belong to any gate.
     others = gate is not None and (named is None or named[0] != gate or line["kind"] == "conflict")
-    left_out = ({"content"} if others or not texts else set()) | ({"action"} if others else set())
+    left_out = ({"content", "judged"} if others or not texts else set()) | ({"action"} if others else set())
     return {name: value for name, value in line.items() if name not in left_out}
 
 

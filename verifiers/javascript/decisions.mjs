@@ -14,6 +14,20 @@ const MADE_OF = {
   judge: (number) => roundSix(number / 100),
 }; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
+/** A judge's words against their seal, as far as they are there. */
+export function checkWords(words, raw, seal, place, report) {
+  if (!words?.content) {
+    report.count("judgements not given or erased");
+    return;
+  }
+  report.count("judgements");
+  if (wordsMac(words.content.salt, raw.content.exchanges) !== seal) {
+    report.fault("seal", place, "what a judge was asked or said was changed");
+  }
+}
+
+export const wordsMac = (salt, exchanges) => hmac(Buffer.from(salt, "hex"), canonical(exchanges));
+
 export class Decisions {
   events = new Map(); // partition and link: SHA-256 of the published event
   byBatch = new Map(); // gate, batch_id, attempt: what runs need to know of it
@@ -27,9 +41,9 @@ export class Decisions {
   }
 
   /** What has no content and is not erased: the manifest has to say that the texts of its gate (null: of no gate) are left out. */
-  missing(gate, place) {
+  missing(gate, place, what = "its texts") {
     if (!this.texts || (this.only !== null && this.only !== gate)) return;
-    this.report.fault("seal", place, "its texts are not there, and neither erased nor said to be left out");
+    this.report.fault("seal", place, `${what} are not there, and neither erased nor said to be left out`);
   }
 
   /** Take a decision of a partition's chain. */
@@ -43,6 +57,7 @@ export class Decisions {
     const drawn = facts.responses.filter((one) => one[4]).map((one) => one[0]);
     this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, height, drawn, texts: entry.content?.texts ?? null, hasEvent: Boolean(entry.action) });
     this.#seals(entry);
+    this.#judged(entry);
     const gate = this.governance.gates.get(name);
     const policy = this.governance.policy(name, facts.policy);
     if (gate === undefined || policy === undefined) {
@@ -80,6 +95,38 @@ export class Decisions {
       report.count("texts not given or erased");
       if (erasedAt !== undefined && erasedAt !== null) this.#erasure(place, facts.decided_at, erasedAt, facts.content_mac);
       else this.missing(facts.batch[0], place);
+    }
+  }
+
+  /** What a judge was asked and said: its seals, and its marks against the numbers that scores are made of. */
+  #judged({ facts, raw, judged: words, place }) {
+    const { report } = this;
+    const { judged = [], responses } = facts;
+    const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
+    if (judged.length === 0) {
+      if (scored && responses.some((one) => one[2])) {
+        report.count("decisions whose judge's words are in no chain");
+        report.note("unjudged", "what a judge was asked and said for decisions of earlier versions is in no chain");
+      }
+      return;
+    }
+    const fault = (check, detail) => report.fault(check, place, detail);
+    if (words === undefined) this.missing(facts.batch[0], place, "its judge's words");
+    else if (words.length !== judged.length) fault("seal", "what its judge was asked and said is not what was recorded");
+    for (const [i, one] of judged.entries()) {
+      checkWords(words?.[i], raw.judged?.[i], one.content_mac, place, report);
+      if (one.judged_at !== facts.decided_at) fault("seal", "its judge was asked at another moment than it was decided");
+      if (scored && !facts.encoder.startsWith(`judge:${one.judge}/`)) fault("score", "its judge is not the one that it names");
+    }
+    const marks = new Map(judged.map((one) => [one.response, one.mark]));
+    const names = new Set(responses.map((one) => one[0]));
+    if (marks.size < judged.length || [...marks.keys()].some((name) => !names.has(name))) {
+      fault("score", "its judge was asked about other answers than it has");
+    }
+    for (const [name, , number] of scored ? responses : []) {
+      // An answer that says nothing is put before no judge.
+      const mark = marks.has(name) ? marks.get(name) : number === null ? null : 0;
+      if (number !== mark) fault("score", `the number that the score of response ${name} is made of is not its judge's mark`);
     }
   }
 

@@ -1458,6 +1458,7 @@ class Verifier:
         try:
             if line["kind"] == "decision":
                 self._seal_of_batch(line, facts, place)
+                self._judged(line, facts, place)
                 self._decision(line, facts, place)
             elif line["kind"] in ("dead_letter", "conflict"):
                 self._seal_of_letter(line, facts, place)
@@ -1489,14 +1490,60 @@ class Verifier:
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
 
+    def _judged(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        """Compare what a judge was asked and said with its seals, and its marks with the numbers that scores are made of."""
+        answers, judged = facts["responses"], facts.get("judged", [])
+        scored = facts["scorer"] == "judge" and bool(answers) and answers[0][1] is not None
+        if not judged:
+            if scored and any(answer[2] for answer in answers):
+                self.counts["decisions whose judge's words are in no chain"] += 1
+                self.notes["unjudged"] = (
+                    "what a judge was asked and said for decisions of earlier versions, which is in no chain"
+                )
+            return
+        if "judged" not in line:
+            self._not_there("its judge's words", place, facts["batch"][0])
+        for one, words in zip(judged, line.get("judged", judged), strict=True):
+            self._words(words, one["content_mac"], place)
+            if one["judged_at"] != facts["decided_at"]:
+                self.fault("seal", place, "its judge was asked at another moment than it was decided")
+            if scored and not facts["encoder"].startswith(f"judge:{one['judge']}/"):
+                self.fault("score", place, "its judge is not the one that it names")
+        marks = {one["response"]: one["mark"] for one in judged}
+        if len(marks) < len(judged) or not marks.keys() <= {answer[0] for answer in answers}:
+            self.fault("score", place, "its judge was asked about other answers than it has")
+        for name, _, made_of, *_ in answers if scored else ():
+            # An answer that says nothing is put before no judge.
+            if made_of != marks.get(name, 0.0 if made_of is not None else None):
+                self.fault(
+                    "score",
+                    place,
+                    f"the number that the score of response {name!r} is made of is not its judge's mark",
+                )
+
+    def _words(self, line: dict[str, Any], seal: str, place: str) -> None:
+        """Compare a judge's words with their seal, as far as they are there."""
+        content = line.get("content")
+        if content is None:
+            self.counts["judgements not given or erased"] += 1
+            return
+        self.counts["judgements"] += 1
+        mac = hmac.digest(
+            bytes.fromhex(content["salt"]), self._canonical(content["exchanges"]), "sha256"
+        ).hex()
+        if mac != seal:
+            self.fault("seal", place, "what a judge was asked or said was changed")
+
+    def _not_there(self, what: str, place: str, gate: str) -> None:
+        """Name content that is not there, unless the manifest says that it is left out."""
+        left = self.left_out
+        if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
+            self.fault("seal", place, f"{what} are not there, and neither erased nor said to be left out")
+
     def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str, gate: str = "") -> None:
         """Check that what was erased was old enough for an erasure that is on record, or was erased before these were kept."""
         if "erased_at" not in line:
-            left = self.left_out
-            if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
-                self.fault(
-                    "seal", place, "its texts are not there, and neither erased nor said to be left out"
-                )
+            self._not_there("its texts", place, gate)
             return
         self.counts["texts erased"] += 1
         adopted = self._adopted

@@ -129,10 +129,19 @@ class ChainedRowsSnapshot:
             sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
         ).all()
         for place in places:
-            for page in pages(self._connection, Partition(*place), after=after.get(tuple(place), 0)):
+            partition, begins = Partition(*place), after.get(tuple(place), 0)
+            previous = self._link_before(partition, begins + 1)
+            for page in pages(self._connection, partition, after=begins):
                 about = OutcomeRows(self._connection, page)
                 for row in page:
-                    yield _outcome_line(row, about)
+                    yield _outcome_line(row, about, previous)
+                    previous = row["chain_hash"]
+
+    def _link_before(self, partition: Partition, height: int) -> bytes:
+        """The hash before a link, as far as it is there."""
+        before = in_partition(partition, outcomes) & (outcomes.c.chain_height == height - 1)
+        found = self._connection.execute(sa.select(outcomes.c.chain_hash).where(before)).scalars().first()
+        return found or chain.genesis(partition)
 
     def checkpoints(self) -> Iterator[bytes]:
         rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
@@ -265,12 +274,9 @@ class ChainedRowsSnapshot:
         )
         if row is None:
             return None
-        line = _outcome_line(row, OutcomeRows(self._connection, [row]))
         partition = Partition(row["log_id"], row["topic"], row["partition"])
-        before = in_partition(partition, outcomes) & (outcomes.c.chain_height == row["chain_height"] - 1)
-        previous = self._connection.execute(
-            sa.select(outcomes.c.chain_hash).where(before)
-        ).scalar_one_or_none()
+        previous = self._link_before(partition, row["chain_height"])
+        line = _outcome_line(row, OutcomeRows(self._connection, [row]), previous)
         version = self._connection.execute(
             sa.select(decisions.c.policy_version).where(decisions.c.batch == batch["id"])
         ).scalar_one()
@@ -281,7 +287,7 @@ class ChainedRowsSnapshot:
         runs = [(policy["calibration_run"],)] if policy["calibration_run"] is not None else []
         return {
             "line": line,
-            "previous": (previous or chain.genesis(partition)).hex(),
+            "previous": previous.hex(),
             "policy": policy,
             "revision": revision,
             "run": next(iter(control.sealed_rows(self._connection, calibration_runs, runs)), None),
@@ -447,7 +453,7 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
-def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
+def _outcome_line(row: Row, about: OutcomeRows, previous: bytes) -> dict[str, Any]:
     line: dict[str, Any] = {
         "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
         "height": row["chain_height"],
@@ -456,7 +462,8 @@ def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
         "hash": row["chain_hash"].hex(),
     }
     try:
-        return line | {"facts": about.facts(row)} | _covered(row, about)
+        facts = about.facts(row, previous)
+        return line | {"facts": facts} | _covered(row, about, judged="judged" in facts)
     except LookupError as error:
         return line | {"facts": None, "missing": str(error.args[0])}
     except (AttributeError, TypeError, ValueError) as error:
@@ -464,8 +471,8 @@ def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
         return line | {"facts": None, "missing": f"a value that cannot be read: {error}"}
 
 
-def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
-    """What stands behind an outcome's digests: texts, the message that was sent, the bytes that were refused."""
+def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
+    """What stands behind an outcome's digests: texts, a judge's words, the message that was sent, the bytes that were refused."""
     line: dict[str, Any] = {}
     if row["kind"] == "decision":
         batch, decision = about.batches[row["batch"]], about.decisions[row["batch"]]
@@ -480,6 +487,8 @@ def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
             }
         else:
             line["erased_at"] = chain.instant(batch["erased_at"])
+        if judged:
+            line["judged"] = [_words(one) for one in about.judged[row["batch"]]]
         line["action"] = {
             "topic": decision["action_topic"],
             "key": _base64(decision["action_key"]),
@@ -500,6 +509,13 @@ def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
     if row["kind"] == "label":
         line["effective_at"] = chain.instant(about.labels[row["label"]]["effective_at"])
     return line
+
+
+def _words(judgement: Row) -> dict[str, Any]:
+    """What a judge was asked and said, or when that was erased."""
+    if judgement["salt"] is None:
+        return {"erased_at": chain.instant(judgement["erased_at"])}
+    return {"content": {"exchanges": judgement["exchanges"], "salt": judgement["salt"].hex()}}
 
 
 def _key(table: sa.Table, subject: str) -> tuple[Any, ...] | None:

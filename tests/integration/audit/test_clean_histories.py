@@ -20,7 +20,7 @@ from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
-from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
+from tests.integration.judge.test_judge_scores import SCORED_BY, Model, judge_at, scores_at
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ RULES: dict[str, dict[str, Any]] = {
         "unit": "best",
         "alpha": 0.6,
         "scorer": "judge",
-        "encoder": "judge:a",
+        "encoder": SCORED_BY,
         "embeddings": "refuse",
         "dimension": None,
     },
