@@ -14,18 +14,6 @@ const MADE_OF = {
   judge: (number) => roundSix(number / 100),
 }; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
-/** A judge's words against their seal, as far as they are there. */
-export function checkWords(words, raw, seal, place, report) {
-  if (!words?.content) {
-    report.count("judgements not given or erased");
-    return;
-  }
-  report.count("judgements");
-  if (wordsMac(words.content.salt, raw.content.exchanges) !== seal) {
-    report.fault("seal", place, "what a judge was asked or said was changed");
-  }
-}
-
 export const wordsMac = (salt, exchanges) => hmac(Buffer.from(salt, "hex"), canonical(exchanges));
 
 export class Decisions {
@@ -57,7 +45,6 @@ export class Decisions {
     const drawn = facts.responses.filter((one) => one[4]).map((one) => one[0]);
     this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, height, drawn, texts: entry.content?.texts ?? null, hasEvent: Boolean(entry.action) });
     this.#seals(entry);
-    this.#judged(entry);
     const gate = this.governance.gates.get(name);
     const policy = this.governance.policy(name, facts.policy);
     if (gate === undefined || policy === undefined) {
@@ -69,6 +56,7 @@ export class Decisions {
       report.note("other gates", `texts, events and salts of other gates than ${this.only} are left out`);
     }
     const derived = this.#action(entry, policy);
+    this.#judged(entry, policy.settings);
     this.#deadlines(entry, policy);
     this.#event(entry, policy);
     if (gate.salt !== null) this.#draw(entry, gate, policy, derived, { id, attempt });
@@ -99,7 +87,7 @@ export class Decisions {
   }
 
   /** What a judge was asked and said: its seals, and its marks against the numbers that scores are made of. */
-  #judged({ facts, raw, judged: words, place }) {
+  #judged({ facts, raw, judged: words, place }, settings) {
     const { report } = this;
     const { judged = [], responses } = facts;
     const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
@@ -111,10 +99,10 @@ export class Decisions {
       return;
     }
     const fault = (check, detail) => report.fault(check, place, detail);
-    if (words === undefined) this.missing(facts.batch[0], place, "its judge's words");
-    else if (words.length !== judged.length) fault("seal", "what its judge was asked and said is not what was recorded");
     for (const [i, one] of judged.entries()) {
-      checkWords(words?.[i], raw.judged?.[i], one.content_mac, place, report);
+      // Where a gate keeps no texts, a judge's words never were.
+      const { content, erased_at } = words?.[i] ?? {};
+      if (settings.keep_texts) this.words({ row: { ...one, gate: facts.batch[0] }, raw: raw.judged?.[i], content, erased_at, place });
       if (one.judged_at !== facts.decided_at) fault("seal", "its judge was asked at another moment than it was decided");
       if (scored && !facts.encoder.startsWith(`judge:${one.judge}/`)) fault("score", "its judge is not the one that it names");
     }
@@ -128,6 +116,18 @@ export class Decisions {
       const mark = marks.has(name) ? marks.get(name) : number === null ? null : 0;
       if (number !== mark) fault("score", `the number that the score of response ${name} is made of is not its judge's mark`);
     }
+  }
+
+  /** A judge's words against their seal; what is erased is compared with the erasures on record. */
+  words({ row, raw, content, place, erased_at: erasedAt }) {
+    const { report } = this;
+    if (content) {
+      report.count("judgements");
+      if (wordsMac(content.salt, raw.content.exchanges) !== row.content_mac) {
+        report.fault("seal", place, "what its judge was asked or said was changed");
+      }
+    } else if (erasedAt) this.erased.push({ place, decidedAt: row.judged_at, erasedAt, mac: row.content_mac });
+    else this.missing(row.gate, place, "its judge's words");
   }
 
   erased = [];
@@ -201,7 +201,7 @@ export class Decisions {
     this.#madeOf(facts, place);
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
-    const readings = texts
+    const readings = texts && !texts.includes(null) // a gate may keep no texts
       ? [texts.map(isBlank), texts.map(wasBlank)]
       : [scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]))];
     let derived;

@@ -54,7 +54,7 @@ MOST_FAULTS = 100
 HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
-SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at")
+SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at", "judgements.label")
 LEARNED = "learned@"
 """Begins the name of a learned score; the rest is of its model's SHA-256."""
 
@@ -760,6 +760,7 @@ WRITTEN_AT = {
     "accounts": "created_at", "alert_acknowledgements": "at", "api_key_revocations": "revoked_at", "api_keys": "created_at",
     "calibration_runs": "finished_at", "candidate_policies": "at", "data_gaps": "recorded_at", "dead_letter_replays": "at",
     "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
+    "judgements": "judged_at",
     "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
     "proposal_rejections": "rejected_at", "score_fits": "at",
 }  # fmt: skip
@@ -835,6 +836,7 @@ class Verifier:
         self._adopted: dict[str, Any] | None = None
         self._erasable = ""
         self._erased_before: list[str] = []
+        self._forgotten: list[tuple[dict[str, Any], str, str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
@@ -1096,6 +1098,8 @@ class Verifier:
             self.counts["control entries"] += 1
             self._mark((), height, link, place)
             self._control_links[height] = link
+        for forgotten in self._forgotten:
+            self._allowed(*forgotten)
         self._control_height = height
         self._end((), "control", height, link, head["control"], None)
 
@@ -1154,6 +1158,8 @@ class Verifier:
             self._keep_erasure(row, place)
         if kind == "desk_outcomes":
             self._keep_desk(row, line, place)
+        if kind == "judgements" and self._words(line, row["content_mac"], place, row["gate"]):
+            self._forgotten.append((line, row["judged_at"], row["content_mac"], place))
         if kind == "proposal_rejections":
             self._looser.rejection(row["run"])
         if kind == "data_gaps":
@@ -1458,7 +1464,6 @@ class Verifier:
         try:
             if line["kind"] == "decision":
                 self._seal_of_batch(line, facts, place)
-                self._judged(line, facts, place)
                 self._decision(line, facts, place)
             elif line["kind"] in ("dead_letter", "conflict"):
                 self._seal_of_letter(line, facts, place)
@@ -1490,10 +1495,11 @@ class Verifier:
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
 
-    def _judged(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+    def _judged(self, decision: _Decision) -> None:
         """Compare what a judge was asked and said with its seals, and its marks with the numbers that scores are made of."""
+        line, facts, _, settings, place = decision
         answers, judged = facts["responses"], facts.get("judged", [])
-        scored = facts["scorer"] == "judge" and bool(answers) and answers[0][1] is not None
+        scored = facts["scorer"] == "judge" and decision.scored
         if not judged:
             if scored and any(answer[2] for answer in answers):
                 self.counts["decisions whose judge's words are in no chain"] += 1
@@ -1501,10 +1507,10 @@ class Verifier:
                     "what a judge was asked and said for decisions of earlier versions, which is in no chain"
                 )
             return
-        if "judged" not in line:
-            self._not_there("its judge's words", place, facts["batch"][0])
-        for one, words in zip(judged, line.get("judged", judged), strict=True):
-            self._words(words, one["content_mac"], place)
+        for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
+            # Where a gate keeps no texts, a judge's words never were.
+            if settings["keep_texts"] and self._words(words, one["content_mac"], place, facts["batch"][0]):
+                self._allowed(words, one["judged_at"], one["content_mac"], place)
             if one["judged_at"] != facts["decided_at"]:
                 self.fault("seal", place, "its judge was asked at another moment than it was decided")
             if scored and not facts["encoder"].startswith(f"judge:{one['judge']}/"):
@@ -1521,18 +1527,19 @@ class Verifier:
                     f"the number that the score of response {name!r} is made of is not its judge's mark",
                 )
 
-    def _words(self, line: dict[str, Any], seal: str, place: str) -> None:
-        """Compare a judge's words with their seal, as far as they are there."""
+    def _words(self, line: dict[str, Any], seal: str, place: str, gate: str) -> bool:
+        """Compare a judge's words with their seal; returns whether they are erased."""
         content = line.get("content")
-        if content is None:
-            self.counts["judgements not given or erased"] += 1
-            return
-        self.counts["judgements"] += 1
-        mac = hmac.digest(
-            bytes.fromhex(content["salt"]), self._canonical(content["exchanges"]), "sha256"
-        ).hex()
-        if mac != seal:
-            self.fault("seal", place, "what a judge was asked or said was changed")
+        if content is not None:
+            self.counts["judgements"] += 1
+            sealed = self._canonical(content["exchanges"])
+            if hmac.digest(bytes.fromhex(content["salt"]), sealed, "sha256").hex() != seal:
+                self.fault("seal", place, "what its judge was asked or said was changed")
+        elif "erased_at" not in line:
+            self._not_there("its judge's words", place, gate)
+        erased = content is None and "erased_at" in line
+        self.counts["judgements erased"] += erased
+        return erased
 
     def _not_there(self, what: str, place: str, gate: str) -> None:
         """Name content that is not there, unless the manifest says that it is left out."""
@@ -1546,6 +1553,10 @@ class Verifier:
             self._not_there("its texts", place, gate)
             return
         self.counts["texts erased"] += 1
+        self._allowed(line, moment, seal, place)
+
+    def _allowed(self, line: dict[str, Any], moment: str, seal: str, place: str) -> None:
+        """Check that what was erased was old enough; once the control chain is read."""
         adopted = self._adopted
         if adopted is not None and line["erased_at"] <= adopted["at"]:
             self._erased_before.append(seal)
@@ -1733,6 +1744,7 @@ class Verifier:
         ):
             self.fault("action", place, "its segment is not that of its metadata")
         self._of_models(decision)
+        self._judged(decision)
         best = self._action(decision)
         if best is not False:
             self._draw(decision, best)
@@ -2021,7 +2033,7 @@ class Verifier:
             if row["kind"] in SEALED_LATER:
                 self.counts["rows of earlier versions that are in no chain"] += 1
                 self.notes["unsealed"] = (
-                    "alerts, acknowledgements and replays of earlier versions, which are in no chain"
+                    "alerts, acknowledgements, judgements and replays of earlier versions, which are in no chain"
                 )
                 continue
             place = f"{row['kind']} {row['subject']}"

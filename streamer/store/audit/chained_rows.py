@@ -42,6 +42,7 @@ from streamer.store.db.schema import (
     progress,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.types import encode_headers
 from streamer.store.log import chain
 from streamer.store.log.progress import in_partition, partition_heads
@@ -157,7 +158,9 @@ class ChainedRowsSnapshot:
             for row in self._connection.execute(control.keys_to_seal(table)).mappings():
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
-                    yield {"kind": table.name, "subject": subject}
+                    # Earlier versions sealed no judgement.
+                    kind = f"{table.name}.label" if table is judgements else table.name
+                    yield {"kind": kind, "subject": subject}
         yield from self._not_in_outcomes()
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
@@ -186,6 +189,14 @@ class ChainedRowsSnapshot:
             "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
             .where(batches.c.id.not_in(decided))
             .order_by(batches.c.id),
+            "judgements": sa.select(judgements.c.id)
+            .select_from(
+                sa.outerjoin(
+                    judgements, batches, same(judgements, batches, *BATCH) & batches.c.id.in_(decided)
+                )
+            )
+            .where(judgements.c.for_score, batches.c.id.is_(None) | judgements.c.label.is_not(None))
+            .order_by(judgements.c.id),
             "dead_letters": sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
             .where(letter.id.not_in(refused.where(*place)))
             .order_by(letter.id),
@@ -388,6 +399,9 @@ class ChainedRowsSnapshot:
             line |= self._desk_text(row["id"]) or (
                 {"missing": "its text"} if row["action"] == "released" else {}
             )
+        if row is not None and entry["kind"] == judgements.name:
+            query = sa.select(judgements).where(judgements.c.id == row["id"])
+            line |= _words(self._connection.execute(query).mappings().one())
         return line
 
     def _desk_text(self, outcome: str) -> dict[str, Any]:
@@ -514,7 +528,8 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
 def _words(judgement: Row) -> dict[str, Any]:
     """What a judge was asked and said, or when that was erased."""
     if judgement["salt"] is None:
-        return {"erased_at": chain.instant(judgement["erased_at"])}
+        erased = chain.instant(judgement["erased_at"])
+        return {} if erased is None else {"erased_at": erased}
     return {"content": {"exchanges": judgement["exchanges"], "salt": judgement["salt"].hex()}}
 
 

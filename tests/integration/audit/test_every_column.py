@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "batches": "erased_at IS NULL",
     "dead_letters": "erased_at IS NULL",
+    "judgements": "for_score",
     "label_revisions": "source",
     "label_signatures": "source",
     "outcomes": "kind",
