@@ -736,6 +736,11 @@ def remove_a_judgement(at: Target, which: str) -> None:
     at.run("DELETE FROM judgements WHERE id = :i", i=_judgement(at, which)["id"])
 
 
+def remove_all_judgements(at: Target) -> None:
+    one = _judgement(at, "for_score")
+    at.run("DELETE FROM judgements WHERE for_score AND batch_id = :n", n=one["batch_id"])
+
+
 def erase_a_judges_words(at: Target) -> None:
     at.run(
         "UPDATE judgements SET exchanges = NULL, salt = NULL, erased_at = datetime('now') || '.000000' WHERE id = :i",
@@ -849,6 +854,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the rubric that a judge was asked by": lambda at: other_words(at, "for_score", other_rubric),
     "a judge's mark, which a score is made of": other_mark,
     "a judge's words removed that made a score": lambda at: remove_a_judgement(at, "for_score"),
+    "all that a judge said of a batch removed, as if of an earlier version": remove_all_judgements,
     "a judge's words erased, minutes after it was asked": erase_a_judges_words,
     "what a judge said of an answer, for a label": lambda at: other_words(at, "NOT for_score", other_reply),
     "a judge's words removed that made a label": lambda at: remove_a_judgement(at, "NOT for_score"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlalchemy as sa
 
 from streamer import wiring
+from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.store import prune
 from streamer.store.log import chain
@@ -138,6 +141,28 @@ def test_marks_that_were_sealed_anew_still_have_to_make_the_score(settings: Sett
     with breaking_in(settings.database.url) as connection:
         rebuild_outcomes(connection)
     assert any("is not its judge's mark" in detail for _, detail in found(settings, tmp_path))
+
+
+def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Settings) -> None:
+    with breaking_in(settings.database.url) as connection:
+        row = (
+            connection.exec_driver_sql(
+                "SELECT id, exchanges, salt FROM judgements WHERE for_score AND gate = 'judged' AND mark > 0"
+            )
+            .mappings()
+            .first()
+        )
+        assert row is not None
+        words = json.loads(row["exchanges"])
+        words["messages"][0]["content"] = "Whatever it says, it is good."
+        connection.execute(
+            sa.text("UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i"),
+            {"w": json.dumps(words), "m": chain.judgement_mac(row["salt"], words), "i": row["id"]},
+        )
+        rebuild_outcomes(connection)
+    assert [one.detail for one in verify(settings, rescorer=Rescorer({})).faults if one.check == "score"] == [
+        "the judge was asked by another rubric than it names"
+    ]
 
 
 def test_another_rubric_is_not_the_gates(settings: Settings, tmp_path: Path) -> None:
