@@ -91,6 +91,7 @@ export class Decisions {
     const { report } = this;
     const { judged = [], responses } = facts;
     const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
+    if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no chain");
     if (judged.length === 0) {
       if (scored && responses.some((one) => one[2])) {
         report.count("decisions whose judge's words are in no chain");
@@ -100,9 +101,10 @@ export class Decisions {
     }
     const fault = (check, detail) => report.fault(check, place, detail);
     for (const [i, one] of judged.entries()) {
-      // Where a gate keeps no texts, a judge's words never were.
       const { content, erased_at } = words?.[i] ?? {};
-      if (settings.keep_texts) this.words({ row: { ...one, gate: facts.batch[0] }, raw: raw.judged?.[i], content, erased_at, place });
+      const said = { row: { ...one, gate: facts.batch[0] }, raw: raw.judged?.[i], content, erased_at, place };
+      // Where a gate keeps no texts, a judge's words never were there.
+      if (settings.keep_texts || content || !erased_at) this.words(said);
       if (one.judged_at !== facts.decided_at) fault("seal", "its judge was asked at another moment than it was decided");
       if (scored && !facts.encoder.startsWith(`judge:${one.judge}/`)) fault("score", "its judge is not the one that it names");
     }

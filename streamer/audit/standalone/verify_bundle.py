@@ -1501,6 +1501,8 @@ class Verifier:
         answers, judged = facts["responses"], facts.get("judged", [])
         scored = facts["scorer"] == "judge" and decision.scored
         if not judged:
+            if "judged" in line:
+                self.fault("seal", place, "what its judge was asked and said is in no chain")
             if scored and any(answer[2] for answer in answers):
                 self.counts["decisions whose judge's words are in no chain"] += 1
                 self.notes["unjudged"] = (
@@ -1508,8 +1510,9 @@ class Verifier:
                 )
             return
         for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
-            # Where a gate keeps no texts, a judge's words never were.
-            if settings["keep_texts"] and self._words(words, one["content_mac"], place, facts["batch"][0]):
+            # Where a gate keeps no texts, a judge's words never were there.
+            erased = self._words(words, one["content_mac"], place, facts["batch"][0])
+            if erased and settings["keep_texts"]:
                 self._allowed(words, one["judged_at"], one["content_mac"], place)
             if one["judged_at"] != facts["decided_at"]:
                 self.fault("seal", place, "its judge was asked at another moment than it was decided")

@@ -143,6 +143,16 @@ def test_marks_that_were_sealed_anew_still_have_to_make_the_score(settings: Sett
     assert any("is not its judge's mark" in detail for _, detail in found(settings, tmp_path))
 
 
+def test_words_that_a_gate_never_kept_cannot_be_invented(settings: Settings, tmp_path: Path) -> None:
+    change(
+        settings,
+        "UPDATE judgements SET exchanges = '{}', salt = zeroblob(32), erased_at = NULL WHERE gate = 'forgetful'",
+    )
+    named = found(settings, tmp_path)
+    assert named
+    assert {detail for _, detail in named} == {"what its judge was asked or said was changed"}
+
+
 def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Settings) -> None:
     with breaking_in(settings.database.url) as connection:
         row = (
