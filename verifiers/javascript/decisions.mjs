@@ -14,6 +14,9 @@ const MADE_OF = {
   judge: (number) => roundSix(number / 100),
 }; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
+/** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
+const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
+
 export const wordsMac = (salt, exchanges) => hmac(Buffer.from(salt, "hex"), canonical(exchanges));
 
 export class Decisions {
@@ -104,7 +107,7 @@ export class Decisions {
       const { content, erased_at } = words?.[i] ?? {};
       const said = { row: { ...one, gate: facts.batch[0] }, raw: raw.judged?.[i], content, erased_at, place };
       // Where a gate keeps no texts, a judge's words never were there.
-      if (settings.keep_texts || content || !erased_at) this.words(said);
+      if (settings.keep_texts !== false || content || !erased_at) this.words(said);
       if (one.judged_at !== facts.decided_at) fault("seal", "its judge was asked at another moment than it was decided");
       if (scored && !facts.encoder.startsWith(`judge:${one.judge}/`)) fault("score", "its judge is not the one that it names");
     }
@@ -172,7 +175,7 @@ export class Decisions {
     }
     const wanted = settings.upstream ?? null;
     if (facts.reason === "upstream_mismatch" && wanted === null) fault("it was held for its upstream, and its gate names none");
-    const metadata = entry.raw.content?.metadata;
+    const metadata = metadataOf(entry, settings);
     if (wanted !== null && metadata) {
       const same = plain(metadata.upstream ?? null) === wanted;
       if (!same && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and its answers are not of its gate's upstream");
@@ -249,7 +252,7 @@ export class Decisions {
     const { settings, row, rule } = policy;
     let segment = null;
     if (settings.segment_by !== null) {
-      const metadata = raw.content?.metadata;
+      const metadata = metadataOf({ raw }, settings);
       if (metadata) {
         const named = metadata[settings.segment_by];
         const isFloat = named instanceof Num && /[.e]/.test(named.canonical);

@@ -753,6 +753,8 @@ class _Decision(NamedTuple):
     @property
     def metadata(self) -> dict[str, Any] | None:
         """What its batch came with; None: erased, or never kept."""
+        if self.settings.get("keep_texts") is False:
+            return None
         return (self.line.get("content") or {}).get("metadata")
 
 
@@ -1512,7 +1514,7 @@ class Verifier:
         for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
             # Where a gate keeps no texts, a judge's words never were there.
             erased = self._words(words, one["content_mac"], place, facts["batch"][0])
-            if erased and settings["keep_texts"]:
+            if erased and settings.get("keep_texts") is not False:
                 self._allowed(words, one["judged_at"], one["content_mac"], place)
             if one["judged_at"] != facts["decided_at"]:
                 self.fault("seal", place, "its judge was asked at another moment than it was decided")
@@ -1776,10 +1778,11 @@ class Verifier:
 
     def _of_models(self, decision: _Decision) -> None:
         """Check that a learned score scored answers of the models alone that it knows, as far as metadata are there."""
-        facts, scorer, place = decision.facts, decision.settings["scorer"], decision.place
+        _, facts, _, settings, place = decision
+        scorer = settings["scorer"]
         model = self._models.get(scorer) if scorer.startswith(LEARNED) else None
         content, differs = decision.line.get("content"), facts["reason"] == "unknown_model"
-        if content is None or model is None:  # erased, or never kept
+        if content is None or model is None or settings.get("keep_texts") is False:  # erased, or never kept
             return
         known = json.loads(model).get("models", [])
         strange = known and set(models_of(content, facts)) - set(known)

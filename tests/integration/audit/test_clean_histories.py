@@ -42,6 +42,13 @@ RULES: dict[str, dict[str, Any]] = {
     "rank": {"unit": "response", "shape": "rank"},
     "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4, "alpha": 0.2},
     "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "segment_fallback": "pooled"},
+    "no-texts": {
+        "unit": "best",
+        "segment_by": "kind",
+        "alpha": 0.4,
+        "segment_fallback": "pooled",
+        "keep_texts": False,
+    },
     "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
     "hb": {"unit": "best", "method": "hb", "alpha": 0.5},
     "betting": {"unit": "best", "method": "betting", "alpha": 0.5},
