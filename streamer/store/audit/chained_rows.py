@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from streamer.errors import BadMessage
 from streamer.events.checkpoints import decode_checkpoint
 from streamer.journal import Partition
+from streamer.scoring.scorers.judge import Judge
 from streamer.store.audit import control
 from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
@@ -192,7 +193,11 @@ class ChainedRowsSnapshot:
             "judgements": sa.select(judgements.c.id)
             .select_from(
                 sa.outerjoin(
-                    judgements, batches, same(judgements, batches, *BATCH) & batches.c.id.in_(decided)
+                    judgements,
+                    batches,
+                    same(judgements, batches, *BATCH)
+                    & batches.c.id.in_(decided)
+                    & batches.c.id.in_(sa.select(decisions.c.batch).where(decisions.c.scorer == Judge.name)),
                 )
             )
             .where(judgements.c.for_score, batches.c.id.is_(None) | judgements.c.label.is_not(None))
@@ -447,7 +452,7 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
         (dead_letters, dead_letters.c.recorded_at, "detail", "key", "value", "headers", "salt"),
         (desk_texts, sa.null(), "text", "salt"),
-        (judgements, None, "exchanges", "salt"),
+        (judgements, judgements.c.judged_at, "exchanges", "salt"),
     ):
         (key,), erased = table.primary_key.columns, table.c.erased_at
         there = sa.or_(*(table.c[name].is_not(None) for name in content))
@@ -455,15 +460,21 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
             there |= sa.exists().where(responses.c.batch == key, responses.c.text.is_not(None))
         yield f"{table.name}.erased_at", sa.select(key).where(erased.is_not(None), there).order_by(key)
         unsaid = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
-        if moment is None:  # judgements are erased one by one, too
-            yield table.name, unsaid.order_by(key)
-            continue
         without_erasure = (
             sa.select(key)
             .outerjoin(erasures, erasures.c.at == erased)
             .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
             .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
         )
+        if table is judgements:
+            # Where a gate keeps no texts, its judge's words are erased when they come.
+            came = sa.exists().where(
+                same(batches, judgements, *BATCH),
+                outcomes.c.batch == batches.c.id,
+                outcomes.c.kind == "decision",
+                outcomes.c.recorded_at == erased,
+            )
+            without_erasure = without_erasure.where(~(table.c.for_score & came))
         yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 

@@ -189,6 +189,24 @@ def test_words_that_an_erasure_on_record_erased_are_no_fault(settings: Settings,
     assert prune(settings.database.url, older_than=timedelta(days=190), now=later).judgements > 10
     assert found(settings, tmp_path) == []
     assert verify(settings).counts["judgements erased"] > 10
+    change(settings, "UPDATE judgements SET erased_at = '2027-01-02 03:04:05.000006' WHERE for_score")
+    assert any(place.startswith("judgements") for place, _ in found(settings, tmp_path, "again"))
+
+
+def test_a_judgement_of_a_decision_that_no_judge_scored_belongs_to_no_chain(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("gram")
+        scribe.deliver([event("gram", 0)])
+    names = "judge, judged_at, mark, subscores, requests, input_tokens, output_tokens, exchanges, salt, content_mac, for_score"
+    change(
+        settings,
+        f"INSERT INTO judgements (gate, batch_id, attempt, response_id, {names}) SELECT 'gram', 'batch-0', 1, 'r0', {names}"
+        " FROM judgements WHERE for_score AND mark > 0 AND salt IS NOT NULL LIMIT 1",
+    )
+    assert any(place.startswith("judgements") for place, _ in found(settings, tmp_path))
 
 
 def test_decisions_of_earlier_versions_whose_judgements_are_in_no_chain_are_counted(
