@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.journal import Partition
+from streamer.scoring.scorers.judge import Judge
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -164,12 +165,14 @@ class OutcomeRows:
             key=itemgetter("batch", "position"),
         )
         self.responses = {batch: list(rows) for batch, rows in groupby(found, key=itemgetter("batch"))}
-        self.judged = self._judged(connection, decided)
+        self.judged = self._judged(connection)
 
-    def _judged(
-        self, connection: sa.Connection, decided: Iterable[int | None]
-    ) -> dict[int | None, list[Row]]:
-        names = {key_of(self.batches[one]): one for one in decided if one is not None and one in self.batches}
+    def _judged(self, connection: sa.Connection) -> dict[int | None, list[Row]]:
+        names = {
+            key_of(self.batches[number]): number
+            for number, decision in self.decisions.items()
+            if decision["scorer"] == Judge.name and number in self.batches
+        }
         query = sa.select(judgements).where(judgements.c.for_score)
         found = defaultdict(list)
         for row in bulk_insert.look_up(connection, query, list(judgements.c[BATCH]), sorted(names)):
