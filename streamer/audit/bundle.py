@@ -33,7 +33,7 @@ NOT_EVIDENCE = {
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
     "desk_texts.id": "a number that nothing names",
-    "judgements": "what a judge was asked and said; the labels and scores that came of it are sealed",
+    "judgements.id": "a number that nothing names, where the judgement is of a score",
     "leases": "which process does what only one may do",
     "monitor_*": "the state of monitoring, which follows from decisions and labels; alerts are sealed",
     "outbox": "what waits for the broker, and what it took",
@@ -140,7 +140,7 @@ def _outcome(line: dict[str, Any], gate: str | None, texts: bool) -> dict[str, A
     named = facts.get("batch") or facts.get("response")
     # A dead letter has no gate; its bytes may belong to any gate.
     others = gate is not None and (named is None or named[0] != gate or line["kind"] == "conflict")
-    left_out = ({"content"} if others or not texts else set()) | ({"action"} if others else set())
+    left_out = ({"content", "judged"} if others or not texts else set()) | ({"action"} if others else set())
     return {name: value for name, value in line.items() if name not in left_out}
 
 

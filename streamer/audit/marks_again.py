@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.exchanges import exchanges_of
 from streamer.labels.judge.parsing import MalformedReply, parse_verdict
+from streamer.labels.judge.rubric import SEED, instructions, judge_name
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
             )
         if line["text"] is not None and not _asked_about(exchanges, line["prompt"], line["text"]):
             verifier.fault("score", place, "the judge was asked about another prompt or answer")
+        if not _asked_by_rubric(exchanges, one["judge"]):
+            verifier.fault("score", place, "the judge was asked by another rubric than it names")
         found.append(mark)
     if found:
         verifier.counts["marks read again"] += 1
@@ -68,6 +71,17 @@ def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
                 place,
                 f"its score is made of the mark {line['mark']:g}, and its judge said {found[-1]:g}",
             )
+
+
+def _asked_by_rubric(exchanges: Sequence[Exchange], judge: str) -> bool:
+    """Whether the instructions are those of the judge's name; other versions' rubrics have other names."""
+    first = exchanges[0]
+    seed = first.parameters.get("seed")
+    if not (seed is None or isinstance(seed, int)) or judge != judge_name(
+        str(first.parameters["model"]), seed
+    ):
+        return True
+    return first.messages[0].content == instructions(SEED if seed is None else seed)
 
 
 def _asked_about(exchanges: Sequence[Exchange], prompt: str, text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Scoring stored texts again with the encoder that the decisions name."""
+"""Scoring stored texts again with the encoders that the decisions name."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, is_learned, is_plugin, scorer_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from streamer.audit.standalone.verify_bundle import Verifier
     from streamer.scoring.scorer import Scorer
+
+    Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
+    _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], list[float]]
 
 TOLERANCE = 1e-5
 """How far a score may lie from the stored one: ten of the steps of 1e-6 that scores are rounded to. On one machine
@@ -36,7 +39,7 @@ class StoredTexts:
     Parameters
     ----------
     encoder : its id, ``name@hash``.
-    embed : as for `Rescorer`.
+    embed : its vectors, as for `Rescorer`.
     progress : called with how many batches have been scored.
     """
 
@@ -44,7 +47,7 @@ class StoredTexts:
         self,
         *,
         encoder: str,
-        embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
+        embed: Embed,
         progress: Callable[[int], object] = lambda _done: None,
     ) -> None:
         self.encoder = encoder
@@ -76,26 +79,19 @@ class StoredTexts:
 
 
 class Rescorer:
-    """Scores the batches that it is given again, many in one call of the encoder.
+    """Scores the batches that it is given again, many in one call of their encoder.
 
     Parameters
     ----------
-    encoder_id : ``name@hash`` of the encoder; None: there is none, and what needs one is told of as not scored again.
-    embed : vectors of batches of texts, as `streamer.scoring.encoders.encoder.CachedEncoder.embed`.
+    encoders : by id, ``name@hash``, what gives vectors of batches of texts, as
+        `streamer.scoring.encoders.encoder.CachedEncoder.embed`. What needs another is told of as not scored again.
     tolerance : on each score.
     """
 
-    def __init__(
-        self,
-        *,
-        encoder_id: str | None,
-        embed: Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]],
-        tolerance: float = TOLERANCE,
-    ) -> None:
-        self._encoder_id = encoder_id
-        self._embed = embed
+    def __init__(self, encoders: Mapping[str, Embed], *, tolerance: float = TOLERANCE) -> None:
+        self._encoders = encoders
         self._tolerance = tolerance
-        self._waiting: list[tuple[str, Scorer, list[str], list[bool], tuple[str, ...], list[float]]] = []
+        self._waiting: dict[str, list[_Waiting]] = {one: [] for one in encoders}
 
     def take(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score the decision of a line, now or with later ones."""
@@ -107,11 +103,8 @@ class Rescorer:
             return  # derived from the recorded numbers, whether texts are scored again or not
         if facts["embedding_source"] != "encoder":
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
-        elif facts["encoder"] != self._encoder_id:
-            self._left_out(
-                verifier,
-                f"scores are of the encoder {facts['encoder']}, and this is {self._encoder_id or 'none'}",
-            )
+        elif facts["encoder"] not in self._encoders:
+            self._left_out(verifier, self._of_another(facts["encoder"]))
         elif (scorer := _scorer(facts["scorer"], verifier)) is None:
             self._left_out(verifier, f"there is no scorer {facts['scorer']} here")
         elif content is None or None in content["texts"]:
@@ -123,19 +116,14 @@ class Rescorer:
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
             models = recorded_models(content["metadata"], [one[0] for one in facts["responses"]])
-            self._waiting.append((place, scorer, content["texts"], blank, models, scores))
-            if len(self._waiting) == _BATCHES_A_CALL:
-                self.finish(verifier)
+            self._add(facts["encoder"], (place, scorer, content["texts"], blank, models, scores), verifier)
 
     def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score a batch again that a learned score was applied to after it was decided; see `Snapshot.scored_later`."""
         if not line["encoded"]:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
-        elif line["encoder"] != self._encoder_id:
-            self._left_out(
-                verifier,
-                f"scores are of the encoder {line['encoder']}, and this is {self._encoder_id or 'none'}",
-            )
+        elif line["encoder"] not in self._encoders:
+            self._left_out(verifier, self._of_another(line["encoder"]))
         elif None in line["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         elif (scorer := _scorer(line["scorer"], verifier)) is None:
@@ -143,16 +131,27 @@ class Rescorer:
         else:
             place = "learned_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
             blank = [is_blank(text) for text in line["texts"]]
-            self._waiting.append((place, scorer, line["texts"], blank, line["models"], line["scores"]))
-            if len(self._waiting) == _BATCHES_A_CALL:
-                self.finish(verifier)
+            self._add(
+                line["encoder"],
+                (place, scorer, line["texts"], blank, line["models"], line["scores"]),
+                verifier,
+            )
 
     def finish(self, verifier: Verifier) -> None:
         """Score what still waits."""
-        waiting, self._waiting = self._waiting, []
+        for encoder in self._encoders:
+            self._score(encoder, verifier)
+
+    def _add(self, encoder: str, one: _Waiting, verifier: Verifier) -> None:
+        self._waiting[encoder].append(one)
+        if len(self._waiting[encoder]) == _BATCHES_A_CALL:
+            self._score(encoder, verifier)
+
+    def _score(self, encoder: str, verifier: Verifier) -> None:
+        waiting, self._waiting[encoder] = self._waiting[encoder], []
         if not waiting:
             return
-        vectors_of_each = self._embed([texts for _, _, texts, *_ in waiting])
+        vectors_of_each = self._encoders[encoder]([texts for _, _, texts, *_ in waiting])
         for (place, scorer, texts, blank, models, stored), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
@@ -178,6 +177,10 @@ class Rescorer:
                 verifier.fault(
                     "score", place, f"a score differs by {worst:.6f} from that of the stored texts"
                 )
+
+    def _of_another(self, encoder: str) -> str:
+        here = " and ".join(self._encoders) or "none"
+        return f"scores are of the encoder {encoder}, and {'these are' if len(self._encoders) > 1 else 'this is'} {here}"
 
     def _left_out(self, verifier: Verifier, why: str) -> None:
         verifier.counts["batches not scored again"] += 1

@@ -74,7 +74,7 @@ class Snapshot(Protocol):
         """Responses that a judge's mark has decided.
 
         Each has ``batch`` (gate, batch id, attempt), ``response_id``, ``prompt`` and ``text`` (None once erased), ``mark``, and
-        ``judged``: for each judgement with a mark its ``mark``, ``exchanges`` (None once erased) and whether these are ``intact``.
+        ``judged``: for each judgement with a mark its ``judge``, ``mark``, ``exchanges`` (None once erased) and whether these are ``intact``.
         """
         ...
 

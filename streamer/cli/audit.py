@@ -93,8 +93,8 @@ def verify(
         bool,
         typer.Option(
             "--rescore",
-            help="Score the stored texts again, with the configured encoder if there is one, and read judges' marks again from their "
-            "stored replies.",
+            help="Score the stored texts again, each with the configured encoder that made its score, and read judges' marks again "
+            "from their stored replies.",
         ),
     ] = False,
     tolerance: Annotated[

@@ -129,14 +129,16 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
 
 
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
-    """Return what scores stored texts again, with the configured encoder if there is one; loading it takes seconds."""
+    """Return what scores stored texts again, with the configured encoders if there are some; loading each takes seconds."""
     from streamer.audit.rescoring import TOLERANCE, Rescorer
-    from streamer.wiring.encoders import encoder
+    from streamer.wiring.encoders import encoder, load_candidate_encoder
 
-    cached = encoder(settings)
     return Rescorer(
-        encoder_id=None if cached is None else cached.identity.id,
-        embed=(lambda _none: []) if cached is None else cached.embed,
+        {
+            one.identity.id: one.embed
+            for one in (encoder(settings), load_candidate_encoder(settings))
+            if one is not None
+        },
         tolerance=TOLERANCE if tolerance is None else tolerance,
     )
 

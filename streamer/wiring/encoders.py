@@ -47,6 +47,14 @@ def encoder(
     return CachedEncoder(loaded, capacity_texts=chosen.cache_texts)
 
 
+def load_candidate_encoder(settings: Settings, *, in_worker: bool = False) -> CachedEncoder | None:
+    """Load the encoder that the settings name beside their own, as `encoder`; None where they name none."""
+    if settings.encoder.candidate is None:
+        return None
+    other = settings.encoder.model_copy(update={"name": settings.encoder.candidate})
+    return encoder(settings.model_copy(update={"encoder": other}), in_worker=in_worker)
+
+
 def encoder_identity(settings: Settings, name: str | None = None) -> EncoderIdentity:
     """Return the identity of an encoder; None: of the configured one.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from streamer.collector import look_as_usual
 from streamer.wiring.audit import checkpointer, witnesses
-from streamer.wiring.encoders import encoder
+from streamer.wiring.encoders import encoder, load_candidate_encoder
 from streamer.wiring.keys import policy_keys
 from streamer.wiring.parts import limits, now
 
@@ -113,10 +113,7 @@ def loaded_encoder(settings: Settings, metrics: Metrics, health: WorkerHealth) -
 
 def candidate_encoder(settings: Settings, store: Store) -> CachedEncoder | None:
     """Return the encoder that the settings name beside the process's own, in the record from now on; None where they name none."""
-    if settings.encoder.candidate is None:
-        return None
-    other = settings.encoder.model_copy(update={"name": settings.encoder.candidate})
-    cached = encoder(settings.model_copy(update={"encoder": other}), in_worker=True)
+    cached = load_candidate_encoder(settings, in_worker=True)
     if cached is not None:
         store.encoders.register(cached.identity)
     return cached

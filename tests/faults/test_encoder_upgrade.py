@@ -76,9 +76,11 @@ def reasons(site: Site, gate: str, numbers: range) -> Counter[tuple[str, str, st
         return Counter((row.outcome, row.reason, row.encoder) for row in connection.execute(asked))
 
 
-def scored_again(site: Site, encoder: str, forks: ServiceForks) -> int:
-    """How many batches of the record have the scores that this encoder gives; the record holds."""
-    said = site.command("audit", "verify", "--rescore", "--json", STREAMER_ENCODER_NAME=encoder, forks=forks)
+def scored_again(site: Site, encoder: str, forks: ServiceForks, **beside: str) -> int:
+    """How many batches of the record have the scores that this encoder gives, or one beside; the record holds."""
+    said = site.command(
+        "audit", "verify", "--rescore", "--json", STREAMER_ENCODER_NAME=encoder, forks=forks, **beside
+    )
     found = json.loads(said.stdout)
     assert found["ok"], found["faults"]
     again: int = found["counts"]["batches scored again"]
@@ -156,4 +158,5 @@ def test_a_gate_moves_to_the_new_encoder_while_workers_are_replaced(
     scored = sum(count for (_, _, encoder), count in found.items() if encoder == BEFORE)
     assert 0 < scored < sent[OLD] - EACH, "what the hasty worker and the last one held has no score"
     assert scored_again(site, BEFORE, torch_forks) == scored
-    assert scored_again(site, "all-MiniLM-L6-v2", torch_forks) == sent[NEW]
+    both_at_hand = {"STREAMER_ENCODER_CANDIDATE": "all-MiniLM-L6-v2"}
+    assert scored_again(site, BEFORE, torch_forks, **both_at_hand) == scored + sent[NEW]

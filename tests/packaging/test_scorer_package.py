@@ -45,7 +45,7 @@ with wiring.open_store(settings) as store:
             "SELECT d.scorer, d.reason, r.score FROM decisions d JOIN batches b ON b.id = d.batch"
             " JOIN responses r ON r.batch = d.batch WHERE b.batch_id = ? ORDER BY r.position", (deliver,)
         )]
-report = verify(settings, rescorer=Rescorer(encoder_id=encoder.identity.id, embed=encoder.embed))
+report = verify(settings, rescorer=Rescorer({encoder.identity.id: encoder.embed}))
 print(json.dumps([status, rows, [str(one) for one in report.faults], dict(report.counts), list(report.notes)]))
 """
 

@@ -117,6 +117,12 @@ def _desk(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _judgement(given: dict[str, Any]) -> dict[str, Any]:
+    return given | {
+        "content_mac": chain.judgement_mac(bytes.fromhex(given["salt"]), given["exchanges"]).hex()
+    }
+
+
 def _erasures(given: dict[str, Any]) -> dict[str, Any]:
     return given | {"digest": digest_of(given["content_macs"]).hex()}
 
@@ -431,6 +437,7 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
     "transductive": _transductive,
     "deadlines": _deadlines,
     "desk": _desk,
+    "judgement": _judgement,
     "erasures": _erasures,
     "severities": _severities,
     "order": _order,
@@ -689,6 +696,17 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
     return {name: None if faults() else given[name] for name in names}
 
 
+def _judgement_alone(given: dict[str, Any]) -> dict[str, Any]:
+    """The words fit this seal, and no other."""
+    content = {name: given[name] for name in ("exchanges", "salt")}
+    found = alone.Verifier([])
+    assert not found._words({"content": content}, given["content_mac"], "", "judged")
+    assert not found.faults
+    found._words({"content": content}, "00" * 32, "", "judged")
+    assert [fault["check"] for fault in found.faults] == ["seal"]
+    return given
+
+
 def _erasures_alone(given: dict[str, Any]) -> dict[str, Any]:
     verifier = alone.Verifier([])
     verifier._adopted = {"id": 1, "erased": len(given["content_macs"]), "digest": given["digest"]}
@@ -753,6 +771,7 @@ BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
     "transductive": _transductive_alone,
     "deadlines": _deadlines_alone,
     "desk": _desk_alone,
+    "judgement": _judgement_alone,
     "erasures": _erasures_alone,
     "severities": _severities_alone,
     "order": _order,

@@ -6,7 +6,7 @@ import { named, seedCommitment, sha256, signed } from "./hashes.mjs";
 import { isMoment, micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
-const LATER_SEALED = new Set(["alerts", "alert_acknowledgements", "dead_letters.replayed_at"]); // earlier versions had them in no chain
+const LATER_SEALED = new Set(["alerts", "alert_acknowledgements", "dead_letters.replayed_at", "judgements.label"]); // earlier versions had them in no chain
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
@@ -76,7 +76,7 @@ const WRITTEN_AT = {
   accounts: "created_at", alert_acknowledgements: "at", api_key_revocations: "revoked_at", api_keys: "created_at",
   calibration_runs: "finished_at", candidate_policies: "at", data_gaps: "recorded_at", dead_letter_replays: "at",
   desk_outcomes: "at", encoders: "first_seen_at", erasures: "at", gate_revisions: "created_at", gates: "created_at",
-  label_revisions: "received_at", label_signatures: "received_at", policies: "valid_from", policy_events: "at",
+  judgements: "judged_at", label_revisions: "received_at", label_signatures: "received_at", policies: "valid_from", policy_events: "at",
   proposal_rejections: "rejected_at", score_fits: "at",
 };
 const SEALED_LATER = new Set(["alert_acknowledgements", "dead_letter_replays"]);

@@ -15,6 +15,7 @@ export class Governance {
   fileLabels = [];
   labelSignatures = [];
   desk = [];
+  judgements = []; // what judges were asked and said for labels
   waits = new Waits();
   learned = new Map(); // scorer, batch and response: what a learned score made of an earlier decision
 
@@ -35,6 +36,7 @@ export class Governance {
     else if (kind === "label_revisions") this.#addLabel(entry);
     else if (kind === "label_signatures") this.labelSignatures.push({ row, height });
     else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
+    else if (kind === "judgements") this.judgements.push(entry);
     else if (kind === "learned_scores") this.learned.set(canonical([row.scorer, row.of, row.response_id]), row.score);
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);

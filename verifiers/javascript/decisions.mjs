@@ -14,6 +14,11 @@ const MADE_OF = {
   judge: (number) => roundSix(number / 100),
 }; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
+/** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
+const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
+
+export const wordsMac = (salt, exchanges) => hmac(Buffer.from(salt, "hex"), canonical(exchanges));
+
 export class Decisions {
   events = new Map(); // partition and link: SHA-256 of the published event
   byBatch = new Map(); // gate, batch_id, attempt: what runs need to know of it
@@ -27,9 +32,9 @@ export class Decisions {
   }
 
   /** What has no content and is not erased: the manifest has to say that the texts of its gate (null: of no gate) are left out. */
-  missing(gate, place) {
+  missing(gate, place, what = "its texts") {
     if (!this.texts || (this.only !== null && this.only !== gate)) return;
-    this.report.fault("seal", place, "its texts are not there, and neither erased nor said to be left out");
+    this.report.fault("seal", place, `${what} are not there, and neither erased nor said to be left out`);
   }
 
   /** Take a decision of a partition's chain. */
@@ -54,6 +59,7 @@ export class Decisions {
       report.note("other gates", `texts, events and salts of other gates than ${this.only} are left out`);
     }
     const derived = this.#action(entry, policy);
+    this.#judged(entry, policy.settings);
     this.#deadlines(entry, policy);
     this.#event(entry, policy);
     if (gate.salt !== null) this.#draw(entry, gate, policy, derived, { id, attempt });
@@ -81,6 +87,52 @@ export class Decisions {
       if (erasedAt !== undefined && erasedAt !== null) this.#erasure(place, facts.decided_at, erasedAt, facts.content_mac);
       else this.missing(facts.batch[0], place);
     }
+  }
+
+  /** What a judge was asked and said: its seals, and its marks against the numbers that scores are made of. */
+  #judged({ facts, raw, judged: words, place }, settings) {
+    const { report } = this;
+    const { judged = [], responses } = facts;
+    const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
+    if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no chain");
+    if (judged.length === 0) {
+      if (scored && responses.some((one) => one[2])) {
+        report.count("decisions whose judge's words are in no chain");
+        report.note("unjudged", "what a judge was asked and said for decisions of earlier versions is in no chain");
+      }
+      return;
+    }
+    const fault = (check, detail) => report.fault(check, place, detail);
+    for (const [i, one] of judged.entries()) {
+      const { content, erased_at } = words?.[i] ?? {};
+      const said = { row: { ...one, gate: facts.batch[0] }, raw: raw.judged?.[i], content, erased_at, place };
+      // Where a gate keeps no texts, a judge's words never were there.
+      if (settings.keep_texts !== false || content || !erased_at) this.words(said);
+      if (one.judged_at !== facts.decided_at) fault("seal", "its judge was asked at another moment than it was decided");
+      if (scored && !facts.encoder.startsWith(`judge:${one.judge}/`)) fault("score", "its judge is not the one that it names");
+    }
+    const marks = new Map(judged.map((one) => [one.response, one.mark]));
+    const names = new Set(responses.map((one) => one[0]));
+    if (marks.size < judged.length || [...marks.keys()].some((name) => !names.has(name))) {
+      fault("score", "its judge was asked about other answers than it has");
+    }
+    for (const [name, , number] of scored ? responses : []) {
+      // An answer that says nothing is put before no judge.
+      const mark = marks.has(name) ? marks.get(name) : number === null ? null : 0;
+      if (number !== mark) fault("score", `the number that the score of response ${name} is made of is not its judge's mark`);
+    }
+  }
+
+  /** A judge's words against their seal; what is erased is compared with the erasures on record. */
+  words({ row, raw, content, place, erased_at: erasedAt }) {
+    const { report } = this;
+    if (content) {
+      report.count("judgements");
+      if (wordsMac(content.salt, raw.content.exchanges) !== row.content_mac) {
+        report.fault("seal", place, "what its judge was asked or said was changed");
+      }
+    } else if (erasedAt) this.erased.push({ place, decidedAt: row.judged_at, erasedAt, mac: row.content_mac });
+    else this.missing(row.gate, place, "its judge's words");
   }
 
   erased = [];
@@ -123,7 +175,7 @@ export class Decisions {
     }
     const wanted = settings.upstream ?? null;
     if (facts.reason === "upstream_mismatch" && wanted === null) fault("it was held for its upstream, and its gate names none");
-    const metadata = entry.raw.content?.metadata;
+    const metadata = metadataOf(entry, settings);
     if (wanted !== null && metadata) {
       const same = plain(metadata.upstream ?? null) === wanted;
       if (!same && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and its answers are not of its gate's upstream");
@@ -154,7 +206,7 @@ export class Decisions {
     this.#madeOf(facts, place);
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
-    const readings = texts
+    const readings = texts && !texts.includes(null) // a gate may keep no texts
       ? [texts.map(isBlank), texts.map(wasBlank)]
       : [scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]))];
     let derived;
@@ -200,7 +252,7 @@ export class Decisions {
     const { settings, row, rule } = policy;
     let segment = null;
     if (settings.segment_by !== null) {
-      const metadata = raw.content?.metadata;
+      const metadata = metadataOf({ raw }, settings);
       if (metadata) {
         const named = metadata[settings.segment_by];
         const isFloat = named instanceof Num && /[.e]/.test(named.canonical);

@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 import { METHOD_NAMES, WEIGHTS, asCut, calibrate, coin, pick, readingOrder } from "./calibrators.mjs";
 import { checkControl } from "./chains.mjs";
 import { Governance, policyStatement } from "./control.mjs";
-import { actionId, isLate, isOverdue, notNewest } from "./decisions.mjs";
+import { actionId, isLate, isOverdue, notNewest, wordsMac } from "./decisions.mjs";
 import { deskDeadline, deskId, textMac } from "./desk.mjs";
 import { digestOf } from "./erasures.mjs";
 import { hmac, keyedBits, named, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
@@ -84,6 +84,7 @@ const VECTORS = {
     text_mac: textMac(salt, text),
     until: micros(until) === deskDeadline(decidedAt, seconds) ? until : null,
   }),
+  judgement: ({ salt }, raw) => ({ content_mac: wordsMac(salt, raw.exchanges) }),
   erasures: ({ content_macs: macs }) => ({ digest: digestOf(macs) }),
   severities(given) {
     const labels = new Labels();

@@ -66,6 +66,7 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   const { gates } = governance;
   const newest = checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report);
   for (const entry of others) guarded(report, entry.place, () => decisions.add(entry));
+  for (const entry of governance.judgements) guarded(report, entry.place, () => decisions.words(entry));
   checkUnchained(bundle, report);
   checkDesk(governance, decisions, report);
   checkErasures(governance, decisions, report);

@@ -54,7 +54,7 @@ MOST_FAULTS = 100
 HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
-SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at")
+SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at", "judgements.label")
 LEARNED = "learned@"
 """Begins the name of a learned score; the rest is of its model's SHA-256."""
 
@@ -753,6 +753,8 @@ class _Decision(NamedTuple):
     @property
     def metadata(self) -> dict[str, Any] | None:
         """What its batch came with; None: erased, or never kept."""
+        if self.settings.get("keep_texts") is False:
+            return None
         return (self.line.get("content") or {}).get("metadata")
 
 
@@ -760,6 +762,7 @@ WRITTEN_AT = {
     "accounts": "created_at", "alert_acknowledgements": "at", "api_key_revocations": "revoked_at", "api_keys": "created_at",
     "calibration_runs": "finished_at", "candidate_policies": "at", "data_gaps": "recorded_at", "dead_letter_replays": "at",
     "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
+    "judgements": "judged_at",
     "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
     "proposal_rejections": "rejected_at", "score_fits": "at",
 }  # fmt: skip
@@ -835,6 +838,7 @@ class Verifier:
         self._adopted: dict[str, Any] | None = None
         self._erasable = ""
         self._erased_before: list[str] = []
+        self._forgotten: list[tuple[dict[str, Any], str, str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
@@ -1096,6 +1100,8 @@ class Verifier:
             self.counts["control entries"] += 1
             self._mark((), height, link, place)
             self._control_links[height] = link
+        for forgotten in self._forgotten:
+            self._allowed(*forgotten)
         self._control_height = height
         self._end((), "control", height, link, head["control"], None)
 
@@ -1154,6 +1160,8 @@ class Verifier:
             self._keep_erasure(row, place)
         if kind == "desk_outcomes":
             self._keep_desk(row, line, place)
+        if kind == "judgements" and self._words(line, row["content_mac"], place, row["gate"]):
+            self._forgotten.append((line, row["judged_at"], row["content_mac"], place))
         if kind == "proposal_rejections":
             self._looser.rejection(row["run"])
         if kind == "data_gaps":
@@ -1489,16 +1497,71 @@ class Verifier:
             if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
                 self.fault("action", place, "the published action, its key or its headers were changed")
 
+    def _judged(self, decision: _Decision) -> None:
+        """Compare what a judge was asked and said with its seals, and its marks with the numbers that scores are made of."""
+        line, facts, _, settings, place = decision
+        answers, judged = facts["responses"], facts.get("judged", [])
+        scored = facts["scorer"] == "judge" and decision.scored
+        if not judged:
+            if "judged" in line:
+                self.fault("seal", place, "what its judge was asked and said is in no chain")
+            if scored and any(answer[2] for answer in answers):
+                self.counts["decisions whose judge's words are in no chain"] += 1
+                self.notes["unjudged"] = (
+                    "what a judge was asked and said for decisions of earlier versions, which is in no chain"
+                )
+            return
+        for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
+            # Where a gate keeps no texts, a judge's words never were there.
+            erased = self._words(words, one["content_mac"], place, facts["batch"][0])
+            if erased and settings.get("keep_texts") is not False:
+                self._allowed(words, one["judged_at"], one["content_mac"], place)
+            if one["judged_at"] != facts["decided_at"]:
+                self.fault("seal", place, "its judge was asked at another moment than it was decided")
+            if scored and not facts["encoder"].startswith(f"judge:{one['judge']}/"):
+                self.fault("score", place, "its judge is not the one that it names")
+        marks = {one["response"]: one["mark"] for one in judged}
+        if len(marks) < len(judged) or not marks.keys() <= {answer[0] for answer in answers}:
+            self.fault("score", place, "its judge was asked about other answers than it has")
+        for name, _, made_of, *_ in answers if scored else ():
+            # An answer that says nothing is put before no judge.
+            if made_of != marks.get(name, 0.0 if made_of is not None else None):
+                self.fault(
+                    "score",
+                    place,
+                    f"the number that the score of response {name!r} is made of is not its judge's mark",
+                )
+
+    def _words(self, line: dict[str, Any], seal: str, place: str, gate: str) -> bool:
+        """Compare a judge's words with their seal; returns whether they are erased."""
+        content = line.get("content")
+        if content is not None:
+            self.counts["judgements"] += 1
+            sealed = self._canonical(content["exchanges"])
+            if hmac.digest(bytes.fromhex(content["salt"]), sealed, "sha256").hex() != seal:
+                self.fault("seal", place, "what its judge was asked or said was changed")
+        elif "erased_at" not in line:
+            self._not_there("its judge's words", place, gate)
+        erased = content is None and "erased_at" in line
+        self.counts["judgements erased"] += erased
+        return erased
+
+    def _not_there(self, what: str, place: str, gate: str) -> None:
+        """Name content that is not there, unless the manifest says that it is left out."""
+        left = self.left_out
+        if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
+            self.fault("seal", place, f"{what} are not there, and neither erased nor said to be left out")
+
     def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str, gate: str = "") -> None:
         """Check that what was erased was old enough for an erasure that is on record, or was erased before these were kept."""
         if "erased_at" not in line:
-            left = self.left_out
-            if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
-                self.fault(
-                    "seal", place, "its texts are not there, and neither erased nor said to be left out"
-                )
+            self._not_there("its texts", place, gate)
             return
         self.counts["texts erased"] += 1
+        self._allowed(line, moment, seal, place)
+
+    def _allowed(self, line: dict[str, Any], moment: str, seal: str, place: str) -> None:
+        """Check that what was erased was old enough; once the control chain is read."""
         adopted = self._adopted
         if adopted is not None and line["erased_at"] <= adopted["at"]:
             self._erased_before.append(seal)
@@ -1686,6 +1749,7 @@ class Verifier:
         ):
             self.fault("action", place, "its segment is not that of its metadata")
         self._of_models(decision)
+        self._judged(decision)
         best = self._action(decision)
         if best is not False:
             self._draw(decision, best)
@@ -1714,10 +1778,11 @@ class Verifier:
 
     def _of_models(self, decision: _Decision) -> None:
         """Check that a learned score scored answers of the models alone that it knows, as far as metadata are there."""
-        facts, scorer, place = decision.facts, decision.settings["scorer"], decision.place
+        _, facts, _, settings, place = decision
+        scorer = settings["scorer"]
         model = self._models.get(scorer) if scorer.startswith(LEARNED) else None
         content, differs = decision.line.get("content"), facts["reason"] == "unknown_model"
-        if content is None or model is None:  # erased, or never kept
+        if content is None or model is None or settings.get("keep_texts") is False:  # erased, or never kept
             return
         known = json.loads(model).get("models", [])
         strange = known and set(models_of(content, facts)) - set(known)
@@ -1974,7 +2039,7 @@ class Verifier:
             if row["kind"] in SEALED_LATER:
                 self.counts["rows of earlier versions that are in no chain"] += 1
                 self.notes["unsealed"] = (
-                    "alerts, acknowledgements and replays of earlier versions, which are in no chain"
+                    "alerts, acknowledgements, judgements and replays of earlier versions, which are in no chain"
                 )
                 continue
             place = f"{row['kind']} {row['subject']}"

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from streamer.errors import BadMessage
 from streamer.events.checkpoints import decode_checkpoint
 from streamer.journal import Partition
+from streamer.scoring.scorers.judge import Judge
 from streamer.store.audit import control
 from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
@@ -42,6 +43,7 @@ from streamer.store.db.schema import (
     progress,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.types import encode_headers
 from streamer.store.log import chain
 from streamer.store.log.progress import in_partition, partition_heads
@@ -129,10 +131,19 @@ class ChainedRowsSnapshot:
             sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
         ).all()
         for place in places:
-            for page in pages(self._connection, Partition(*place), after=after.get(tuple(place), 0)):
+            partition, begins = Partition(*place), after.get(tuple(place), 0)
+            previous = self._link_before(partition, begins + 1)
+            for page in pages(self._connection, partition, after=begins):
                 about = OutcomeRows(self._connection, page)
                 for row in page:
-                    yield _outcome_line(row, about)
+                    yield _outcome_line(row, about, previous)
+                    previous = row["chain_hash"]
+
+    def _link_before(self, partition: Partition, height: int) -> bytes:
+        """The hash before a link, as far as it is there."""
+        before = in_partition(partition, outcomes) & (outcomes.c.chain_height == height - 1)
+        found = self._connection.execute(sa.select(outcomes.c.chain_hash).where(before)).scalars().first()
+        return found or chain.genesis(partition)
 
     def checkpoints(self) -> Iterator[bytes]:
         rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
@@ -148,7 +159,9 @@ class ChainedRowsSnapshot:
             for row in self._connection.execute(control.keys_to_seal(table)).mappings():
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
-                    yield {"kind": table.name, "subject": subject}
+                    # Earlier versions sealed no judgement.
+                    kind = f"{table.name}.label" if table is judgements else table.name
+                    yield {"kind": kind, "subject": subject}
         yield from self._not_in_outcomes()
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
@@ -177,6 +190,18 @@ class ChainedRowsSnapshot:
             "decisions": sa.select(batches.c.gate, batches.c.batch_id, batches.c.attempt)
             .where(batches.c.id.not_in(decided))
             .order_by(batches.c.id),
+            "judgements": sa.select(judgements.c.id)
+            .select_from(
+                sa.outerjoin(
+                    judgements,
+                    batches,
+                    same(judgements, batches, *BATCH)
+                    & batches.c.id.in_(decided)
+                    & batches.c.id.in_(sa.select(decisions.c.batch).where(decisions.c.scorer == Judge.name)),
+                )
+            )
+            .where(judgements.c.for_score, batches.c.id.is_(None) | judgements.c.label.is_not(None))
+            .order_by(judgements.c.id),
             "dead_letters": sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
             .where(letter.id.not_in(refused.where(*place)))
             .order_by(letter.id),
@@ -265,12 +290,9 @@ class ChainedRowsSnapshot:
         )
         if row is None:
             return None
-        line = _outcome_line(row, OutcomeRows(self._connection, [row]))
         partition = Partition(row["log_id"], row["topic"], row["partition"])
-        before = in_partition(partition, outcomes) & (outcomes.c.chain_height == row["chain_height"] - 1)
-        previous = self._connection.execute(
-            sa.select(outcomes.c.chain_hash).where(before)
-        ).scalar_one_or_none()
+        previous = self._link_before(partition, row["chain_height"])
+        line = _outcome_line(row, OutcomeRows(self._connection, [row]), previous)
         version = self._connection.execute(
             sa.select(decisions.c.policy_version).where(decisions.c.batch == batch["id"])
         ).scalar_one()
@@ -281,7 +303,7 @@ class ChainedRowsSnapshot:
         runs = [(policy["calibration_run"],)] if policy["calibration_run"] is not None else []
         return {
             "line": line,
-            "previous": (previous or chain.genesis(partition)).hex(),
+            "previous": previous.hex(),
             "policy": policy,
             "revision": revision,
             "run": next(iter(control.sealed_rows(self._connection, calibration_runs, runs)), None),
@@ -382,6 +404,9 @@ class ChainedRowsSnapshot:
             line |= self._desk_text(row["id"]) or (
                 {"missing": "its text"} if row["action"] == "released" else {}
             )
+        if row is not None and entry["kind"] == judgements.name:
+            query = sa.select(judgements).where(judgements.c.id == row["id"])
+            line |= _words(self._connection.execute(query).mappings().one())
         return line
 
     def _desk_text(self, outcome: str) -> dict[str, Any]:
@@ -427,7 +452,7 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
         (dead_letters, dead_letters.c.recorded_at, "detail", "key", "value", "headers", "salt"),
         (desk_texts, sa.null(), "text", "salt"),
-        (judgements, None, "exchanges", "salt"),
+        (judgements, judgements.c.judged_at, "exchanges", "salt"),
     ):
         (key,), erased = table.primary_key.columns, table.c.erased_at
         there = sa.or_(*(table.c[name].is_not(None) for name in content))
@@ -435,19 +460,25 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
             there |= sa.exists().where(responses.c.batch == key, responses.c.text.is_not(None))
         yield f"{table.name}.erased_at", sa.select(key).where(erased.is_not(None), there).order_by(key)
         unsaid = sa.select(key).where(erased.is_(None), table.c.salt.is_(None))
-        if moment is None:  # judgements are erased one by one, too
-            yield table.name, unsaid.order_by(key)
-            continue
         without_erasure = (
             sa.select(key)
             .outerjoin(erasures, erasures.c.at == erased)
             .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
             .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
         )
+        if table is judgements:
+            # Where a gate keeps no texts, its judge's words are erased when they come.
+            came = sa.exists().where(
+                same(batches, judgements, *BATCH),
+                outcomes.c.batch == batches.c.id,
+                outcomes.c.kind == "decision",
+                outcomes.c.recorded_at == erased,
+            )
+            without_erasure = without_erasure.where(~(table.c.for_score & came))
         yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
-def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
+def _outcome_line(row: Row, about: OutcomeRows, previous: bytes) -> dict[str, Any]:
     line: dict[str, Any] = {
         "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
         "height": row["chain_height"],
@@ -456,7 +487,8 @@ def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
         "hash": row["chain_hash"].hex(),
     }
     try:
-        return line | {"facts": about.facts(row)} | _covered(row, about)
+        facts = about.facts(row, previous)
+        return line | {"facts": facts} | _covered(row, about, judged="judged" in facts)
     except LookupError as error:
         return line | {"facts": None, "missing": str(error.args[0])}
     except (AttributeError, TypeError, ValueError) as error:
@@ -464,8 +496,8 @@ def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
         return line | {"facts": None, "missing": f"a value that cannot be read: {error}"}
 
 
-def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
-    """What stands behind an outcome's digests: texts, the message that was sent, the bytes that were refused."""
+def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
+    """What stands behind an outcome's digests: texts, a judge's words, the message that was sent, the bytes that were refused."""
     line: dict[str, Any] = {}
     if row["kind"] == "decision":
         batch, decision = about.batches[row["batch"]], about.decisions[row["batch"]]
@@ -480,6 +512,8 @@ def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
             }
         else:
             line["erased_at"] = chain.instant(batch["erased_at"])
+        if judged:
+            line["judged"] = [_words(one) for one in about.judged[row["batch"]]]
         line["action"] = {
             "topic": decision["action_topic"],
             "key": _base64(decision["action_key"]),
@@ -500,6 +534,14 @@ def _covered(row: Row, about: OutcomeRows) -> dict[str, Any]:
     if row["kind"] == "label":
         line["effective_at"] = chain.instant(about.labels[row["label"]]["effective_at"])
     return line
+
+
+def _words(judgement: Row) -> dict[str, Any]:
+    """What a judge was asked and said, or when that was erased."""
+    if judgement["salt"] is None:
+        erased = chain.instant(judgement["erased_at"])
+        return {} if erased is None else {"erased_at": erased}
+    return {"content": {"exchanges": judgement["exchanges"], "salt": judgement["salt"].hex()}}
 
 
 def _key(table: sa.Table, subject: str) -> tuple[Any, ...] | None:

@@ -2,7 +2,7 @@
 
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, candidate policies, API keys and their revocations, accounts, rejected proposals, labels that came by a
-file and their signatures, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
+file and their signatures, what a judge was asked and said for labels, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
 what became of batches at the desk, what a learned score made of earlier batches, and what became of each fit of one are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself; a row that was sealed before the column existed keeps its link.
@@ -43,6 +43,7 @@ from streamer.store.db.schema import (
     erasures,
     gate_revisions,
     gates,
+    judgements,
     label_revisions,
     label_signatures,
     learned_scores,
@@ -81,14 +82,19 @@ SEALED_TABLES = (
     learned_scores,
     score_fits,
     candidate_policies,
+    judgements,
 )
-"""Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log."""
+"""Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log, of judgements those
+that gave no score."""
 
 TOPIC_SOURCE = "topic"
 """The source of labels that a partition's chain holds."""
 
 RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 """What a calibration run's seal covers beside its own row."""
+
+_ERASABLE = {(judgements.name, name) for name in ("exchanges", "salt", "erased_at")}
+"""What no seal covers, because it is erased one day; another column is a seal of it."""
 
 _FORMAT = 1
 _PAGE = 1_000
@@ -209,6 +215,8 @@ def keys_to_seal(table: sa.Table) -> sa.Select[Any]:
     query = sa.select(*key).order_by(*key)
     if table in (label_revisions, label_signatures):
         query = query.where(table.c.source != TOPIC_SOURCE)
+    if table is judgements:
+        query = query.where(~table.c.for_score)
     return query
 
 
@@ -286,7 +294,11 @@ def adopt(connection: sa.Connection) -> None:
 
 def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     """Turn a row into what is sealed of it: plain JSON values, secrets as commitments."""
-    plain = {name: _plain(table.c.get(name), value) for name, value in row.items()}
+    plain = {
+        name: _plain(table.c.get(name), value)
+        for name, value in row.items()
+        if (table.name, name) not in _ERASABLE
+    }
     if table is gates:
         # Secret until it is revealed: anyone who knows it can predict which batches will be drawn.
         plain["audit_salt"] = salt_commitment(row["name"], row["audit_salt"])

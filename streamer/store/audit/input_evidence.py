@@ -25,7 +25,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, RESPONSE, REVISION_OF_RUN, revision_of, same
-from streamer.store.log.rows import judgement_mac
+from streamer.store.log.chain import judgement_mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +96,7 @@ def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             responses.c.position,
             *batches.c["gate", "batch_id", "attempt", "prompt"],
             *responses.c["response_id", "text", "raw_energy"],
-            *judgements.c["mark", "exchanges", "salt", "content_mac"],
+            *judgements.c["judge", "mark", "exchanges", "salt", "content_mac"],
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .join(responses, responses.c.batch == decisions.c.batch)
@@ -121,6 +121,7 @@ def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             "mark": rows[0].raw_energy,
             "judged": [
                 {
+                    "judge": row.judge,
                     "mark": row.mark,
                     "exchanges": row.exchanges,
                     "intact": row.exchanges is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.journal import Partition
+from streamer.scoring.scorers.judge import Judge
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -17,12 +19,14 @@ from streamer.store.db.schema import (
     control_log,
     dead_letters,
     decisions,
+    judgements,
     label_revisions,
     label_signatures,
     outcomes,
     progress,
     responses,
 )
+from streamer.store.db.schema.joins import BATCH, key_of
 from streamer.store.log import chain
 from streamer.store.log.progress import in_partition
 
@@ -89,7 +93,7 @@ def _verify(connection: sa.Connection, partition: Partition, head: Row) -> Chain
             if offset <= last:
                 return ChainFault(partition, height, offset, f"its offset does not come after {last}")
             try:
-                facts = about.facts(row)
+                facts = about.facts(row, link)
             except LookupError as error:
                 return ChainFault(partition, height, offset, str(error.args[0]))
             if chain.link(link, row, facts) != row["chain_hash"]:
@@ -139,6 +143,7 @@ class OutcomeRows:
     ----------
     batches, decisions, letters, labels, signatures : by the numbers by which outcomes name them.
     responses : of each decided batch, in event order.
+    judged : what a judge was asked for each decided batch's scores, in the chain's order.
     controls : the links of the control chain that outcomes name, by height.
     """
 
@@ -160,14 +165,44 @@ class OutcomeRows:
             key=itemgetter("batch", "position"),
         )
         self.responses = {batch: list(rows) for batch, rows in groupby(found, key=itemgetter("batch"))}
+        self.judged = self._judged(connection)
 
-    def facts(self, row: Row) -> dict[str, Any]:
-        """What the chain covers of one outcome. Raises `LookupError` when a row that it refers to is gone."""
+    def _judged(self, connection: sa.Connection) -> dict[int | None, list[Row]]:
+        names = {
+            key_of(self.batches[number]): number
+            for number, decision in self.decisions.items()
+            if decision["scorer"] == Judge.name and number in self.batches
+        }
+        query = sa.select(judgements).where(judgements.c.for_score)
+        found = defaultdict(list)
+        for row in bulk_insert.look_up(connection, query, list(judgements.c[BATCH]), sorted(names)):
+            found[names[key_of(row)]].append(row)
+        return {batch: chain.in_order(rows) for batch, rows in found.items()}
+
+    def facts(self, row: Row, previous: bytes | None = None) -> dict[str, Any]:
+        """What the chain covers of one outcome. Raises `LookupError` when a row that it refers to is gone.
+
+        Earlier versions did not seal what a judge was asked. `previous`, the hash before the outcome's, shows whether this
+        one's was; without it, it counts as sealed.
+        """
+        found = self._facts(row)
+        if (
+            "judged" in found
+            and previous is not None
+            and chain.link(previous, row, found) != row["chain_hash"]
+        ):
+            earlier = {name: found[name] for name in found if name != "judged"}
+            if chain.link(previous, row, earlier) == row["chain_hash"]:
+                return earlier
+        return found
+
+    def _facts(self, row: Row) -> dict[str, Any]:
         return chain.facts(
             row["kind"],
             batch=self.batches.get(row["batch"]),
             decision=self.decisions.get(row["batch"]),
             responses=self.responses.get(row["batch"], []),
+            judgements=self.judged.get(row["batch"], []),
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),
             signature=self._signature(row["label_signature"]),
@@ -191,6 +226,12 @@ class OutcomeRows:
             texts = [response["text"] for response in self.responses.get(row["batch"], [])]
             if batch["salt"] is not None and chain.batch_mac(batch, texts) != batch["content_mac"]:
                 return "the batch's texts, references, metadata or content hash were changed"
+            if any(
+                one["salt"] is not None
+                and chain.judgement_mac(one["salt"], one["exchanges"]) != one["content_mac"]
+                for one in self.judged.get(row["batch"], [])
+            ):
+                return "what its judge was asked or said was changed"
         letter = self.letters.get(row["dead_letter"])
         if (
             letter is not None

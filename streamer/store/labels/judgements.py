@@ -12,15 +12,16 @@ import sqlalchemy as sa
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
+from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import judgements
 from streamer.store.db.schema.joins import RESPONSE, is_batch, key_of
 from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.labels.revisions import store_labels
-from streamer.store.log.rows import judgement_mac
+from streamer.store.log.chain import judgement_mac
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
     from streamer.labels.filling import Attempted
@@ -110,7 +111,10 @@ class Judgements:
                 for attempt in attempts
                 if attempt.judgement is not None
             ]
-            bulk_insert.append(connection, judgements, judged)
+            ids = bulk_insert.allocate_ids(connection, judgements, len(judged))
+            rows = [{"id": number, **row} for number, row in zip(ids, judged, strict=True)]
+            bulk_insert.append(connection, judgements, rows)
+            control.append(connection, judgements, [(number,) for number in ids], now=now)
             return len(labels)
 
         return self._database.writing(work)
@@ -122,26 +126,6 @@ class Judgements:
             query = query.where(judgements.c.response_id == response_id)
         with self._database.reading() as connection:
             return [_stored(row) for row in connection.execute(query).mappings()]
-
-    def erase(self, keys: Iterable[BatchKey]) -> int:
-        """Erase permanently what was asked and said about these batches; returns how many judgements lost their texts.
-
-        Marks, counts, failures' codes and the seal stay. The seal's key goes with the texts, so that nobody can test
-        guesses of them against it.
-        """
-        now = self._clock()
-        with_texts = judgements.c.erased_at.is_(None)
-        erased = {"exchanges": sa.null(), "salt": sa.null(), "erased_at": now}
-
-        def work(connection: sa.Connection) -> int:
-            return sum(
-                connection.execute(
-                    sa.update(judgements).where(is_batch(key, judgements), with_texts).values(erased)
-                ).rowcount
-                for key in sorted(set(keys))
-            )
-
-        return self._database.writing(work)
 
 
 def _response(attempt: Attempted) -> _Response:

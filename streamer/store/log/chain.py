@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from streamer.signing.canonical_json import canonical_json
@@ -75,7 +76,9 @@ def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: 
     return digest.hexdigest()
 
 
-def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[str, Any]:
+def decision_facts(
+    batch: Row, decision: Row, responses: Sequence[Row], judgements: Sequence[Row] = ()
+) -> dict[str, Any]:
     """What the chain keeps of a decision: all of it, the texts by their seal. `responses` in event order.
 
     What only some gates have enters where it is there.
@@ -89,6 +92,8 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
         own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
     if any(row["uniform"] is not None for row in responses):
         own["uniforms"] = [row["uniform"] for row in responses]
+    if judgements:
+        own["judged"] = [judgement_facts(row) for row in in_order(judgements)]
     return own | {
         "batch": [batch["gate"], batch["batch_id"], batch["attempt"]],
         "created_at": instant(batch["created_at"]),
@@ -119,12 +124,40 @@ def decision_facts(batch: Row, decision: Row, responses: Sequence[Row]) -> dict[
     }
 
 
+def in_order(judgements: Sequence[Row]) -> list[Row]:
+    """The judgements of a decision as the chain has them: by response, whatever order a database returns."""
+    return sorted(judgements, key=itemgetter("response_id"))
+
+
+def judgement_facts(judgement: Row) -> dict[str, Any]:
+    """What the chain keeps of what a judge was asked for a score: all of it, its words by their seal."""
+    cost = judgement["cost"]
+    return {
+        "response": judgement["response_id"],
+        "judged_at": instant(judgement["judged_at"]),
+        "cost": None if cost is None else float(cost),
+        "content_mac": judgement["content_mac"].hex(),
+        **{
+            name: judgement[name]
+            for name in (
+                "judge", "mark", "subscores", "failure", "requests", "input_tokens", "output_tokens", "remembered"
+            )
+        },
+    }  # fmt: skip
+
+
+def judgement_mac(salt: bytes, exchanges: object) -> bytes:
+    """Seal what a judge was asked and said under its salt."""
+    return hmac.new(salt, canonical_json(exchanges), hashlib.sha256).digest()
+
+
 def facts(
     kind: str,
     *,
     batch: Row | None,
     decision: Row | None,
     responses: Sequence[Row],
+    judgements: Sequence[Row] = (),
     letter: Row | None,
     label: Row | None,
     signature: Row | None = None,
@@ -135,7 +168,7 @@ def facts(
     `control` is the height and the head of the control chain then; None for what was recorded before that was kept.
     """
     if kind == "decision" and batch is not None and decision is not None:
-        own = decision_facts(batch, decision, responses)
+        own = decision_facts(batch, decision, responses, judgements)
     elif kind == "duplicate" and batch is not None:
         own = _batch_name(batch)
     elif kind == "conflict" and batch is not None and letter is not None:

@@ -277,6 +277,7 @@ def _facts(entry: Entry, control: tuple[int, bytes]) -> Row:
         batch=entry.batch,
         decision=entry.decision,
         responses=entry.responses,
+        judgements=entry.judgements,
         letter=entry.letter,
         label=entry.label,
         signature=entry.signature,

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from streamer.signing.canonical_json import canonical_json, stored_number
+from streamer.signing.canonical_json import stored_number
 from streamer.store.db.schema.types import HASH_BYTES
-from streamer.store.log.chain import batch_mac, dead_letter_mac
+from streamer.store.log.chain import batch_mac, dead_letter_mac, judgement_mac
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -158,11 +156,6 @@ def judgement_rows(decision: BatchDecision, now: datetime) -> list[dict[str, Any
             }
         )
     return made
-
-
-def judgement_mac(salt: bytes, document: object) -> bytes:
-    """The seal of what a judge was asked and said."""
-    return hmac.new(salt, canonical_json(document), hashlib.sha256).digest()
 
 
 def dead_letter_row(record: Record, code: str, detail: str, now: datetime) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pickle
 import shutil
 import sys
 import tempfile
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -30,8 +31,9 @@ from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.store import prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
-from streamer.store.db.schema import data_gaps
+from streamer.store.db.schema import data_gaps, judgements
 from streamer.store.desk.release_desk import Reject, Release, text_mac
+from streamer.store.log.chain import judgement_mac
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
 from tests.integration.audit.history import (
@@ -43,14 +45,18 @@ from tests.integration.audit.history import (
     settings_for,
     verify,
 )
+from tests.integration.audit.judged import BY_A_JUDGE, attempts_of
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
+from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
 from tests.run_folder import made_once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
+    from streamer.labels.judge import JudgeClient
+    from streamer.settings.settings import Settings
     from streamer.store import Store
     from tests.integration.audit.kept_log import Topics
 
@@ -76,6 +82,17 @@ def number_of(url: str, batch_id: str) -> int:
 
 class SiteScribe(KeepingScribe):
     """Writes rows of every kind."""
+
+    labelling: JudgeClient
+
+    @classmethod
+    @contextmanager
+    def with_judge(cls, store: Store, settings: Settings) -> Iterator[SiteScribe]:
+        """One with a judge that marks answers and labels them."""
+        with Model() as model, judge_at(model) as judge:
+            made = cls(store, settings)
+            made.judge, made.labelling = scores_at(model, judge), judge
+            yield made
 
     def govern(self, name: str, erasable: datetime) -> None:
         """Write what people and the service write beside the traffic: alerts, keys, fits, gates, and an erasure."""
@@ -131,6 +148,9 @@ class SiteScribe(KeepingScribe):
         )
         wiring.recalibrate(self.settings, "offered", by="ana", reason="labels came", propose=True)
         store.calibration.reject("offered", by="ana", reason=name, now=wiring.now())
+        self.send(*(event("judged", n) for n in range(first, first + 2)), partition=1)
+        attempts = attempts_of(self.labelling, "judged", range(first, first + 2))
+        store.judgements.keep(attempts, kind="judge", labeller=self.labelling.id, source="judge")
         store.accounts.add_issued(name, roles=["viewer"], issuer="https://issuer.example", by="ana")
         store.encoders.register(EncoderIdentity("made-up", name, "ab" * 32, 8))
 
@@ -155,13 +175,14 @@ def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
     """Write the record; its topics and its receipts."""
     settings = settings_for(f"sqlite:///{directory / 'record.db'}", directory)
     migrated(settings)
-    with wiring.open_store(settings) as store:
-        scribe = SiteScribe(store, settings)
+    with ExitStack() as stack, wiring.open_store(settings) as store:
+        scribe = stack.enter_context(SiteScribe.with_judge(store, settings))
         scribe.gate("best", unit="best", alpha=0.2, pending="worst")
         scribe.gate("each", unit="response", alpha=0.3)
         scribe.gate("desk", hold_action="escalate", desk_deadline_seconds=86_400.0)
         scribe.gate("raised", audit_probability=0.25, audit_boost=4.0)
         scribe.gate("offered", unit="best", alpha=0.5, pending="worst")
+        scribe.gate("judged", unit="best", severity_kind="judge", **BY_A_JUDGE)
         scribe.checkpoint()
         erasable = {}
         for number, name in enumerate(("old", "window")):
@@ -190,7 +211,7 @@ def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
             if name == "old":
                 scribe.checkpoint()
         receipts = scribe.publish()
-    assert len(receipts) == 80
+    assert len(receipts) == 84
     return scribe.kept, receipts
 
 
@@ -678,6 +699,55 @@ def erase_one_answer(at: Target) -> None:
     at.run("UPDATE responses SET text = NULL WHERE batch = :b AND position = 0", b=at.decision("ship"))
 
 
+def _judgement(at: Target, which: str) -> dict[str, Any]:
+    """What a judge was asked and said: `for_score`, or `NOT for_score`, for a label."""
+    name = f"batch-{100 if at.region == 'old' else 120}"
+    return dict(
+        at.one(f"SELECT * FROM judgements WHERE batch_id = :n AND mark IS NOT NULL AND {which}", n=name)
+    )
+
+
+def other_words(at: Target, which: str, change: Callable[[Any], None]) -> None:
+    """Sealed anew under their own salt, which stands beside them."""
+    one = _judgement(at, which)
+    words = json.loads(one["exchanges"])
+    change(words)
+    at.run(
+        "UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i",
+        w=json.dumps(words),
+        m=judgement_mac(one["salt"], words),
+        i=one["id"],
+    )
+
+
+def other_reply(words: Any) -> None:
+    words["exchanges"][-1]["reply"] = '{"score": 100}'
+
+
+def other_rubric(words: Any) -> None:
+    words["messages"][0]["content"] = "Whatever it says, it is good."
+
+
+def other_mark(at: Target) -> None:
+    at.run("UPDATE judgements SET mark = 33 WHERE id = :i", i=_judgement(at, "for_score")["id"])
+
+
+def remove_a_judgement(at: Target, which: str) -> None:
+    at.run("DELETE FROM judgements WHERE id = :i", i=_judgement(at, which)["id"])
+
+
+def remove_all_judgements(at: Target) -> None:
+    one = _judgement(at, "for_score")
+    at.run("DELETE FROM judgements WHERE for_score AND batch_id = :n", n=one["batch_id"])
+
+
+def erase_a_judges_words(at: Target) -> None:
+    at.run(
+        "UPDATE judgements SET exchanges = NULL, salt = NULL, erased_at = datetime('now') || '.000000' WHERE id = :i",
+        i=_judgement(at, "for_score")["id"],
+    )
+
+
 def remove_a_checkpoint(at: Target) -> None:
     at.run("DELETE FROM checkpoints WHERE sequence = (SELECT max(sequence) FROM checkpoints)")
 
@@ -780,6 +850,14 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "a rejection of a proposal removed": _remove_control("proposal_rejections"),
     "the dimension of an encoder": _change_control("encoders", "dimension = 9"),
     "how many offsets were lost": _change_control("data_gaps", "to_offset = to_offset + 1"),
+    "what a judge said of an answer, for its score": lambda at: other_words(at, "for_score", other_reply),
+    "the rubric that a judge was asked by": lambda at: other_words(at, "for_score", other_rubric),
+    "a judge's mark, which a score is made of": other_mark,
+    "a judge's words removed that made a score": lambda at: remove_a_judgement(at, "for_score"),
+    "all that a judge said of a batch removed, as if of an earlier version": remove_all_judgements,
+    "a judge's words erased, minutes after it was asked": erase_a_judges_words,
+    "what a judge said of an answer, for a label": lambda at: other_words(at, "NOT for_score", other_reply),
+    "a judge's words removed that made a label": lambda at: remove_a_judgement(at, "NOT for_score"),
     "the newest checkpoint removed from the database": remove_a_checkpoint,
 }  # fmt: skip
 """What somebody changes, by its name in the table."""
@@ -835,6 +913,15 @@ def alert_in_no_chain(site: Site) -> None:
         connection.exec_driver_sql(
             "INSERT INTO alerts (alert_id, gate, kind, level, message, details, raised_at)"
             " VALUES ('a', 'best', 'risk', 'page', 'look', '{}', '2026-01-01 00:00:00.000000')"
+        )
+
+
+def judge_in_no_chain(site: Site) -> None:
+    """As `label judge` of earlier versions kept what it asked for labels."""
+    with breaking_in(site.settings.database.url) as connection:
+        names = ", ".join(one.name for one in judgements.columns if one.name != "id")
+        connection.exec_driver_sql(
+            f"INSERT INTO judgements ({names}) SELECT {names} FROM judgements WHERE NOT for_score LIMIT 1"
         )
 
 
@@ -900,6 +987,7 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "an API key invented": make_a_key,
     "an acknowledgement invented": acknowledge_an_alert,
     "an alert invented that is in no chain": alert_in_no_chain,
+    "what a judge said for a label invented, in no chain": judge_in_no_chain,
     "a rollback invented": roll_back,
     "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
     "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,

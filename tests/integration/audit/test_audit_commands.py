@@ -210,7 +210,7 @@ def test_stored_texts_are_scored_again(real_encoder: Encoder, tmp_path: Path) ->
         scribe.deliver(map(batch, range(5)))
 
     def rescorer() -> Rescorer:
-        return Rescorer(encoder_id=encoder.identity.id, embed=CachedEncoder(real_encoder).embed)
+        return Rescorer({encoder.identity.id: CachedEncoder(real_encoder).embed})
 
     report = verify(settings, rescorer=rescorer())
     assert report.faults == ()

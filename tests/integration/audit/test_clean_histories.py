@@ -20,7 +20,7 @@ from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
-from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
+from tests.integration.judge.test_judge_scores import SCORED_BY, Model, judge_at, scores_at
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ RULES: dict[str, dict[str, Any]] = {
     "rank": {"unit": "response", "shape": "rank"},
     "transductive": {"unit": "response", "method": "transductive", "audit_draws": 4, "alpha": 0.2},
     "segments": {"unit": "best", "segment_by": "kind", "alpha": 0.4, "segment_fallback": "pooled"},
+    "no-texts": {
+        "unit": "best",
+        "segment_by": "kind",
+        "alpha": 0.4,
+        "segment_fallback": "pooled",
+        "keep_texts": False,
+    },
     "batch": {"unit": "batch", "method": "rbwa", "audit_draws": 3},
     "hb": {"unit": "best", "method": "hb", "alpha": 0.5},
     "betting": {"unit": "best", "method": "betting", "alpha": 0.5},
@@ -58,7 +65,7 @@ RULES: dict[str, dict[str, Any]] = {
         "unit": "best",
         "alpha": 0.6,
         "scorer": "judge",
-        "encoder": "judge:a",
+        "encoder": SCORED_BY,
         "embeddings": "refuse",
         "dimension": None,
     },

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 KINDS: Final = {
     "batches": "erased_at IS NULL",
     "dead_letters": "erased_at IS NULL",
+    "judgements": "for_score",
     "label_revisions": "source",
     "label_signatures": "source",
     "outcomes": "kind",
     "responses": "text IS NULL",
 }
 """By what the rows of a table differ in what seals them: a row of each is changed."""
+
+SEALED_ALL_THE_SAME: Final = ("judgements.id, for_score: 0",)
+"""Columns that are no evidence in rows of one kind, in those of another."""
 
 
 def names_of(column: sa.Column[Any]) -> tuple[str, str]:
@@ -140,7 +144,7 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
                     by = copy.named_by(store)
                     if is_evidence(column) and by == "nobody":
                         unnamed.append(what)
-                    if not is_evidence(column) and by != "nobody":
+                    if not is_evidence(column) and by != "nobody" and what not in SEALED_ALL_THE_SAME:
                         named.append(f"{what}: {by}")
                     kept.backup(changed)
         assert copy.named_by(store) == "nobody", "it was put back"

@@ -253,7 +253,7 @@ def test_a_gate_changes_to_a_learned_score(
         scribe.checkpoint()
 
     def rescorer() -> Rescorer:
-        return Rescorer(encoder_id=encoder.identity.id, embed=encoder.embed)
+        return Rescorer({encoder.identity.id: encoder.embed})
 
     report = verify(settings, rescorer=rescorer())
     assert report.faults == ()

@@ -91,7 +91,7 @@ def test_embeddings_in_base64_are_recorded_like_lists(here: Path) -> None:
     assert [letter.code for letter in letters] == ["bad_embedding", "conflicting_content"]
     assert "'r1' has 3 bytes, not a multiple of 4; base64 must hold" in letters[0].detail
     assert verify(load_settings()).faults == ()
-    rescorer = Rescorer(encoder_id="external:made-up", embed=lambda _: [])
+    rescorer = Rescorer({"external:made-up": lambda _: []})
     again_scored = verify(load_settings(), rescorer=rescorer)
     assert again_scored.faults == ()
     assert "batches scored again" not in again_scored.counts, "the record has no embeddings"

@@ -73,6 +73,20 @@ def test_it_learns_from_its_own_upstream_alone_and_holds_the_others(
     assert faults(settings, tmp_path) == []
 
 
+def test_where_no_metadata_are_kept_nothing_is_said_of_them(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate(GATE, alpha=0.3, upstream=OWN, keep_texts=False)
+        scribe.deliver([of(OWN, 1), of(OTHER, 2)])
+    assert rows(settings, "SELECT reason FROM decisions ORDER BY batch") == [
+        ("no_threshold",),
+        ("upstream_mismatch",),
+    ]
+    assert faults(settings, tmp_path) == []
+
+
 @pytest.mark.parametrize(
     ("statement", "said"),
     [

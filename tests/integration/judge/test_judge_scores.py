@@ -16,7 +16,7 @@ from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import AnswersToMark
 from streamer.labels.judge import JudgeClient, JudgeEndpoint
-from streamer.labels.judge.rubric import ASPECTS
+from streamer.labels.judge.rubric import ASPECTS, judge_name
 from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
 from streamer.tracing import NO_TRACING
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from streamer.tracing import Tracing
 
 PATIENCE = 60.0
+SCORED_BY = f"judge:{judge_name('grader', None)}/00000000"
+"""What a gate of the judge names in the place of an encoder."""
 
 
 def marking(request: ChatRequest) -> ChatReply:
@@ -63,7 +65,7 @@ def scores_at(
     model: Model, judge: JudgeClient, clock: Callable[[], float] = time.monotonic, **bounds: Any
 ) -> JudgeScores:
     return JudgeScores(
-        judge, name="judge:a", clock=clock, **{"seconds": PATIENCE, "per_minute": 100} | bounds
+        judge, name=SCORED_BY, clock=clock, **{"seconds": PATIENCE, "per_minute": 100} | bounds
     )
 
 
@@ -316,8 +318,7 @@ def test_a_gate_ships_by_a_judges_marks_and_holds_without_them(
             "thresholds that a test writes have no run"
         )
         assert report.counts["batches whose scores follow from recorded numbers"] == 1
-    # A judge's words need no encoder: nothing is embedded.
-    again = Rescorer(encoder_id="none", embed=lambda texts: [] if not texts else pytest.fail("embedded"))
+    again = Rescorer({})  # a judge's words need no encoder
     report = verify(settings, rescorer=again)
     assert not [one for one in report.faults if one.check == "score"]
     assert report.counts["marks read again"] == 2

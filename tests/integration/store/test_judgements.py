@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from decimal import Decimal
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.label_files import LabelTask
 from streamer.labels.llm.record import Exchange, Message, TokenUsage
 from streamer.labels.severity import Severity
+from streamer.store import prune
 
 if TYPE_CHECKING:
     from tests.integration.store.conftest import World
@@ -145,11 +147,12 @@ def test_a_judgement_cannot_be_changed_or_not_unseen(judged: World) -> None:
 
 
 def test_texts_are_erased_for_good_and_the_rest_stays(judged: World) -> None:
-    judged.store.judgements.keep([attempted("a"), attempted("b")], **GIVERS)
+    judged.store.judgements.keep([attempted("a")], **GIVERS)
+    judged.clock.now += timedelta(days=200)
+    judged.store.judgements.keep([attempted("b")], **GIVERS)
     key = BatchKey("support-bot", "a", 1)
     seal = judged.rows("SELECT content_mac FROM judgements WHERE batch_id = 'a'")
-    assert judged.store.judgements.erase([key]) == 1
-    assert judged.store.judgements.erase([key]) == 0
+    assert prune(judged.url, older_than=timedelta(days=190), now=judged.clock()).judgements == 1
     (erased,) = judged.store.judgements.of(key)
     assert (erased.exchanges, erased.intact) == (None, None)
     assert (erased.mark, erased.requests, erased.input_tokens) == (88.6, 3, 800)

@@ -33,7 +33,7 @@ def test_kernel_entropy_of_the_record_follows_from_its_texts(
 ) -> None:
     found: list[tuple[str, str, str]] = []
     verifier: Any = SimpleNamespace(counts=Counter(), notes={}, fault=lambda *fault: found.append(fault))
-    rescorer = Rescorer(encoder_id="any@12345678", embed=lambda batches: [OPPOSITE for _ in batches])
+    rescorer = Rescorer({"any@12345678": lambda batches: [OPPOSITE for _ in batches]})
     later = {
         "encoded": True,
         "encoder": "any@12345678",
@@ -73,7 +73,7 @@ def _rescored(model: LearnedModel, kept: float) -> tuple[list[tuple[str, str, st
     verifier: Any = SimpleNamespace(
         counts=Counter(), notes={}, fault=lambda *fault: found.append(fault), model=lambda _name: model.text
     )
-    rescorer = Rescorer(encoder_id="any@12345678", embed=lambda batches: [OPPOSITE for _ in batches])
+    rescorer = Rescorer({"any@12345678": lambda batches: [OPPOSITE for _ in batches]})
     later = {
         "encoded": True, "encoder": "any@12345678", "texts": ["a", "b", "c", "d"], "scorer": model.name, "batch": ("g", "one", 1),
         "models": ("newer",) * 4, "scores": [kept] * 4,
@@ -85,7 +85,7 @@ def _rescored(model: LearnedModel, kept: float) -> tuple[list[tuple[str, str, st
 
 def test_without_an_encoder_it_says_what_needs_one() -> None:
     verifier: Any = SimpleNamespace(counts=Counter(), notes={}, fault=pytest.fail)
-    rescorer = Rescorer(encoder_id=None, embed=pytest.fail)
+    rescorer = Rescorer({})
     later = {
         "encoded": True,
         "encoder": "any@12345678",
@@ -97,4 +97,30 @@ def test_without_an_encoder_it_says_what_needs_one() -> None:
     rescorer.finish(verifier)
     assert list(verifier.notes.values()) == [
         "some batches were not scored again: scores are of the encoder any@12345678, and this is none"
+    ]
+
+
+def test_each_batch_is_scored_again_by_the_encoder_that_made_its_scores() -> None:
+    found: list[tuple[str, str, str]] = []
+    verifier: Any = SimpleNamespace(counts=Counter(), notes={}, fault=lambda *fault: found.append(fault))
+    alike = np.array([[1.0, 0.0]] * 4, dtype=np.float32)
+    rescorer = Rescorer(
+        {
+            "old@12345678": lambda batches: [OPPOSITE for _ in batches],
+            "new@12345678": lambda batches: [alike for _ in batches],
+        }
+    )
+    later = {"encoded": True, "texts": ["a", "b", "c", "d"], "scorer": "kernel-entropy", "models": ()}
+    for encoder, score in (("old", 0.5), ("new", 1.0), ("new", 0.2), ("older", 0.3)):
+        rescorer.take_later(
+            later | {"encoder": f"{encoder}@12345678", "batch": ("g", encoder, 1), "scores": [score] * 4},
+            verifier,
+        )
+    rescorer.finish(verifier)
+    assert verifier.counts["batches scored again"] == 3
+    assert verifier.counts["batches not scored again"] == 1
+    assert [place for _, place, _ in found] == ["learned_scores kernel-entropy (g/new#1)"]
+    assert list(verifier.notes.values()) == [
+        "some batches were not scored again: scores are of the encoder older@12345678, and these are old@12345678 and "
+        "new@12345678"
     ]
