@@ -59,8 +59,8 @@ class ReaderHooks(Protocol):
         """Lease what is assigned, set the fetcher to the positions, and return them."""
         ...
 
-    def assignment_began(self, generation: int) -> None:
-        """The group has assigned partitions, in this generation of it."""
+    def assignment_began(self, generation: int, assigned: Collection[TP]) -> None:
+        """The group has assigned these partitions, in this generation of it."""
         ...
 
     async def revoked(self) -> None:
@@ -340,7 +340,7 @@ class LeasingConsumer(Consumer):
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Let leases be taken again, for what is assigned now."""
-        self.app.hooks.assignment_began(generation_id)
+        self.app.hooks.assignment_began(generation_id, assigned)
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _to_message(self, tp: TP, fetched: Fetched) -> StampedMessage:

@@ -39,6 +39,7 @@ _STUCK_AFTER = 15.0
 _UNLEASED_AFTER = 30.0
 _RESET_SPACING = 0.25
 _START_PATIENCE = 5.0
+_LEAVE_PATIENCE = 10.0
 _COMMIT_EVERY = 2.0
 _LEARN_EVERY = 3.0
 
@@ -173,6 +174,7 @@ class FaustEngine:
         if self._app.started:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._commit_progress(), 3.0)
+        await self._settle(_LEAVE_PATIENCE)  # once we have left, the partitions are leased by others
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._app.stop(), 15.0)
         if self._failure.done():
@@ -203,7 +205,7 @@ class FaustEngine:
         """The group's present assignment."""
         if not self._app.started:
             return set()
-        return {self._partition(tp) for tp in self._consumer.assignment() if tp.topic in self._topics}
+        return self._partitions(self._consumer.assignment())
 
     @property
     def joined(self) -> bool:
@@ -218,10 +220,9 @@ class FaustEngine:
         leasing = self._leasing
         if leasing is None or self._failure.done() or self._stopping:
             return {}
-        partitions = [self._partition(tp) for tp in consumer.assignment() if tp.topic in self._topics]
         patience = None if self._resetting is not None else self._limits.lease_deadline
         try:
-            positions = await asyncio.wait_for(leasing.positions(partitions), patience)
+            positions = await asyncio.wait_for(leasing.positions(), patience)
         except TimeoutError:
             # Faust would continue without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
@@ -234,17 +235,20 @@ class FaustEngine:
             await consumer.thread.begin_flow(sought)
         return sought
 
-    def assignment_began(self, generation: int) -> None:
+    def assignment_began(self, generation: int, assigned: Collection[TP]) -> None:
         """Let `seek` lease what the group has assigned."""
         if self._leasing is not None:
-            self._leasing.begin(generation)
+            self._leasing.begin(generation, self._partitions(assigned))
 
     async def revoked(self) -> None:
         """Drop the leases: what is being committed may still succeed, but it is no error if it does not."""
+        await self._settle(self._limits.lease_deadline)
+
+    async def _settle(self, patience: float) -> None:
         self._revoke()
         if self._leasing is not None:
             try:
-                await asyncio.wait_for(self._leasing.settled(), self._limits.lease_deadline)
+                await asyncio.wait_for(self._leasing.settled(), patience)
             except TimeoutError:
                 log.warning(
                     "stream.lease_unsettled", detail="a late lease may end another worker, which restarts"
@@ -390,8 +394,8 @@ class FaustEngine:
     def _consumer(self) -> LeasingConsumer:
         return cast("LeasingConsumer", self._app.consumer)
 
-    def _partition(self, tp: TP) -> Partition:
-        return Partition(self.log_id, tp.topic, tp.partition)
+    def _partitions(self, tps: Collection[TP]) -> set[Partition]:
+        return {Partition(self.log_id, tp.topic, tp.partition) for tp in tps if tp.topic in self._topics}
 
 
 def _tp(partition: Partition) -> TP:
