@@ -71,6 +71,10 @@ class ReaderHooks(Protocol):
         """The broker does not answer. Called on the consumer's thread."""
         ...
 
+    def refused(self, error: KafkaError) -> None:
+        """The group does not take us in; we ask again. Called on the consumer's thread."""
+        ...
+
     def out_of_range(self) -> None:
         """The broker no longer has the offset that was asked for. Called on the consumer's thread."""
         ...
@@ -134,6 +138,18 @@ class StampingThread(AIOKafkaConsumerThread):
         while not self.should_stop:
             await self.sleep(1.1)
             await self._wakeup_timer_in_thread()
+
+    @faust.Service.task
+    async def _heed_refusals(self) -> None:
+        # aiokafka keeps the group's refusal until it is asked for, and does not ask the group again before.
+        while not self.should_stop:
+            await self.sleep(1.0)
+            coordinator: Any = None if self._consumer is None else self._consumer._coordinator
+            if coordinator is not None:
+                try:
+                    coordinator.check_errors()
+                except KafkaError as error:
+                    self._hooks.refused(error)
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.

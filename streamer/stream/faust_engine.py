@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+)
 from faust.types import TP
 
 from streamer.journal import Partition
@@ -41,6 +46,12 @@ _RESET_SPACING = 0.25
 _START_PATIENCE = 5.0
 _LEAVE_PATIENCE = 10.0
 _COMMIT_EVERY = 2.0
+_REMEDIES: Mapping[type[KafkaError], str] = {
+    GroupAuthorizationFailedError: "permit this user to read the group (deploy/kafka/acls.sh)",
+    InconsistentGroupProtocolError: "other programs read with this group; choose another kafka.group_id",
+    InvalidSessionTimeoutError: "set the Kafka property session.timeout.ms to what the broker permits"
+    " (group.min.session.timeout.ms to group.max.session.timeout.ms)",
+}
 _LEARN_EVERY = 3.0
 
 
@@ -88,6 +99,10 @@ class FaustEngine:
     ----------
     subscription : a missing topic is read from when it appears.
     log_id : goes into every record's partition.
+
+    Attributes
+    ----------
+    refusal : why the group does not take us in; empty while it does, or has not answered.
     """
 
     def __init__(
@@ -102,7 +117,9 @@ class FaustEngine:
     ) -> None:
         self.budget = budget
         self.log_id = log_id
+        self.refusal = ""
         self._topics = frozenset(subscription.topics)
+        self._group_id = subscription.group_id
         self._intake = intake
         self._limits = limits
         self._observer = observer
@@ -237,6 +254,7 @@ class FaustEngine:
 
     def assignment_began(self, generation: int, assigned: Collection[TP]) -> None:
         """Let `seek` lease what the group has assigned."""
+        self.refusal = ""
         if self._leasing is not None:
             self._leasing.begin(generation, self._partitions(assigned))
 
@@ -262,6 +280,15 @@ class FaustEngine:
         """The broker does not answer; whoever asked asks again."""
         self._observer.part("broker", False)
         log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
+
+    def refused(self, error: KafkaError) -> None:
+        """Say why, as long as it lasts: somebody has to change something."""
+        remedy = _REMEDIES.get(type(error), "")
+        refusal = f"the group {self._group_id} does not take us in: {error}"[:300]
+        refusal = f"{refusal}; {remedy}" if remedy else refusal
+        if refusal != self.refusal:
+            log.warning("stream.group_refused", reason=refusal)
+            self.refusal = refusal
 
     def out_of_range(self) -> None:
         """Set back; `Leasing` then finds the gap. Called on the consumer's thread."""

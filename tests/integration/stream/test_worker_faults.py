@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -104,6 +105,18 @@ def test_no_lease_in_time_ends_the_worker(embedded: TestedBroker) -> None:
             with pytest.raises(WorkerHalted, match="no lease within 4 s") as caught:
                 await asyncio.wait_for(asyncio.shield(worker.task), 240)
             assert caught.value.status is WorkerExit.LEASE_TIMEOUT
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.expected_errors(COORDINATOR)
+def test_a_worker_that_the_group_refuses_says_why(real: TestedBroker) -> None:
+    properties = {"session.timeout.ms": "10"}  # less than any broker permits
+    refused = replace(real, connection=replace(real.connection, properties=properties))
+
+    async def scenario() -> None:
+        async with a_worker(refused, [real.topic("in")], MemoryJournal(), EchoDecider()) as worker:
+            await worker.until(lambda: "InvalidSessionTimeoutError" in str(worker.health.unready()))
 
     asyncio.run(scenario())
 
