@@ -31,7 +31,7 @@ def list_(
         letters,
         ["id", "when", "code", "topic/partition/offset", "why"],
         lambda one: [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail],
-        none="No message was refused.",
+        none="No message was refused." if code is None else f"No message was refused with the code {code}.",
         to_json=(lambda one: {name: getattr(one, name) for name in fields}) if json else None,
     )
 
