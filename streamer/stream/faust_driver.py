@@ -71,8 +71,8 @@ class ReaderHooks(Protocol):
         """The broker does not answer. Called on the consumer's thread."""
         ...
 
-    def refused(self, error: KafkaError) -> None:
-        """The group does not take us in; we ask again. Called on the consumer's thread."""
+    def refused(self, error: KafkaError, *, final: bool) -> None:
+        """The group does not take us in; we ask again unless it is `final`. Called on the consumer's thread."""
         ...
 
     def out_of_range(self) -> None:
@@ -149,7 +149,7 @@ class StampingThread(AIOKafkaConsumerThread):
                 try:
                     coordinator.check_errors()
                 except KafkaError as error:
-                    self._hooks.refused(error)
+                    self._hooks.refused(error, final=coordinator._coordination_task.done())
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.

@@ -159,7 +159,10 @@ class FaustEngine:
         self._leasing = leasing
         self._starting = asyncio.create_task(self._app.start(), name="stream-start")
         # A start that is cancelled half-way leaves its connections open: `stop` lets it end first.
-        await asyncio.shield(self._starting)
+        await asyncio.wait([self._starting, self._failure], return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
+            self._failure.result()
+        self._starting.result()
         self._watch = asyncio.create_task(self._watch_forever(), name="stream-watchdog")
 
     async def failed(self) -> None:
@@ -281,14 +284,16 @@ class FaustEngine:
         self._observer.part("broker", False)
         log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
 
-    def refused(self, error: KafkaError) -> None:
-        """Say why, as long as it lasts: somebody has to change something."""
+    def refused(self, error: KafkaError, *, final: bool) -> None:
+        """Say why, as long as it lasts: somebody has to change something, unless the client itself is broken."""
         remedy = _REMEDIES.get(type(error), "")
         refusal = f"the group {self._group_id} does not take us in: {error}"[:300]
         refusal = f"{refusal}; {remedy}" if remedy else refusal
         if refusal != self.refusal:
             log.warning("stream.group_refused", reason=refusal)
             self.refusal = refusal
+        if final:
+            self._loop.call_soon_threadsafe(self._fail, WorkerHalted(WorkerExit.CRASHED, refusal))
 
     def out_of_range(self) -> None:
         """Set back; `Leasing` then finds the gap. Called on the consumer's thread."""
