@@ -26,14 +26,18 @@ def list_(
     """List the messages that were refused, the newest first. The topic dead-letters has their bytes."""
     with wiring.open_store(wiring.load_settings()) as store:
         letters = store.dead_letters.list(code=code, limit=limit)
-    fields = ("id", "topic", "partition", "offset", "code", "detail", "at", "truncated")
+    fields = (
+        "id", "topic", "partition", "offset", "code", "detail", "at", "truncated", "replayed_at", "replayed_by",
+    )  # fmt: skip
     print_list(
         letters,
-        ["id", "when", "code", "topic/partition/offset", "why"],
-        lambda one: [one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.detail],
-        none="No message was refused.",
+        ["id", "when", "code", "topic/partition/offset", "sent again by", "why"],
+        lambda one: [
+            one.id, one.at, one.code, f"{one.topic}/{one.partition}/{one.offset}", one.replayed_by or "", one.detail,
+        ],
+        none="No message was refused." if code is None else f"No message was refused with the code {code}.",
         to_json=(lambda one: {name: getattr(one, name) for name in fields}) if json else None,
-    )
+    )  # fmt: skip
 
 
 @app.command()

@@ -427,9 +427,9 @@ def _labels(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _dead_letters(settings: "Settings") -> Iterator[Diagnosis]:
     with wiring.open_store(settings) as store:
-        counts = store.dead_letters.counts()
+        counts = store.dead_letters.counts(replayed=False)
     if not counts:
-        yield _ok("dead letters", "none")
+        yield _ok("dead letters", "none is left to send again")
         return
     by_code = ", ".join(f"{count} {code}" for code, count in sorted(counts.items()))
     yield _warn("dead letters", by_code, "streamer dead-letters list")

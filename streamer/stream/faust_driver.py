@@ -59,8 +59,8 @@ class ReaderHooks(Protocol):
         """Lease what is assigned, set the fetcher to the positions, and return them."""
         ...
 
-    def assignment_began(self, generation: int) -> None:
-        """The group has assigned partitions, in this generation of it."""
+    def assignment_began(self, generation: int, assigned: Collection[TP]) -> None:
+        """The group has assigned these partitions, in this generation of it."""
         ...
 
     async def revoked(self) -> None:
@@ -69,6 +69,10 @@ class ReaderHooks(Protocol):
 
     def unavailable(self, error: Exception) -> None:
         """The broker does not answer. Called on the consumer's thread."""
+        ...
+
+    def refused(self, error: KafkaError, *, final: bool) -> None:
+        """The group does not take us in; we ask again unless it is `final`. Called on the consumer's thread."""
         ...
 
     def out_of_range(self) -> None:
@@ -134,6 +138,18 @@ class StampingThread(AIOKafkaConsumerThread):
         while not self.should_stop:
             await self.sleep(1.1)
             await self._wakeup_timer_in_thread()
+
+    @faust.Service.task
+    async def _heed_refusals(self) -> None:
+        # aiokafka keeps the group's refusal until it is asked for, and does not ask the group again before.
+        while not self.should_stop:
+            await self.sleep(1.0)
+            coordinator: Any = None if self._consumer is None else self._consumer._coordinator
+            if coordinator is not None:
+                try:
+                    coordinator.check_errors()
+                except KafkaError as error:
+                    self._hooks.refused(error, final=coordinator._coordination_task.done())
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         # Faust would read uncommitted records, and would choose security from its own settings.
@@ -340,7 +356,7 @@ class LeasingConsumer(Consumer):
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Let leases be taken again, for what is assigned now."""
-        self.app.hooks.assignment_began(generation_id)
+        self.app.hooks.assignment_began(generation_id, assigned)
         await super().on_partitions_assigned(assigned, generation_id)
 
     def _to_message(self, tp: TP, fetched: Fetched) -> StampedMessage:

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import (
+    GroupAuthorizationFailedError,
+    InconsistentGroupProtocolError,
+    InvalidSessionTimeoutError,
+    KafkaError,
+)
 from faust.types import TP
 
 from streamer.journal import Partition
@@ -39,7 +44,14 @@ _STUCK_AFTER = 15.0
 _UNLEASED_AFTER = 30.0
 _RESET_SPACING = 0.25
 _START_PATIENCE = 5.0
+_LEAVE_PATIENCE = 10.0
 _COMMIT_EVERY = 2.0
+_REMEDIES: Mapping[type[KafkaError], str] = {
+    GroupAuthorizationFailedError: "permit this user to read the group (deploy/kafka/acls.sh)",
+    InconsistentGroupProtocolError: "other programs read with this group; choose another kafka.group_id",
+    InvalidSessionTimeoutError: "set the Kafka property session.timeout.ms to what the broker permits"
+    " (group.min.session.timeout.ms to group.max.session.timeout.ms)",
+}
 _LEARN_EVERY = 3.0
 
 
@@ -87,6 +99,10 @@ class FaustEngine:
     ----------
     subscription : a missing topic is read from when it appears.
     log_id : goes into every record's partition.
+
+    Attributes
+    ----------
+    refusal : why the group does not take us in; empty while it does, or has not answered.
     """
 
     def __init__(
@@ -101,7 +117,9 @@ class FaustEngine:
     ) -> None:
         self.budget = budget
         self.log_id = log_id
+        self.refusal = ""
         self._topics = frozenset(subscription.topics)
+        self._group_id = subscription.group_id
         self._intake = intake
         self._limits = limits
         self._observer = observer
@@ -141,7 +159,10 @@ class FaustEngine:
         self._leasing = leasing
         self._starting = asyncio.create_task(self._app.start(), name="stream-start")
         # A start that is cancelled half-way leaves its connections open: `stop` lets it end first.
-        await asyncio.shield(self._starting)
+        await asyncio.wait([self._starting, self._failure], return_when=asyncio.FIRST_COMPLETED)
+        if self._failure.done():
+            self._failure.result()
+        self._starting.result()
         self._watch = asyncio.create_task(self._watch_forever(), name="stream-watchdog")
 
     async def failed(self) -> None:
@@ -173,6 +194,7 @@ class FaustEngine:
         if self._app.started:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._commit_progress(), 3.0)
+        await self._settle(_LEAVE_PATIENCE)  # once we have left, the partitions are leased by others
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._app.stop(), 15.0)
         if self._failure.done():
@@ -203,7 +225,7 @@ class FaustEngine:
         """The group's present assignment."""
         if not self._app.started:
             return set()
-        return {self._partition(tp) for tp in self._consumer.assignment() if tp.topic in self._topics}
+        return self._partitions(self._consumer.assignment())
 
     @property
     def joined(self) -> bool:
@@ -218,10 +240,9 @@ class FaustEngine:
         leasing = self._leasing
         if leasing is None or self._failure.done() or self._stopping:
             return {}
-        partitions = [self._partition(tp) for tp in consumer.assignment() if tp.topic in self._topics]
         patience = None if self._resetting is not None else self._limits.lease_deadline
         try:
-            positions = await asyncio.wait_for(leasing.positions(partitions), patience)
+            positions = await asyncio.wait_for(leasing.positions(), patience)
         except TimeoutError:
             # Faust would continue without seeking the streams: better to restart.
             self._fail(WorkerHalted(WorkerExit.LEASE_TIMEOUT, f"no lease within {patience:.0f} s"))
@@ -234,17 +255,21 @@ class FaustEngine:
             await consumer.thread.begin_flow(sought)
         return sought
 
-    def assignment_began(self, generation: int) -> None:
+    def assignment_began(self, generation: int, assigned: Collection[TP]) -> None:
         """Let `seek` lease what the group has assigned."""
+        self.refusal = ""
         if self._leasing is not None:
-            self._leasing.begin(generation)
+            self._leasing.begin(generation, self._partitions(assigned))
 
     async def revoked(self) -> None:
         """Drop the leases: what is being committed may still succeed, but it is no error if it does not."""
+        await self._settle(self._limits.lease_deadline)
+
+    async def _settle(self, patience: float) -> None:
         self._revoke()
         if self._leasing is not None:
             try:
-                await asyncio.wait_for(self._leasing.settled(), self._limits.lease_deadline)
+                await asyncio.wait_for(self._leasing.settled(), patience)
             except TimeoutError:
                 log.warning(
                     "stream.lease_unsettled", detail="a late lease may end another worker, which restarts"
@@ -258,6 +283,17 @@ class FaustEngine:
         """The broker does not answer; whoever asked asks again."""
         self._observer.part("broker", False)
         log.warning("stream.part_away", part="broker", error=f"{type(error).__name__}: {error}"[:300])
+
+    def refused(self, error: KafkaError, *, final: bool) -> None:
+        """Say why, as long as it lasts: somebody has to change something, unless the client itself is broken."""
+        remedy = _REMEDIES.get(type(error), "")
+        refusal = f"the group {self._group_id} does not take us in: {error}"[:300]
+        refusal = f"{refusal}; {remedy}" if remedy else refusal
+        if refusal != self.refusal:
+            log.warning("stream.group_refused", reason=refusal)
+            self.refusal = refusal
+        if final:
+            self._loop.call_soon_threadsafe(self._fail, WorkerHalted(WorkerExit.CRASHED, refusal))
 
     def out_of_range(self) -> None:
         """Set back; `Leasing` then finds the gap. Called on the consumer's thread."""
@@ -390,8 +426,8 @@ class FaustEngine:
     def _consumer(self) -> LeasingConsumer:
         return cast("LeasingConsumer", self._app.consumer)
 
-    def _partition(self, tp: TP) -> Partition:
-        return Partition(self.log_id, tp.topic, tp.partition)
+    def _partitions(self, tps: Collection[TP]) -> set[Partition]:
+        return {Partition(self.log_id, tp.topic, tp.partition) for tp in tps if tp.topic in self._topics}
 
 
 def _tp(partition: Partition) -> TP:

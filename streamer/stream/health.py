@@ -32,6 +32,7 @@ class WorkerHealth:
     log_id : identity of the log that the worker reads; empty before it is known.
     joined : says whether the group has assigned partitions; the worker sets it.
     unjoined : what is said while it has not.
+    refusal : says why the group refuses the worker, instead; the worker sets it.
     stopping : why the worker ends; empty while it does not.
     """
 
@@ -52,6 +53,7 @@ class WorkerHealth:
         self._progress_at = clock()
         self.joined: Callable[[], bool] = lambda: False
         self.unjoined = "the consumer group has not assigned partitions yet"
+        self.refusal: Callable[[], str] = str
         self.stopping = ""
         self.log_id = ""
 
@@ -74,7 +76,7 @@ class WorkerHealth:
             if not reachable
         ]
         if not self.joined():
-            reasons.append(self.unjoined)
+            reasons.append(self.refusal() or self.unjoined)
         waiting = sum(tuple(self._lag.values()))
         silent = self._clock() - self._progress_at
         if waiting and silent > PROGRESS_WITHIN:

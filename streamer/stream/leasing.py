@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
@@ -30,6 +30,14 @@ class Bounds(NamedTuple):
 
     earliest: int
     end: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Assignment:
+    """What the group has assigned us once; the same partitions assigned again are another assignment."""
+
+    generation: int
+    partitions: frozenset[Partition]
 
 
 class Leasing:
@@ -63,25 +71,25 @@ class Leasing:
         self._hooks = hooks
         self._topic_ids = topic_ids
         self._lock = asyncio.Lock()
-        self._generation: int | None = None
+        self._assignment: _Assignment | None = None
 
-    def begin(self, generation: int) -> None:
-        """The group has assigned partitions: they may be leased now."""
+    def begin(self, generation: int, partitions: Collection[Partition]) -> None:
+        """The group has assigned these partitions: they may be leased now, and no others."""
         self.revoke()
-        self._generation = generation
+        self._assignment = _Assignment(generation, frozenset(partitions))
 
     def revoke(self) -> None:
         """The group rebalances: other workers may take what was leased."""
         for partition in self._intake.revoke():
             self._hooks.observer.released(partition.topic, partition.number)
-        self._generation = None
+        self._assignment = None
 
     async def settled(self) -> None:
         """Wait until the database has answered whatever was asked of it: after `revoke`, nothing is leased late."""
         await asyncio.get_running_loop().run_in_executor(self._executor, _nothing)
 
-    async def positions(self, partitions: Collection[Partition]) -> dict[Partition, int]:
-        """Lease what is not leased in this generation, and return where to read each partition on.
+    async def positions(self) -> dict[Partition, int]:
+        """Lease what is assigned and not leased yet, and return where to read each partition on.
 
         Records that the broker no longer has are recorded as a gap and passed. Empty while the group rebalances.
 
@@ -91,53 +99,49 @@ class Leasing:
             When a partition ends before the stored progress, or another worker has taken it.
         """
         async with self._lock:
-            generation = self._generation
-            if generation is None:
+            # Only now: while another call had the lock, the group may have assigned others.
+            assignment = self._assignment
+            if assignment is None:
                 return {}
-            missing = sorted(set(partitions) - set(self._intake.expected()))
+            missing = sorted(assignment.partitions - set(self._intake.expected()))
             if missing:
-                await self._lease(generation, missing)
-            if generation != self._generation:
+                await self._lease(assignment, missing)
+            if assignment is not self._assignment:
                 return {}
-            await self._pass_gaps(partitions)
-            expected = self._intake.expected()
-            return {partition: expected[partition] for partition in partitions if partition in expected}
+            await self._pass_gaps()
+            return self._intake.expected()
 
-    def _current(self, generation: int) -> Callable[[], bool]:
-        return lambda: self._generation == generation
-
-    async def _lease(self, generation: int, partitions: list[Partition]) -> None:
+    async def _lease(self, assignment: _Assignment, partitions: list[Partition]) -> None:
         began = time.monotonic()
         ids = await self._topic_ids({partition.topic for partition in partitions})
-        if generation != self._generation:
+        if assignment is not self._assignment:
             return
         try:
             leases = await until_available(
                 self._executor,
                 lambda: self._journal.lease(partitions, topic_ids=ids),
                 part="database",
-                wanted=self._current(generation),
+                wanted=lambda: assignment is self._assignment,
                 report_status=self._hooks.observer.part,
             )
         except TopicRecreated as error:
             raise WorkerHalted(WorkerExit.LOG_RECREATED, recreated(error.topic)) from error
-        if leases is None or generation != self._generation:
+        if leases is None or assignment is not self._assignment:
             return
         self._hooks.failpoint("after_lease")
         self._intake.install(leases.values(), now=time.monotonic())
         self._hooks.observer.stage("lease", time.monotonic() - began)
         log.info(
             "stream.leased",
-            generation=generation,
+            generation=assignment.generation,
             leases=[
                 {"topic": p.topic, "partition": p.number, "epoch": one.epoch, "next_offset": one.next_offset}
                 for p, one in sorted(leases.items())
             ],
         )
 
-    async def _pass_gaps(self, partitions: Collection[Partition]) -> None:
-        asked = set(partitions)
-        leases = {p: lease for p, lease in self._intake.leases.items() if p in asked}
+    async def _pass_gaps(self) -> None:
+        leases = self._intake.leases
         if not leases:
             return
         bounds = await self._bounds(list(leases))

@@ -35,7 +35,10 @@ class Offering:
         self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
         """Commit, and offer."""
-        return self._journal.commit(slices, now=now, firm=firm, queued=self._relay.offer)
+        leases = [one.lease for one in slices]
+        return self._journal.commit(
+            slices, now=now, firm=firm, queued=lambda messages: self._relay.offer(messages, leases)
+        )
 
 
 class Relay:
@@ -76,24 +79,26 @@ class Relay:
         self._limits = limits
         self._hooks = hooks
         self._wake = asyncio.Event()
-        self._offered: deque[Sequence[OutboxMessage]] = deque()
+        self._offered: deque[tuple[Sequence[OutboxMessage], Sequence[Lease]]] = deque()
         self._lanes: dict[str, tuple[RelayLane, asyncio.Task[None]]] = {}
         self._finishing = False
 
-    def offer(self, messages: Sequence[OutboxMessage]) -> None:
+    def offer(self, messages: Sequence[OutboxMessage], leases: Sequence[Lease]) -> None:
         """Take what was put into the queue just now, so that it need not be read; from any thread, before `wake`.
 
-        `messages`: all that one transaction put there, or none.
+        `messages`: all that one transaction put there under these leases, or none.
         """
-        self._offered.append(messages)
+        self._offered.append((messages, leases))
 
     def wake(self) -> None:
         """There is something to publish: what was offered, and where nothing was, something to read."""
         by_topic: dict[str, list[OutboxMessage]] = {}
         known = bool(self._offered)
+        sources = self._sources()
         while self._offered:
-            messages = self._offered.popleft()
-            known &= bool(messages)
+            messages, leases = self._offered.popleft()
+            # A commit may succeed after its partitions were revoked. The lanes have forgotten what came before it by then.
+            known &= bool(messages) and all(sources.get(lease.partition) == lease for lease in leases)
             for message in messages:
                 by_topic.setdefault(message.topic, []).append(message)
         for topic, (lane, _) in self._lanes.items():

@@ -162,6 +162,7 @@ class _Worker:
             limits=self.limits.reader,
             observer=self.health,
         )
+        self.health.refusal = lambda: engine.refusal
         leasing = Leasing(
             self.journal,
             intake,

@@ -253,7 +253,8 @@ class Database:
                 raise UsageError(f"{self.url.database} is not a SQLite database") from error
             if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
                 raise UsageError(
-                    f"{self}: this database user lacks the rights to do it: {_first_line(error)}"
+                    f"{self}: this database user lacks the rights to do it: {_first_line(error)}. `db upgrade` and"
+                    " `db prune` take a member of the role streamer_migrate, everything else one of streamer_app"
                 ) from error
             if isinstance(error.orig, _COLLISIONS):
                 raise  # tried again by `writing`

@@ -71,9 +71,11 @@ class DeadLetters:
         with self._database.reading() as connection:
             return _one(connection, identity)
 
-    def counts(self) -> dict[str, int]:
-        """How many there are, by error code."""
+    def counts(self, *, replayed: bool = True) -> dict[str, int]:
+        """How many there are, by error code; without `replayed` those alone that were never sent again."""
         query = sa.select(dead_letters.c.code, sa.func.count().label("n")).group_by(dead_letters.c.code)
+        if not replayed:
+            query = query.where(dead_letters.c.replayed_at.is_(None))
         with self._database.reading() as connection:
             return {row.code: row.n for row in connection.execute(query.order_by(dead_letters.c.code))}
 

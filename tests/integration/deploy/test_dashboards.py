@@ -140,3 +140,16 @@ def test_provisioning_leads_to_what_is_there() -> None:
     (provider,) = yaml.safe_load((folder / "dashboards" / "streamer.yml").read_text())["providers"]
     assert provider["type"] == "file"
     assert provider["options"]["path"] == "/etc/grafana/dashboards"
+
+
+def test_the_runbook_names_panels_that_there_are() -> None:
+    page = (promql.ROOT / "docs" / "runbook.md").read_text("utf-8")
+    named = 0
+    for look in re.findall(r"\*\*Look\.\*\*(.*?)\n\n", page, re.DOTALL):
+        parts = re.split(r"\b(Risk|Pipeline|Calibration):", look)
+        for board, text in zip(parts[1::2], parts[2::2], strict=True):
+            titles = {panel["title"] for panel in panels(BOARDS[f"streamer-{board.lower()}.json"])}
+            for panel in re.findall(r"\*([A-Z][^*]+)\*", text.replace("\n", " ")):
+                assert panel in titles, f"{board} has no panel {panel!r}"
+                named += 1
+    assert named > 50

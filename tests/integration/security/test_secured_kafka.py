@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 import sqlalchemy as sa
 from kafka import KafkaAdminClient
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from sqlalchemy.engine import make_url
 
 from streamer.cli import main
@@ -202,6 +203,28 @@ def test_a_topic_that_workers_may_not_write_to_holds_up_no_other(
             assert not any(relaying.published([row]) for row in waiting)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.postgres
+def test_a_worker_whose_group_is_not_permitted_says_so_and_reads_once_it_is(
+    topics: None, app_url: str, secured_kafka: SecuredKafka, tmp_path: Path
+) -> None:
+    own = {"STREAMER_DATABASE_URL": app_url, "STREAMER_KAFKA_GROUP_ID": "another-group"}
+    worker = WorkerProcess(secured_kafka.environment("worker") | own, tmp_path / "worker.log")
+    with closing(worker):
+        worker.wait_for_log("stream.group_refused")
+        assert "permit this user to read the group" in worker.unready()
+        may = ACL(
+            "User:worker",
+            "*",
+            ACLOperation.READ,
+            ACLPermissionType.ALLOW,
+            ResourcePattern(ResourceType.GROUP, "another-group"),
+        )
+        with closing(secured_kafka.broker.admin()) as admin:
+            admin.create_acls([may])
+        worker.wait_until_ready()
+        assert worker.terminate() == 0
 
 
 def test_only_operators_make_topics(act: Act) -> None:

@@ -165,7 +165,7 @@ def test_on_postgresql_it_takes_the_migrating_role(postgres_database_url: str) -
         name = f"{role}_{url.database}"
         world.tamper(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
         members[role] = url.set(username=name).render_as_string()
-    with pytest.raises(UsageError, match="lacks the rights to do it: permission denied"):
+    with pytest.raises(UsageError, match=f"lacks the rights to do it: permission denied .* {roles.migrate}"):
         prune(members[roles.app], older_than=OLD, now=LATER)
     assert SECRET in everything(world)
     assert prune(members[roles.migrate], older_than=OLD, now=LATER).batches == 1

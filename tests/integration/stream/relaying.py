@@ -36,11 +36,12 @@ class Relaying:
         self.journal = journal
         self.witness = Witness()
         self.health = WorkerHealth(self.witness)
+        self.held = {SOURCE: Lease(SOURCE, 1, 0)}
         self.relay = Relay(
             connection,
             journal,
             executor=pool,
-            sources=lambda: {SOURCE: Lease(SOURCE, 1, 0)},
+            sources=lambda: self.held,
             takes_ownerless=lambda: True,
             limits=RelayLimits(max_request_size=1_100_000, idle_poll=idle_poll),
             hooks=Hooks(observer=self.health),
@@ -55,7 +56,7 @@ class Relaying:
     def offer(self, topic: str, key: bytes, value: bytes = b"v") -> int:
         """Let a message wait, and hand it to the relay as a commit does; its row."""
         row = self.journal.enqueue(OutboxMessage(topic, key, value, ()), SOURCE)
-        self.relay.offer([self.journal.outbox[row].message])
+        self.relay.offer([self.journal.outbox[row].message], [Lease(SOURCE, 1, 0)])
         self.relay.wake()
         return row
 

@@ -19,9 +19,9 @@ from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterator
 
-ONE = Partition("log", "topic", 0)
+ONE, TWO = Partition("log", "topic", 0), Partition("log", "topic", 1)
 
 
 @pytest.mark.expected_errors("data_gap")
@@ -37,15 +37,15 @@ def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> No
 
     async def scenario() -> dict[Partition, int]:
         with _leasing(journal, witness, Bounds(40, 50)) as leasing:
-            leasing.begin(1)
+            leasing.begin(1, [ONE])
             # Faust's fetcher is cancelled while it seeks.
-            given_up = asyncio.create_task(leasing.positions([ONE]))
+            given_up = asyncio.create_task(leasing.positions())
             assert await asyncio.to_thread(written.wait, 10)
             given_up.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
             go_on.set()
-            return await leasing.positions([ONE])
+            return await leasing.positions()
 
     assert asyncio.run(scenario()) == {ONE: 40}
     assert journal.gaps == witness.gaps == [DataGap(ONE, 0, 40)]
@@ -56,16 +56,42 @@ def test_nothing_is_leased_between_the_end_of_a_generation_and_the_next_assignme
 
     async def scenario() -> None:
         with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
-            assert await leasing.positions([ONE]) == {}, "before the first assignment"
-            leasing.begin(1)
-            assert await leasing.positions([ONE]) == {ONE: 0}
+            assert await leasing.positions() == {}, "before the first assignment"
+            leasing.begin(1, [ONE])
+            assert await leasing.positions() == {ONE: 0}
             leasing.revoke()
             # Faust seeks again in a rebalance, with the partitions that it had before.
-            assert await leasing.positions([ONE]) == {}
+            assert await leasing.positions() == {}
             assert journal.progress[ONE] == (1, 0), "another worker may hold the lease by now"
-            leasing.begin(2)
-            assert await leasing.positions([ONE]) == {ONE: 0}
+            leasing.begin(1, [ONE])
+            assert await leasing.positions() == {ONE: 0}
             assert journal.progress[ONE] == (2, 0)
+
+    asyncio.run(scenario())
+
+
+def test_a_seek_that_waited_through_a_rebalance_leases_nothing_that_is_no_longer_assigned() -> None:
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    journal = MemoryJournal()
+
+    async def topic_ids(_topics: Collection[str]) -> dict[str, str]:
+        asked.set()
+        await go_on.wait()
+        return {}
+
+    async def scenario() -> None:
+        with _leasing(journal, Witness(), Bounds(0, 0), topic_ids=topic_ids) as leasing:
+            leasing.begin(1, [ONE, TWO])
+            first = asyncio.create_task(leasing.positions())
+            await asked.wait()
+            second = asyncio.create_task(leasing.positions())  # a reset of the reader, at the same time
+            await asyncio.sleep(0)
+            leasing.revoke()
+            leasing.begin(1, [ONE])
+            go_on.set()
+            await first
+            assert await second == {ONE: 0}
+            assert TWO not in journal.progress, "another worker holds its lease"
 
     asyncio.run(scenario())
 
@@ -82,8 +108,8 @@ def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_wai
 
     async def scenario() -> None:
         with _leasing(journal, Witness(), Bounds(0, 0)) as leasing:
-            leasing.begin(1)
-            late = asyncio.create_task(leasing.positions([ONE]))
+            leasing.begin(1, [ONE])
+            late = asyncio.create_task(leasing.positions())
             assert await asyncio.to_thread(asked.wait, 10)
             leasing.revoke()
             settled = asyncio.create_task(leasing.settled())
@@ -98,11 +124,17 @@ def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_wai
 
 
 @contextmanager
-def _leasing(journal: MemoryJournal, witness: Witness, bounds_of_each: Bounds) -> Iterator[Leasing]:
+def _leasing(
+    journal: MemoryJournal,
+    witness: Witness,
+    bounds_of_each: Bounds,
+    *,
+    topic_ids: Callable[[Collection[str]], Awaitable[dict[str, str]]] | None = None,
+) -> Iterator[Leasing]:
     async def bounds(partitions: Collection[Partition]) -> dict[Partition, Bounds]:
         return dict.fromkeys(partitions, bounds_of_each)
 
-    async def topic_ids(_topics: Collection[str]) -> dict[str, str]:
+    async def no_ids(_topics: Collection[str]) -> dict[str, str]:
         return {}
 
     with ThreadPoolExecutor(max_workers=1) as executor:
@@ -112,5 +144,5 @@ def _leasing(journal: MemoryJournal, witness: Witness, bounds_of_each: Bounds) -
             executor=executor,
             bounds=bounds,
             hooks=Hooks(observer=witness),
-            topic_ids=topic_ids,
+            topic_ids=topic_ids or no_ids,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -145,6 +146,37 @@ def test_workers_come_and_go_and_nothing_is_lost_or_done_twice(real: TestedBroke
     asyncio.run(scenario())
     assert contiguous(journal)
     assert len(journal.decided) == 1000
+
+
+def test_a_worker_that_stops_while_it_leases_does_not_fence_the_next_owner(real: TestedBroker) -> None:
+    source, actions = real.topic("in"), real.topic("actions")
+    armed, asked, go_on = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(operation: str) -> None:
+        if operation == "lease" and armed.is_set():
+            asked.set()
+            go_on.wait(240)
+
+    journal = MemoryJournal()
+    slow = replace(journal, before=hold)  # the same record
+
+    async def scenario() -> None:
+        async with a_worker(real, [source], slow, EchoDecider(actions)) as first:
+            await published(real.connection, source, numbered(100))
+            await first.until(lambda: journal.total() == 100)
+            armed.set()
+            async with a_worker(real, [source], journal, EchoDecider(actions)) as second:
+                await first.until(asked.is_set)
+                first.stop.set()
+                # Time enough for the second to take all leases, if the first has left the group.
+                await asyncio.sleep(4.0)
+                go_on.set()
+                await published(real.connection, source, numbered(100, start=100))
+                await second.until(lambda: journal.total() == 200)
+                assert not second.terminated
+
+    asyncio.run(scenario())
+    assert contiguous(journal)
 
 
 def test_a_record_lost_between_fetcher_and_intake_is_read_again(

@@ -11,7 +11,7 @@ import pytest
 from aiokafka.partitioner import murmur2
 from kafka.admin import NewPartitions
 
-from streamer.journal import OutboxMessage
+from streamer.journal import Lease, OutboxMessage
 from streamer.stream.connection import KafkaConnection
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.relaying import MOST_BEHIND, SOURCE, a_relay
@@ -129,6 +129,26 @@ def test_what_a_commit_offers_is_published_without_being_read(real: TestedBroker
 
 
 @pytest.mark.kafka
+def test_what_is_offered_after_its_partition_was_revoked_overtakes_nothing(real: TestedBroker) -> None:
+    topic = real.topic("actions")
+
+    async def scenario() -> None:
+        async with a_relay(real.connection, MemoryJournal()) as relaying:
+            first = relaying.offer(topic, b"key", b"0")
+            await relaying.until(lambda: relaying.published([first]))
+            relaying.held = {}  # the group rebalances
+            waiting = relaying.put(topic, b"key", b"1")
+            await asyncio.sleep(0.5)  # the lane takes note of it
+            late = relaying.offer(topic, b"key", b"2")  # of a commit that was underway
+            await asyncio.sleep(1.0)
+            relaying.held = {SOURCE: Lease(SOURCE, 2, 0)}
+            relaying.relay.wake()
+            await relaying.until(lambda: relaying.published([waiting, late]))
+
+    asyncio.run(scenario())
+    assert [one.value for one in all_records(real.connection, topic)] == [b"0", b"1", b"2"]
+
+
 def test_offers_that_come_late_twice_or_never_change_neither_order_nor_number(real: TestedBroker) -> None:
     """Rows of somebody else, which nobody offers, and offers of rows that the relay has read by then, or published."""
     topic = real.topic("actions")
@@ -149,10 +169,10 @@ def test_offers_that_come_late_twice_or_never_change_neither_order_nor_number(re
                 if way == "late":
                     late.append(written)
                 elif way != "foreign":
-                    relaying.relay.offer([written] if way == "offered" else [])
+                    relaying.relay.offer([written] if way == "offered" else [], list(relaying.held.values()))
                     relaying.relay.wake()
                 if late and rng.random() < 0.1:
-                    relaying.relay.offer(late)
+                    relaying.relay.offer(late, list(relaying.held.values()))
                     relaying.relay.wake()
                     late = []
                 if rng.random() < 0.3:

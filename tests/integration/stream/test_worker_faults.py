@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from aiokafka import AIOKafkaProducer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
 
 from streamer.errors import Unavailable
 from streamer.journal import OutboxMessage
@@ -104,6 +106,36 @@ def test_no_lease_in_time_ends_the_worker(embedded: TestedBroker) -> None:
             with pytest.raises(WorkerHalted, match="no lease within 4 s") as caught:
                 await asyncio.wait_for(asyncio.shield(worker.task), 240)
             assert caught.value.status is WorkerExit.LEASE_TIMEOUT
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.expected_errors(COORDINATOR)
+def test_a_worker_that_the_group_refuses_says_why(real: TestedBroker) -> None:
+    properties = {"session.timeout.ms": "10"}  # less than any broker permits
+    refused = replace(real, connection=replace(real.connection, properties=properties))
+
+    async def scenario() -> None:
+        async with a_worker(refused, [real.topic("in")], MemoryJournal(), EchoDecider()) as worker:
+            await worker.until(lambda: "InvalidSessionTimeoutError" in str(worker.health.unready()))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.expected_errors("worker_halted", CLIENTS)
+def test_a_worker_whose_group_membership_breaks_ends(
+    embedded: TestedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a bug of the client library")
+
+    monkeypatch.setattr(GroupCoordinator, "_on_join_complete", broken)
+
+    async def scenario() -> None:
+        async with a_worker(embedded, [embedded.topic("in")], MemoryJournal(), EchoDecider()) as worker:
+            with pytest.raises(WorkerHalted, match="a bug of the client library") as caught:
+                await asyncio.wait_for(asyncio.shield(worker.task), 60)
+            assert caught.value.status is WorkerExit.CRASHED
 
     asyncio.run(scenario())
 

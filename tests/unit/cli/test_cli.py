@@ -880,7 +880,9 @@ def test_an_empty_queue_is_a_file_with_its_columns(capsys: pytest.CaptureFixture
 @pytest.mark.usefixtures("database")
 def test_no_dead_letters(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(capsys, "dead-letters", "list", "--json") == (0, "", "")
-    assert "No message was refused" in run(capsys, "dead-letters", "list")[2]
+    assert "No message was refused.\n" in run(capsys, "dead-letters", "list")[2]
+    chosen = run(capsys, "dead-letters", "list", "--code", "not_json")[2]
+    assert "No message was refused with the code not_json.\n" in chosen
 
 
 # -- doctor ----------------------------------------------------------------------------------------------------

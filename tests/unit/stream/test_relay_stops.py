@@ -27,7 +27,7 @@ def a_relay(executor: Executor, *waiting: OutboxMessage, idle_poll: float = 30) 
         KafkaConnection("127.0.0.1:1"),
         journal,
         executor=executor,
-        sources=list,
+        sources=dict,
         takes_ownerless=lambda: True,
         limits=RelayLimits(max_request_size=1000, idle_poll=idle_poll),
         hooks=Hooks(),
