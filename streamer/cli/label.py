@@ -83,7 +83,7 @@ def import_(
     labels, empty, unmatched = _read(file, gate, kind, labeller, _columns(column or []), format_)
     with wiring.open_store(settings) as store:
         added = store.labels.add(labels, source="file", sign=sign)
-        unrecorded = len(store.labels.unrecorded(labels))
+        unrecorded = store.labels.unrecorded(labels)
         other_kinds = _of_other_kinds(store, labels)
     if json:
         print_json(
@@ -96,7 +96,7 @@ def import_(
                 "unread": unread_json(added.unread),
                 "without_severity": empty,
                 "unmatched": unmatched,
-                "unrecorded": unrecorded,
+                "unrecorded": len(unrecorded),
                 "other_kind": sum(count for _, _, _, count in other_kinds),
             }
         )
@@ -117,7 +117,7 @@ def import_(
         )
     if unrecorded:
         warn(
-            f"{counted(unrecorded, 'label names', 'labels name')} a batch, attempt or response that is not in the "
+            f"{counted(len(unrecorded), 'label names', 'labels name')} a batch, attempt or response that is not in the "
             "record; until it is, they change nothing"
         )
     for name, kind_given, kind_wanted, count in other_kinds:
@@ -125,8 +125,12 @@ def import_(
             f"{counted(count, 'label is', 'labels are')} of the kind {kind_given!r}, and gate {name} is controlled by "
             f"{kind_wanted!r}: they change no threshold"
         )
-    if labels:
-        note(f"Next: streamer recalibrate {labels[0].key.gate}")
+    ignored = {(name, kind_given) for name, kind_given, _, _ in other_kinds}
+    gates = {
+        one.key.gate for one in set(labels).difference(unrecorded) if (one.key.gate, one.kind) not in ignored
+    }
+    if gates:
+        note("Next: streamer recalibrate" + (f" {gates.pop()}" if len(gates) == 1 else ""))
 
 
 def _columns(given: list[str]) -> dict[str, str]:

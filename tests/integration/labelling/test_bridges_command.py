@@ -149,6 +149,21 @@ def test_an_answer_without_its_text_is_no_task(
     assert "left out" not in said
 
 
+@pytest.mark.parametrize(
+    ("batch", "kind", "goes_on"),
+    [("b-0", "human", True), ("elsewhere", "human", False), ("b-0", "judge", False)],
+)
+def test_recalibrating_comes_next_where_a_label_counts(
+    batch: str, kind: str, goes_on: bool, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "gate,batch_id,response_id,severity,kind,labeller"
+    Path("labels.csv").write_text(f"{head}\n{GATE},{batch},b,1,{kind},ann\n")
+    assert main(["label", "import", "labels.csv"]) == 0
+    said = capsys.readouterr()
+    assert "imported 1 label" in said.out
+    assert (f"Next: streamer recalibrate {GATE}" in said.err) == goes_on
+
+
 @pytest.mark.parametrize("tool", bridges())
 def test_labels_come_back_once(tool: str, world: World, capsys: pytest.CaptureFixture[str]) -> None:
     def run(*words: str) -> str:
