@@ -12,8 +12,10 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import (
     AuthorizationError,
     KafkaError,
+    NoError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
+    for_code,
 )
 
 from streamer.errors import Unavailable, UsageError
@@ -94,14 +96,17 @@ def create_topics(connection: KafkaConnection, plans: Sequence[TopicPlan]) -> li
                     "configs": plan.properties,
                 }
             }
-            try:
-                admin.create_topics(request, timeout_ms=20_000, wait_for_metadata=True)
-            except TopicAlreadyExistsError:
+            # Its own errors quote request and response whole.
+            (answer,) = admin.create_topics(request, timeout_ms=20_000, raise_errors=False)["topics"]
+            error = for_code(answer["error_code"])
+            if error is TopicAlreadyExistsError:
                 continue
-            except KafkaError as error:
+            if error is not NoError:
                 if error.retriable:
-                    raise
-                raise UsageError(f"the broker refuses the topic {plan.name}: {error}") from error
+                    raise error(answer["error_message"])
+                why = answer["error_message"] or error.description
+                raise UsageError(f"the broker refuses the topic {plan.name}: {error.__name__}: {why}")
+            admin.wait_for_topics([plan.name])
             created.append(plan.name)
     return created
 

@@ -46,10 +46,23 @@ def test_topics_are_made_as_planned_and_differences_are_named(real: TestedBroker
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("name", ["no such/name", ""])
-def test_a_topic_that_the_broker_refuses_is_a_usage_error(real: TestedBroker, name: str) -> None:
-    with pytest.raises(UsageError, match="the broker refuses the topic"):
-        create_topics(real.connection, [TopicPlan(name=name, partitions=1, max_message_bytes=LIMIT)])
+@pytest.mark.parametrize(
+    ("name", "replication", "why"),
+    [
+        ("no such/name", 1, "InvalidTopicError: "),
+        ("", 1, "InvalidTopicError: "),
+        ("fine", 3, "InvalidReplicationFactorError: "),
+    ],
+)
+def test_a_topic_that_the_broker_refuses_is_a_usage_error(
+    real: TestedBroker, name: str, replication: int, why: str
+) -> None:
+    plan = TopicPlan(name=name, partitions=1, max_message_bytes=LIMIT, replication=replication)
+    with pytest.raises(UsageError) as refused:
+        create_topics(real.connection, [plan])
+    said = str(refused.value)
+    assert said.startswith(f"the broker refuses the topic {name}: {why}")
+    assert "Request" not in said, "the broker's reason suffices"
 
 
 @pytest.mark.kafka
