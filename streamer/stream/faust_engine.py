@@ -46,13 +46,13 @@ _RESET_SPACING = 0.25
 _START_PATIENCE = 5.0
 _LEAVE_PATIENCE = 10.0
 _COMMIT_EVERY = 2.0
+_LEARN_EVERY = 3.0
 _REMEDIES: Mapping[type[KafkaError], str] = {
     GroupAuthorizationFailedError: "permit this user to read the group (deploy/kafka/acls.sh)",
     InconsistentGroupProtocolError: "other programs read with this group; choose another kafka.group_id",
     InvalidSessionTimeoutError: "set the Kafka property session.timeout.ms to what the broker permits"
     " (group.min.session.timeout.ms to group.max.session.timeout.ms)",
 }
-_LEARN_EVERY = 3.0
 
 
 class Engine(Protocol):

@@ -751,11 +751,14 @@ class _Decision(NamedTuple):
         return any(response[1] is not None for response in self.facts["responses"])
 
     @property
+    def kept(self) -> bool:
+        """Whether its gate kept texts and metadata."""
+        return self.settings.get("keep_texts") is not False
+
+    @property
     def metadata(self) -> dict[str, Any] | None:
         """What its batch came with; None: erased, or never kept."""
-        if self.settings.get("keep_texts") is False:
-            return None
-        return (self.line.get("content") or {}).get("metadata")
+        return (self.line.get("content") or {}).get("metadata") if self.kept else None
 
 
 WRITTEN_AT = {
@@ -1499,7 +1502,7 @@ class Verifier:
 
     def _judged(self, decision: _Decision) -> None:
         """Compare what a judge was asked and said with its seals, and its marks with the numbers that scores are made of."""
-        line, facts, _, settings, place = decision
+        line, facts, _, _, place = decision
         answers, judged = facts["responses"], facts.get("judged", [])
         scored = facts["scorer"] == "judge" and decision.scored
         if not judged:
@@ -1514,7 +1517,7 @@ class Verifier:
         for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
             # Where a gate keeps no texts, a judge's words never were there.
             erased = self._words(words, one["content_mac"], place, facts["batch"][0])
-            if erased and settings.get("keep_texts") is not False:
+            if erased and decision.kept:
                 self._allowed(words, one["judged_at"], one["content_mac"], place)
             if one["judged_at"] != facts["decided_at"]:
                 self.fault("seal", place, "its judge was asked at another moment than it was decided")
@@ -1778,11 +1781,10 @@ class Verifier:
 
     def _of_models(self, decision: _Decision) -> None:
         """Check that a learned score scored answers of the models alone that it knows, as far as metadata are there."""
-        _, facts, _, settings, place = decision
-        scorer = settings["scorer"]
+        facts, scorer, place = decision.facts, decision.settings["scorer"], decision.place
         model = self._models.get(scorer) if scorer.startswith(LEARNED) else None
         content, differs = decision.line.get("content"), facts["reason"] == "unknown_model"
-        if content is None or model is None or settings.get("keep_texts") is False:  # erased, or never kept
+        if content is None or model is None or not decision.kept:  # erased, or never kept
             return
         known = json.loads(model).get("models", [])
         strange = known and set(models_of(content, facts)) - set(known)

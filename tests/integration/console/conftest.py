@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.console.oidc import Issuer
+    from streamer.events.desk import DeskV1
+    from streamer.gates.batch_key import BatchKey
+    from streamer.store import Store
 
 HARM = (
     "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
@@ -46,6 +49,13 @@ WAITING = 5
 
 PASSWORD = "correct horse battery"
 ROLES = ("viewer", "labeller", "releaser", "approver", "administrator")
+
+
+def outcome_of(store: Store, key: BatchKey) -> DeskV1 | None:
+    """What became of a batch that came to the desk; None while it waits."""
+    state = store.desk.state(key)
+    assert state is not None, key
+    return state.outcome
 
 
 class Answer(NamedTuple):

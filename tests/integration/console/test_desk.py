@@ -17,7 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from streamer.console.doors import IDLE_SECONDS
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject
-from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site
+from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site, outcome_of
 from tests.integration.console.test_pages import PHONE, Visitor, findings
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
@@ -96,7 +96,7 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
         thread.start()
     for thread in threads:
         thread.join()
-    stands = site.store.desk.state(one).outcome  # type: ignore[union-attr]
+    stands = outcome_of(site.store, one)
     assert stands is not None
     assert stands.by in ("account:releaser", "account:administrator")
     won, lost = (ana, root) if stands.selected == "a" else (root, ana)
@@ -117,7 +117,7 @@ def test_one_person_wins_and_the_other_is_told_on_the_page(front: tuple[Site, li
 
     # A page that was open too long; a deadline that passed.
     assert root.act("/desk/reject", **fields(one)).status == 303
-    assert site.store.desk.state(one).outcome == stands  # type: ignore[union-attr]
+    assert outcome_of(site.store, one) == stands
     site.clock.now += MINUTES + timedelta(hours=1)
     late = ana.act("/desk/release", **fields(two, answer="a"))
     assert late.status == 303
@@ -132,10 +132,10 @@ def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[Batch
     asked = ana.get(f"{address(one)}&edit=b").body
     assert "<textarea" in asked
     ana.act("/desk/release", **fields(one, answer="b", text="Ask the carrier.\r\nPlease."))
-    outcome = site.store.desk.state(one).outcome  # type: ignore[union-attr]
+    outcome = outcome_of(site.store, one)
     assert (outcome.text, outcome.edited) == ("Ask the carrier.\r\nPlease.", False)  # type: ignore[union-attr]
     ana.act("/desk/release", **fields(two, answer="a", text="On\r\nMonday \u202e!", remark=" asked \n them "))
-    outcome = site.store.desk.state(two).outcome  # type: ignore[union-attr]
+    outcome = outcome_of(site.store, two)
     assert (outcome.text, outcome.edited, outcome.remark) == ("On\nMonday \u202e!", True, "asked them")  # type: ignore[union-attr]
     for form, status in (
         (fields(three, answer="a", text="  "), 409),
@@ -148,7 +148,7 @@ def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[Batch
         (fields(BatchKey(FRONT, "nobody", 1), answer="a"), 404),
     ):
         assert ana.act("/desk/release", **form).status == status, form
-    assert site.store.desk.state(three).outcome is None  # type: ignore[union-attr]
+    assert outcome_of(site.store, three) is None
     # Forms need the key of their session, and the right.
     assert ana.post("/desk/reject", fields(three)).status == 403
     assert site.client("approver").act("/desk/reject", **fields(three)).status == 403
@@ -157,7 +157,7 @@ def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[Batch
     assert "Releasers decide about it." in approver
     for role in ("labeller",):
         assert site.client(role).get(address(three)).status == 403
-    assert site.store.desk.state(four).outcome is None  # type: ignore[union-attr]
+    assert outcome_of(site.store, four) is None
 
 
 def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other(
@@ -184,7 +184,7 @@ def test_names_with_characters_that_nobody_sees_are_decided_about_like_any_other
             "remark": "",
         }
         assert ana.post("/desk/reject" if number == 1 else "/desk/release", sent).status == 303, key
-        outcome = people.store.desk.state(key).outcome  # type: ignore[union-attr]
+        outcome = outcome_of(people.store, key)
         assert outcome is not None
         assert outcome.selected == (None if number == 1 else f"{key.batch_id}-a")
 
@@ -216,10 +216,10 @@ def test_a_person_works_the_desk_off_by_keyboard(
     field = ana.driver.find_element(By.ID, "remark")
     field.send_keys("asked the depot", Keys.ENTER)
     ana.run("return new Promise((done) => setTimeout(done, 300))")
-    assert site.store.desk.state(keys[1]).outcome is None, "Enter in a field decides nothing"  # type: ignore[union-attr]
+    assert outcome_of(site.store, keys[1]) is None, "Enter in a field decides nothing"
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: ana.heading() == keys[2].batch_id)
-    outcome = site.store.desk.state(keys[1]).outcome  # type: ignore[union-attr]
+    outcome = outcome_of(site.store, keys[1])
     assert (outcome.text, outcome.by, outcome.remark) == (
         "On Monday, jk.",
         "account:releaser",
@@ -265,21 +265,23 @@ def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]
     site.moment += IDLE_SECONDS + 1
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: "your session has ended" in ana.main().lower())
-    # Somebody who may not, and a wrong password: what was written stays there.
-    for name, password, says in (
-        ("viewer", PASSWORD, "do not allow this"),
-        ("releaser", "wrong", "do not fit"),
-    ):
+
+    def signs_in_here(name: str, password: str) -> None:
         ana.driver.find_element(By.ID, "name").send_keys(name)
         ana.driver.find_element(By.ID, "password").send_keys(password, Keys.ENTER)
-        ana.until(lambda says=says: says in ana.main())  # type: ignore[misc]
-        assert not ana.too_wide()
-    ana.driver.find_element(By.ID, "name").send_keys("releaser")
-    ana.driver.find_element(By.ID, "password").send_keys(PASSWORD, Keys.ENTER)
+
+    # Somebody who may not, and a wrong password: what was written stays there.
+    signs_in_here("viewer", PASSWORD)
+    ana.until(lambda: "do not allow this" in ana.main())
+    assert not ana.too_wide()
+    signs_in_here("releaser", "wrong")
+    ana.until(lambda: "do not fit" in ana.main())
+    assert not ana.too_wide()
+    signs_in_here("releaser", PASSWORD)
     ana.until(lambda: ana.heading() == key.batch_id)
     assert ana.run("return document.getElementById('text').value") == "Ask <b>us</b>,\n\ntomorrow."
     assert ana.run("return document.getElementById('remark').value") == "asked the depot"
-    assert site.store.desk.state(key).outcome is None, "nobody has released it yet"  # type: ignore[union-attr]
+    assert outcome_of(site.store, key) is None, "nobody has released it yet"
     ana.run("for (const part of document.querySelectorAll('[data-live]')) part.dataset.live = 1")
     ana.run("return new Promise((done) => setTimeout(done, 1500))")
     assert not ana.run("return document.documentElement.classList.contains('stale')"), "it refreshes itself"
@@ -299,7 +301,7 @@ def test_what_was_written_outlives_the_session(front: tuple[Site, list[BatchKey]
     assert "Ask" not in ana.driver.current_url
     ana.driver.find_element(By.CSS_SELECTOR, "button.good").send_keys(Keys.ENTER)
     ana.until(lambda: "answer b is released, edited" in ana.main())
-    outcome = site.store.desk.state(key).outcome  # type: ignore[union-attr]
+    outcome = outcome_of(site.store, key)
     assert outcome is not None
     assert (outcome.text, outcome.remark, outcome.by) == (
         "Ask <b>us</b>,\n\ntomorrow.", "asked the depot", "account:administrator",
@@ -344,7 +346,7 @@ def test_what_is_refused_at_the_desk_shows_what_was_written(front: tuple[Site, l
     back = ana.post(address(two) + "&attempt=1", fields(two, remark="no good")).body
     assert 'value="no good"' in back
     assert "<textarea" not in back
-    assert site.store.desk.state(one).outcome is site.store.desk.state(two).outcome is None  # type: ignore[union-attr]
+    assert outcome_of(site.store, one) is outcome_of(site.store, two) is None
     assert stranger.act("/desk/release", **form).status == 303
     # What somebody else has decided meanwhile stands.
     assert "This is final." in ana.post(again, form).body

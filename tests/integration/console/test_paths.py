@@ -10,7 +10,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select
 
 from streamer.recalibration.one_gate import recalibrate_by_hand
-from tests.integration.console.conftest import PASSWORD, WAITING, Site
+from tests.integration.console.conftest import PASSWORD, WAITING, Site, outcome_of
 from tests.integration.console.test_desk import FRONT, hold
 from tests.integration.console.test_pages import PHONE, Visitor
 from tests.integration.store.labelled_gate import GATE
@@ -138,7 +138,7 @@ def test_a_person_does_everything_by_keyboard(
     root.sees_page(held[2].batch_id)
     root.press("x", Keys.ENTER)
     root.sees_page("Desk")
-    outcomes = [store.desk.state(key).outcome for key in held]  # type: ignore[union-attr]
+    outcomes = [outcome_of(store, key) for key in held]
     assert [(one.action, one.text, one.edited) for one in outcomes if one is not None] == [
         ("released", "No.", False),
         ("released", "On Monday.", True),

@@ -26,13 +26,7 @@ ONE, TWO = Partition("log", "topic", 0), Partition("log", "topic", 1)
 
 @pytest.mark.expected_errors("data_gap")
 def test_a_gap_whose_recording_was_cancelled_is_recorded_once_and_passed() -> None:
-    written, go_on = threading.Event(), threading.Event()
-
-    def pause(operation: str) -> None:
-        if operation == "record_gap":
-            written.set()
-            go_on.wait(10)
-
+    pause, written, go_on = _pause_at("record_gap")
     journal, witness = MemoryJournal(after=pause), Witness()
 
     async def scenario() -> dict[Partition, int]:
@@ -97,13 +91,7 @@ def test_a_seek_that_waited_through_a_rebalance_leases_nothing_that_is_no_longer
 
 
 def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_waited_for() -> None:
-    asked, go_on = threading.Event(), threading.Event()
-
-    def pause(operation: str) -> None:
-        if operation == "lease":
-            asked.set()
-            go_on.wait(10)
-
+    pause, asked, go_on = _pause_at("lease")
     journal = MemoryJournal(before=pause)
 
     async def scenario() -> None:
@@ -121,6 +109,18 @@ def test_a_lease_that_the_database_is_asked_for_when_the_group_rebalances_is_wai
             assert await late == {}
 
     asyncio.run(scenario())
+
+
+def _pause_at(operation: str) -> tuple[Callable[[str], None], threading.Event, threading.Event]:
+    """What stops the journal's thread at an operation; set once it has come there, and to be set for it to go on."""
+    reached, go_on = threading.Event(), threading.Event()
+
+    def pause(present: str) -> None:
+        if present == operation:
+            reached.set()
+            go_on.wait(10)
+
+    return pause, reached, go_on
 
 
 @contextmanager
