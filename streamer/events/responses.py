@@ -23,7 +23,7 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
-from streamer.scoring.signals.declared import MOST_DECLARED, OF_FIELDS, SIGNAL_NAME
+from streamer.scoring.signals.declared import GIVEN, MOST_DECLARED, SIGNAL_NAME
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ _SEND_NUMBERS = "send a list of numbers, or padded base64 (standard alphabet) of
 _MIN_NORM, _MAX_NORM = 1e-18, 1e18  # between these a norm and its square are normal numbers in float32 too
 
 
+SignalName = Annotated[str, Meta(pattern=rf"^{SIGNAL_NAME}$(?!\n)")]
+
+
 class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One of the responses."""
 
@@ -132,11 +135,11 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         | None
     ) = None
     signals: Annotated[
-        dict[Annotated[str, Meta(pattern=rf"^{SIGNAL_NAME}$(?!\n)")], float],
+        dict[SignalName, float],
         Meta(
             max_length=MOST_DECLARED,
             description="Numbers of your own that say something of this response, by names of 1 to 40 of a-z, 0-9 and `_`, the first "
-            f"a letter, other than {', '.join(OF_FIELDS)}. A gate reads those that it declares; leave out what is not known.",
+            f"a letter, other than {', '.join(GIVEN)}. A gate reads those that it declares; leave out what is not known.",
         ),
     ] = {}
 
@@ -341,8 +344,9 @@ def recorded_metadata(event: ResponsesV1, kept: Collection[str] = ()) -> dict[st
 
 def recorded_numbers(metadata: Mapping[str, Any] | None, ids: Sequence[str]) -> dict[str, list[float | None]]:
     """Read back what `recorded_metadata` kept of `numbers_given`, by the ids of the responses; None: it is erased."""
-    found = (metadata or {}).get(SIGNALS)
-    names = {name: None for one in found.values() for name in one} if isinstance(found, dict) else {}
+    kept = (metadata or {}).get(SIGNALS)
+    found: Mapping[str, Mapping[str, float]] = kept if isinstance(kept, dict) else {}
+    names = dict.fromkeys(name for one in found.values() for name in one)
     return {name: [found.get(one, {}).get(name) for one in ids] for name in names}
 
 
@@ -407,13 +411,11 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                 check_identifier(f"the model of response {excerpt(response.id)}", response.model, longest)
         if response.signals:
             strings += 1 + len(response.signals)
-            for name in OF_FIELDS:
-                if name in response.signals:
-                    where = "comes from a judge" if name == "judge" else f"has the field `{name}`"
-                    raise BadMessage(
-                        codes.INVALID_FIELD,
-                        f"the signals of response {excerpt(response.id)} have {name}, which {where}: call yours otherwise",
-                    )
+            if taken := GIVEN.keys() & response.signals:
+                raise BadMessage(
+                    codes.INVALID_FIELD,
+                    f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
+                )
         strings += (response.score is not None) + (response.logprob is not None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)

@@ -3,16 +3,16 @@
 import math
 import re
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 from streamer.errors import UsageError
 
 MOST_DECLARED = 20
 SIGNAL_NAME = "[a-z][a-z0-9_]{0,39}"
-OF_FIELDS = ("score", "logprob", "judge")
-"""What comes with an answer besides, in a field of its own or from a judge: no number of the user's own is called so."""
-
-Ranges = Mapping[str, tuple[float, float]]
+GIVEN: Mapping[str, tuple[float, float]] = {"score": (0.0, 1.0), "logprob": (0.0, 1.0), "judge": (0.0, 100.0)}
+"""What may come besides, in a field of its own or from a judge, and its range: the publisher's score, the geometric mean of the
+tokens' probabilities (given as the mean of their logarithms), a judge's mark. No number of the user's own is called so."""
 
 
 def declared_ranges(declared: Mapping[Any, Any]) -> dict[str, tuple[float, float]]:
@@ -31,34 +31,44 @@ def declared_ranges(declared: Mapping[Any, Any]) -> dict[str, tuple[float, float
             raise ValueError(
                 f"the name of a signal must be 1 to 40 of a-z, 0-9 and '_', the first a letter, not {name!r}"
             )
-        if name in OF_FIELDS:
+        if name in GIVEN:
             raise ValueError(
                 f"a signal of your own cannot be called {name}, which is read without being declared"
             )
-        try:
-            least, most = (float(one) for one in bounds)
-        except (TypeError, ValueError, OverflowError):
-            least = most = math.nan
-        if not (math.isfinite(least) and math.isfinite(most) and least < most):
+        least: Any = None
+        most: Any = None
+        if isinstance(bounds, tuple | list) and len(bounds) == 2:
+            least, most = bounds
+        if not (_is_finite(least) and _is_finite(most) and least < most):
             raise ValueError(
                 f"the range of the signal {name} must be two finite numbers, the first less, like (0, 1), not {bounds!r}"
             )
-        found[name] = (least, most)
+        found[name] = (float(least), float(most))
     return found
 
 
 def parse_signals(given: Iterable[str]) -> dict[str, tuple[float, float]]:
     """Read ``NAME=LEAST..MOST`` as the command line gives it. Raises `UsageError`."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[float, float]] = {}
     for text in given:
-        name, _, bounds = text.partition("=")
-        parts = tuple(part.strip() for part in bounds.partition("..")[::2])
-        if not all(parts) or name.strip() in found:
+        name, _, bounds = (part.strip() for part in text.partition("="))
+        least, _, most = bounds.partition("..")
+        try:
+            if name in found:
+                raise ValueError(name)
+            found[name] = (float(least), float(most))
+        except ValueError:
             raise UsageError(
                 f"--signal must be NAME=LEAST..MOST, like retrieval=0..1, each name once, not {text!r}"
-            )
-        found[name.strip()] = parts
+            ) from None
     try:
         return declared_ranges(found)
     except ValueError as error:
         raise UsageError(f"--signal: {error}") from None
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False
