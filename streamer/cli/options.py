@@ -7,18 +7,20 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import Annotated, Any, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
 from streamer.cli.gate_names import gate_names
-from streamer.clouds.tables.answers import ANNOTATORS, Annotators, Reading
 from streamer.clouds.tables.columns import ROLES, parse_mapping
-from streamer.clouds.tables.marks import Marks, parse_scale, parse_words
+from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
+
+if TYPE_CHECKING:
+    from streamer.clouds.tables.answers import Reading
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -122,8 +124,10 @@ class TableOptions:
     annotators: AnnotatorsOption = "mean"
     trust_score: TrustScoreOption = False
 
-    def reading(self) -> Reading:
+    def reading(self) -> "Reading":
         """Return how tables are read. Raises `UsageError`."""
+        from streamer.clouds.tables.answers import Reading
+
         return Reading(
             columns=parse_mapping(self.column or ()),
             marks=given_marks(self.scale, self.words),
