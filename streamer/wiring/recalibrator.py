@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
-from streamer.wiring.process import settle_memory, tracing
+from streamer.wiring.process import settle_memory, tracing, when_available
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +86,7 @@ def run_recalibrator(
     failpoint = from_environment()
     with ExitStack() as stack:
         traces = stack.enter_context(tracing("recalibrator"))
-        store = stack.enter_context(open_store(settings))
+        store = stack.enter_context(when_available(partial(open_store, settings)))
 
         def recalibrate(status: GateStatus) -> str:
             gate = status.gate.gate
