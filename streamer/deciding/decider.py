@@ -424,7 +424,7 @@ class BatchDecider:
             content_hash=p.content_hash,
             prompt=p.event.prompt,
             references=None if references is None else tuple(references),
-            metadata=recorded_metadata(p.event),
+            metadata=recorded_metadata(p.event, (settings.of_event or "",)),
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,
