@@ -108,7 +108,11 @@ def _append(connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[
     there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
     columns = [column for column in table.c if column.name in there]
     control.append_sealed(
-        connection, table, control.sealed_rows(connection, table, keys, columns=columns), now=now
+        connection,
+        table,
+        control.sealed_rows(connection, table, keys, columns=columns),
+        now=now,
+        migrating=True,
     )
 
 
