@@ -16,7 +16,7 @@ from streamer.store.db.schema import metadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-revision = "0100"
+revision = "0101"
 down_revision = None
 branch_labels = None
 depends_on = None
