@@ -98,7 +98,7 @@ class GateSettings:
     Attributes
     ----------
     unit : what ships; see `streamer.gates.gate`.
-    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., `external` (a score
+    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `external` (a score
         in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
         package), that of `model`.
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
