@@ -22,7 +22,7 @@ branch_labels = None
 depends_on = None
 
 MOVES_ON = frozenset(
-    ("control_head", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers")
+    ("control_head", "control_queue", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers")
 )  # fmt: skip
 """State, which nothing guards."""
 

@@ -155,13 +155,14 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
     def verifier() -> alone.Verifier:
         made = alone.Verifier([])
         made._control_height = given["control_height"]
-        for height, version in given["policies"]:
+        for height, version, closes in given["policies"]:
             row = {
                 "gate": "best",
                 "version": version,
                 "calibration_run": None,
                 "state": "closed",
                 "threshold": None,
+                "rule": None if closes else '{"curve":null,"kind":"smooth","parameters":{}}',
                 "valid_from": "2026-11-20T12:00:00.000000+00:00",
             }
             made._keep("policies", row, {"height": height}, "")

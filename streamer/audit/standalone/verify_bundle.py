@@ -408,12 +408,12 @@ def is_severity(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
 _UNSEEN_OTHERS = frozenset(
     map(
         chr,
         (
-            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
+            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC, 0xFFFD,
             0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000), *range(0xFDD0, 0xFDF0),
             *range(0xFFFE, 0x110000, 0x10000), *range(0xFFFF, 0x110000, 0x10000),
         ),
@@ -1722,7 +1722,7 @@ class Verifier:
             self.fault("action", place, "it was held for its upstream, which is its gate's")
 
     def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
-        """Check that a decision was made under the newest policy there was.
+        """Check that a decision was made under the newest policy there was, but for closings, which may be sealed after it.
 
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
         chain was is read before that: so this holds exactly, whatever the clocks say.
@@ -1742,7 +1742,11 @@ class Verifier:
                 "decisions under an older policy whose workers say that they refused the newest one: whether they had to"
             )
         if self._control_link.get(("policies", (gate, version)), 0) > height:
-            self.fault("order", place, f"its policy {version} was written after it")
+            # A closing is in force before the chain has it; it lets nothing ship.
+            if _is_closing(self._rows["policies"][gate, version]):
+                self.counts["decisions under a closing that was sealed after them"] += 1
+            else:
+                self.fault("order", place, f"its policy {version} was written after it")
         rate = facts.get("audit_rate")
         if rate is not None and self._control_link.get(("audit_rates", (rate,)), 0) > height:
             self.fault("order", place, f"the audit rate {rate} that it names was written after it")
@@ -2063,6 +2067,11 @@ class Verifier:
 def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     """How high the chains are by a manifest or a checkpoint, the control chain under `()`."""
     return {(): head["control"]["height"]} | {_CHAIN_OF(one): one["height"] for one in head["partitions"]}
+
+
+def _is_closing(policy: dict[str, Any]) -> bool:
+    """Whether somebody closed the gate by it: no calibration found it, and nothing ships by it."""
+    return policy["state"] == "closed" and policy["calibration_run"] is None and policy.get("rule") is None
 
 
 def _name(kind: str, row: dict[str, Any] | None) -> str:
