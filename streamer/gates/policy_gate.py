@@ -12,10 +12,13 @@ import numpy as np
 from streamer.calibration.calibrators.transductive import TransductiveRule
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import BatchGate, gate_batch
-from streamer.gates.rule import BatchCut, Chance, Cut, Rank, Segments
+from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Segments
+from streamer.scoring.signals.signal_list import batch_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
 
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
@@ -35,10 +38,44 @@ class Ruling:
     ----------
     gate : what ships.
     cut : what this batch was cut by: its own under a transductive rule, its segment's under segments.
+    needed : the budget that it would have shipped with; None where the policy does not say.
     """
 
     gate: BatchGate
     cut: Cut
+    needed: Needed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The smallest budget with which a batch would have shipped: ``count`` / (``groups`` + 1).
+
+    Attributes
+    ----------
+    count : 1 and the severities of the calibration prompts that look at least as good; a whole number by the method `full`.
+    groups : number G >= 0 of calibration prompts.
+    """
+
+    count: float
+    groups: int
+
+    @property
+    def share(self) -> float:
+        """The budget, above 0; 1 and more says that no budget is enough."""
+        return self.count / (self.groups + 1)
+
+
+def unit_row(unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]) -> NDArray[np.float32] | None:
+    """Return the row of signals, shape (d,), of what a unit may ship: its best answer, or the mean of all under `batch`.
+
+    None where nothing of it may ship, and under the unit `response`.
+    """
+    if unit == "response" or all(blank):
+        return None
+    if unit == "batch":
+        return batch_row(rows, blank)
+    best = gate_batch(scores, unit=unit, state="closed", threshold=None, blank=blank).best
+    return None if best is None else rows[best]
 
 
 class PolicyGate:
@@ -70,7 +107,8 @@ class PolicyGate:
 
     def segment_of(self, metadata: Mapping[str, object]) -> str | None:
         """Return the segment that a batch belongs to; None if the rule knows none."""
-        return segment_of(metadata, self._rule.key) if isinstance(self._rule, Segments) else None
+        key = segment_key(self._rule)
+        return None if key is None else segment_of(metadata, key)
 
     def decide(
         self,
@@ -79,6 +117,9 @@ class PolicyGate:
         blank: Sequence[bool] | None = None,
         uniforms: Sequence[float] | None = None,
         segment: str | None = None,
+        row: ArrayLike | None = None,
+        needed: Needed | None = None,
+        prompt: str | None = None,
     ) -> Ruling:
         """Decide one batch.
 
@@ -88,6 +129,9 @@ class PolicyGate:
         blank : says for each response whether its text is blank; None: none is.
         uniforms : one in (0, 1) for each response, where the rule ships by chance; from `streamer.gates.uniforms`.
         segment : of the batch, where the rule has segments; from `segment_of`.
+        row : its signals, shape (d,), where the rule reads them; from `unit_row`. A batch without them is held.
+        needed : what is on record of it, in place of `row`.
+        prompt : its id, where it may be one of the rule's own calibration prompts: it is left out of them then.
 
         Raises
         ------
@@ -95,6 +139,8 @@ class PolicyGate:
             If scores are missing or outside [0, 1], lengths differ, or uniforms are missing.
         """
         cut = self._cut
+        if isinstance(self._rule, Full) and cut.state == "full":
+            return self._by_signals(self._rule, scores, blank, segment, row, needed, prompt)
         if isinstance(self._rule, Segments) and segment is not None:
             cut = self._segments.get(segment, cut)
         by_score = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
@@ -115,6 +161,31 @@ class PolicyGate:
                 own,
             )
         return Ruling(by_score, cut)
+
+    def _by_signals(
+        self,
+        rule: Full,
+        scores: Sequence[float],
+        blank: Sequence[bool] | None,
+        segment: str | None,
+        row: ArrayLike | None,
+        needed: Needed | None,
+        prompt: str | None,
+    ) -> Ruling:
+        """Ship what few enough bad calibration prompts look at least as good as; of two fits the stricter decides."""
+        ships = False
+        if needed is not None:
+            ships = any(
+                needed.groups == groups and needed.count <= k for groups, k in rule.limits(segment)
+            )
+        elif row is not None:
+            found = list(rule.counts(row, segment, prompt=prompt))
+            ships = all(count <= k for count, _, k in found)
+            needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
+        gate = gate_batch(
+            scores, unit=self._unit, state="open" if ships else "closed", threshold=None, blank=blank
+        )
+        return Ruling(gate, self._cut, needed)
 
     def _by_chance(
         self,
@@ -144,6 +215,13 @@ class PolicyGate:
         best = by_score.best
         selected = best if best is not None and shipped[best] else None
         return BatchGate(tuple(shipped), best, selected, by_score.unit_score)
+
+
+def segment_key(rule: Rule) -> str | None:
+    """The metadata key by which a rule tells segments apart; None: it knows none."""
+    if isinstance(rule, Full):
+        return rule.segment_by
+    return rule.key if isinstance(rule, Segments) else None
 
 
 def segment_of(metadata: Mapping[str, Any], key: str) -> str:

@@ -11,7 +11,7 @@ from streamer.calibration.segments import segments_by_scheme
 from streamer.calibration.specification import Sample
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
-from streamer.gates.rule import Cut, Rule, Segments
+from streamer.gates.rule import MOST_SEGMENTS, Cut, Rule, Segments
 from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from streamer.calibration.history import History
     from streamer.calibration.specification import Calibrator
     from streamer.gates.settings import GateSettings
-
-MOST_SEGMENTS = 500
-"""Segments that may have a threshold of their own: those with the most groups."""
 
 _LARGEST_DIAGNOSTIC = 200_000_000
 """Steps above which a calibrator is left out as a diagnostic: see `Calibrator.cost`."""
