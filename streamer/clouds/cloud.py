@@ -1,6 +1,6 @@
 """Response clouds: one prompt, its sampled responses, and the severities that are known of them.
 
-A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
+A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question`` (null: not known), optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
 and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens, and an optional ``model``, which gave it. Other fields are passed over. Tables are read as clouds too:
@@ -121,7 +121,7 @@ class _ResponseLine(msgspec.Struct):
 
 class _CloudLine(msgspec.Struct):
     question_id: str | int
-    question: str
+    question: str | None
     responses: Annotated[list[_ResponseLine], msgspec.Meta(min_length=2)]
     references: list[str] | None = None
 
@@ -169,7 +169,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
         raise UsageError(
             f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
         ) from error
-    texts = [row.question, *(row.references or ()), *(response.text for response in row.responses)]
+    texts = [row.question or "", *(row.references or ()), *(response.text for response in row.responses)]
     for text in texts:
         if not is_publishable(text):
             raise UsageError(
@@ -178,7 +178,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
     check_embeddings([(response.embedding, response.text) for response in row.responses], where)
     return Cloud(
         question_id=str(row.question_id),
-        question=row.question,
+        question=row.question or "",
         references=tuple(row.references or ()),
         responses=tuple(
             CloudResponse(

@@ -59,6 +59,11 @@ def clouds_named(*ids: str) -> list[Cloud]:
     return [Cloud(name, "?", (), responses) for name in ids]
 
 
+def test_a_question_that_is_not_known_is_empty(tmp_path: Path) -> None:
+    (cloud,) = read_clouds(write(tmp_path / "clouds.jsonl", line(question=None)))
+    assert cloud.question == ""
+
+
 def test_a_plain_and_a_gzip_file_read_alike_whatever_they_are_called(tmp_path: Path) -> None:
     plain = write(tmp_path / "clouds.gz", line("a"), line(7))
     zipped = tmp_path / "clouds.jsonl"
@@ -90,7 +95,7 @@ def test_clouds_before_a_broken_line_are_handed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        (line(question=None), r"line 2: .*question"),
+        (line(question=7), r"line 2: .*question"),
         (line(responses=[{"text": "alone", "label": 0}]), r"line 2: .*at least two responses"),
         (
             line(responses=[{"text": "a", "label": 2}, {"text": "b", "label": 0}]),
