@@ -23,6 +23,7 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
+from streamer.scoring.signals.signal_list import MOST_DECLARED
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -123,6 +124,17 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
             Meta(
                 description="The model that gave this response, by any name that stays the same. A learned score that was fitted on "
                 "responses with models knows them, and a batch with one that it does not know is held (`unknown_model`)."
+            ),
+        ]
+        | None
+    ) = None
+    signals: (
+        Annotated[
+            dict[str, float],
+            Meta(
+                max_length=MOST_DECLARED,
+                description="Numbers of the publisher's own by name, for gates that declare them with their ranges, like "
+                '{"retrieval": 0.82}. Those that a gate does not declare are passed over.',
             ),
         ]
         | None
@@ -243,8 +255,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats) or `model`
-    where the response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats), `model`
+    or `signals` (floats by name) where the response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.
@@ -261,6 +273,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
             hashed["logprob"] = response.logprob
         if response.model is not None:
             hashed["model"] = response.model
+        if response.signals:
+            hashed["signals"] = response.signals
         responses.append(hashed)
     return hashlib.sha256(
         canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
@@ -271,6 +285,17 @@ def models_named(event: ResponsesV1) -> tuple[str, ...]:
     """Return the model of each response, empty for one that names none; nothing at all where none of them names one."""
     named = tuple(response.model or "" for response in event.responses)
     return named if any(named) else ()
+
+
+def given_signals(event: ResponsesV1, names: Iterable[str]) -> dict[str, list[float | None]]:
+    """Return by name the numbers that came with the responses, those of `names`; None for a response that brings none."""
+    fields = {"score", "logprob"}
+    return {
+        name: [
+            getattr(one, name) if name in fields else (one.signals or {}).get(name) for one in event.responses
+        ]
+        for name in names
+    }
 
 
 def recorded_metadata(event: ResponsesV1) -> dict[str, Any]:
@@ -340,9 +365,22 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
             if not (0 < len(response.model) <= longest and response.model.isprintable()):
                 check_identifier(f"the model of response {excerpt(response.id)}", response.model, longest)
         strings += (response.score is not None) + (response.logprob is not None)
+        if response.signals is not None:
+            strings += 1 + len(response.signals)
+            _check_signals(response, response.signals, longest)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)
     return strings
+
+
+def _check_signals(response: ResponseV1, signals: dict[str, float], longest: int) -> None:
+    for name, value in signals.items():
+        check_identifier(f"a signal of response {excerpt(response.id)}", name, longest)
+        if not math.isfinite(value):
+            raise BadMessage(
+                codes.INVALID_FIELD,
+                f"the signal {excerpt(name)} of response {excerpt(response.id)} is not finite",
+            )
 
 
 def _check_text(response: ResponseV1, limits: Limits) -> None:

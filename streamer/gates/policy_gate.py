@@ -65,7 +65,9 @@ class Needed:
         return self.count / (self.groups + 1)
 
 
-def unit_row(unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]) -> NDArray[np.float32] | None:
+def unit_row(
+    unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]
+) -> NDArray[np.float32] | None:
     """Return the row of signals, shape (d,), of what a unit may ship: its best answer, or the mean of all under `batch`.
 
     None where nothing of it may ship, and under the unit `response`.
@@ -175,9 +177,7 @@ class PolicyGate:
         """Ship what few enough bad calibration prompts look at least as good as; of two fits the stricter decides."""
         ships = False
         if needed is not None:
-            ships = any(
-                needed.groups == groups and needed.count <= k for groups, k in rule.limits(segment)
-            )
+            ships = any(needed.groups == groups and needed.count <= k for groups, k in rule.limits(segment))
         elif row is not None:
             found = list(rule.counts(row, segment, prompt=prompt))
             ships = all(count <= k for count, _, k in found)

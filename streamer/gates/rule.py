@@ -230,7 +230,16 @@ class Full:
             raise ValueError(f"a rule of all signals has one fit or two, not {len(self.fits)}")
 
     @classmethod
-    def of(cls, prompts: Prompts, *, signals: str, budget: float, attempts: int, segment_by: str | None, pooled: bool) -> Full:
+    def of(
+        cls,
+        prompts: Prompts,
+        *,
+        signals: str,
+        budget: float,
+        attempts: int,
+        segment_by: str | None,
+        pooled: bool,
+    ) -> Full:
         """Make the rule that compares with these prompts."""
         groups = len(prompts.ids)
         sizes = Counter(prompts.segments or ()) if segment_by is not None else Counter()
@@ -252,6 +261,13 @@ class Full:
             pooled=pooled,
             prompts=(prompts,),
         )
+
+    def and_by(self, newest: Full) -> Full:
+        """Return the rule that ships what this and that of the newest prompts alone ship."""
+        prompts = None
+        if self.prompts is not None and newest.prompts is not None:
+            prompts = (*self.prompts, *newest.prompts)
+        return replace(self, fits=(*self.fits, *newest.fits), prompts=prompts)
 
     def with_prompts(self, found: Sequence[Prompts]) -> Full:
         """Attach the prompts of the record. Raises `ValueError` where they are not those of the rule."""

@@ -13,6 +13,7 @@ from streamer.calibration.specification import discovered
 from streamer.scoring import plugins, scorers
 from streamer.scoring.learned import PREFIX, learned_scorer
 from streamer.scoring.scorer import Scorer
+from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ SCORERS: tuple[Scorer, ...] = tuple(one for one in EVERY.values() if one.in_plac
 SCORER_NAMES = tuple(one.name for one in SCORERS)
 
 GRAM = Gram.name
+CHOICE = Choice.name
 
 LEARNED = "learned"
 """What `streamer evaluate` calls the score that it fits itself. A gate's has a model, and the model's name."""

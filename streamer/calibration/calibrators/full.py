@@ -233,9 +233,16 @@ class Prompts:
         return hashed.hexdigest()
 
     @cached_property
-    def _left_out(self) -> dict[str, int]:
-        counts = bag_counts(self.rows, self.bad, segments=self.segments)
-        return dict(zip(self.ids, counts.tolist(), strict=True))
+    def _places(self) -> dict[str, int]:
+        return {one: place for place, one in enumerate(self.ids)}
+
+    @cached_property
+    def _left_out(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What each would count as new, among all and within its segment."""
+        among_all = bag_counts(self.rows, self.bad)
+        if self.segments is None:
+            return among_all, among_all
+        return among_all, bag_counts(self.rows, self.bad, segments=self.segments)
 
     @cached_property
     def _bad_of(self) -> dict[str, NDArray[np.intp]]:
@@ -249,8 +256,10 @@ class Prompts:
 
     def count_of(self, prompt: str, row: ArrayLike, *, segment: str | None = None) -> int:
         """Return `count`; one of these prompts is left out of them first."""
-        own = self._left_out.get(prompt)
-        return self.count(row, segment=segment) if own is None else own
+        place = self._places.get(prompt)
+        if place is None:
+            return self.count(row, segment=segment)
+        return int(self._left_out[segment is not None][place])
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +268,9 @@ class Full(Calibrator):
 
     name: ClassVar[str] = "full"
     place: ClassVar[int] = 5
-    summary: ClassVar[str] = "all labels fit a score of all signals and calibrate it: the most ships (units best and batch)"
+    summary: ClassVar[str] = (
+        "all labels fit a score of all signals and calibrate it: the most ships (units best and batch)"
+    )
     promise: ClassVar[str] = "E[exposure risk] <= alpha"
     diagnostic: ClassVar[bool] = False
     by_quantile: ClassVar[bool] = False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.gates.rule import Full
+from streamer.recalibration.run import SampledGroup, SampledItem, is_bad, prompts_of_rule
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration import Threshold
+    from streamer.calibration.calibrators.full import Prompts
+    from streamer.gates.rule import Rule
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.verdict import Outcome
 
@@ -81,6 +85,7 @@ def write_run(
             "probability": group.probability,
             "draws": group.draws,
             "segment": group.segment,
+            "bad": is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
         }
         for row, group in zip(ids, run.groups, strict=True)
         for item in group.items
@@ -121,13 +126,41 @@ def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[
     return [ids[group.key] if group.row is None else group.row for group in groups]
 
 
+def with_prompts(connection: sa.Connection, rule: Rule, run: int | None) -> Rule:
+    """Attach to a rule of all signals the prompts that its run has read; other rules stay as they are.
+
+    Raises `ValueError` where the record has others than the rule was made of.
+    """
+    if not isinstance(rule, Full) or run is None:
+        return rule
+    wanted = tuple(one.rows for one in rule.fits)
+    if (known := _PROMPTS.get(wanted)) is not None:
+        return replace(rule, prompts=known)
+    older_than = connection.execute(
+        sa.select(calibration_runs.c.older_than).where(calibration_runs.c.id == run)
+    ).scalar_one()
+    found = rule.with_prompts(prompts_of_rule(rule, inputs_of(connection, run), older_than))
+    while len(_PROMPTS) >= _REMEMBERED:
+        _PROMPTS.pop(next(iter(_PROMPTS)), None)
+    assert found.prompts is not None
+    _PROMPTS[wanted] = found.prompts
+    return found
+
+
+_PROMPTS: dict[tuple[str, ...], tuple[Prompts, ...]] = {}
+"""Prompts by their digests, which they cannot differ from."""
+_REMEMBERED = 64
+
+
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
     query = (
         sa.select(
             *batches.c["id", *BATCH],
-            decisions.c.decided_at,
-            *calibration_inputs.c["response_id", "score", "severity", "probability", "draws", "segment"],
+            *decisions.c["decided_at", "signals"],
+            *calibration_inputs.c[
+                "response_id", "score", "severity", "probability", "draws", "segment", "bad"
+            ],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
@@ -146,6 +179,8 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             draws=rows[0]["draws"],
             segment=rows[0]["segment"],
             decided_at=rows[0]["decided_at"],
+            signals=rows[0]["signals"],
+            bad=rows[0]["bad"],
         )
         for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
     ]

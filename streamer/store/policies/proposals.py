@@ -12,6 +12,7 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.audit import control
+from streamer.store.calibration.run_rows import with_prompts
 from streamer.store.db.schema import (
     calibration_candidates,
     calibration_runs,
@@ -106,6 +107,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         gate=gate,
         settings=settings_of(row),
         cut=Cut(row["state"], row["threshold"]),
+        rule=with_prompts(connection, row["rule"], row["run"]),
         by=row["requested_by"],
         at=row["finished_at"],
     )

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading, ship_rate
 from streamer.risk.rounds.store import CalibratedSample
-from streamer.store.calibration.run_rows import inputs_of
+from streamer.store.calibration.run_rows import inputs_of, with_prompts
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
 from streamer.store.db.schema.joins import CANDIDATE_OF_RUN, REVISION_OF_RUN
 
@@ -32,5 +32,5 @@ def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     means = [fmean(severities) for severities in known if severities]
     if not means:
         return None
-    reading = Reading(Cut(found.state, found.threshold), found.rule)
+    reading = Reading(Cut(found.state, found.threshold), with_prompts(connection, found.rule, run))
     return CalibratedSample(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))
