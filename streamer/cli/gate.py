@@ -12,6 +12,7 @@ import typer
 
 from streamer import wiring
 from streamer.calibration import registry
+from streamer.calibration.calibrators.full import Full
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import (
@@ -41,7 +42,9 @@ from streamer.gates.settings import (
     is_in_place,
     stands_for,
 )
-from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
+from streamer.gates.shapes import INDICATOR_SHAPE
+from streamer.scoring.registry import CHOICE, EVERY, GRAM, LEARNED, is_learned
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 from streamer.wording.verdicts import drawing_text
@@ -462,6 +465,7 @@ def chosen_settings(
         }
     given = _with_learning(given, present)
     chosen |= given
+    chosen |= _by_signals(chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None  # only a proposal that is adopted brings one
     if "scorer" in given and given["scorer"] not in EVERY:
@@ -483,6 +487,31 @@ def chosen_settings(
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict[str, Any]:
+    """Find method, scorer and signals, as far as they follow from one another.
+
+    A new gate has the method `full`, unless what it is given goes with another one only. That is known before any label is.
+    """
+    full = chosen.get("method") == Full.name
+    if "method" not in chosen:
+        full = (
+            chosen.get("scorer", CHOICE) == CHOICE
+            and chosen.get("unit", "best") != "response"
+            and chosen.get("label_floor") is None
+            and chosen.get("shape", INDICATOR_SHAPE.name) == INDICATOR_SHAPE.name
+            and chosen.get("pending") != "labelled-only"
+        )
+    found = {} if "method" in chosen else {"method": Full.name if full else DEFAULT_METHOD}
+    if full and "scorer" not in given:
+        found["scorer"] = CHOICE
+    scorer = found.get("scorer", chosen.get("scorer", GRAM))
+    if full and chosen.get("signals") is None:
+        found["signals"] = SignalList().text
+    elif scorer != CHOICE and "signals" not in given:
+        found["signals"] = None
+    return found
 
 
 def _with_upstream(

@@ -207,6 +207,29 @@ class SignalList:
         return found + np.float32(0.0)  # -0.0 is 0.0 in every record
 
 
+def signal_list(written: Sequence[str]) -> SignalList:
+    """Make a list from what is written on a command line: ``score``, ``retrieval=0..1``, ``model=NAME``.
+
+    Raises `ValueError` for anything else.
+    """
+    given, models, declared = [], [], []
+    for one in written:
+        name, said, rest = one.partition("=")
+        if not said:
+            given.append(name)
+        elif name == "model":
+            models.append(rest)
+        else:
+            try:
+                least, most = map(float, rest.split(".."))
+            except ValueError:
+                raise ValueError(
+                    f"a signal of your own needs its range, like {name or 'retrieval'}=0..1, not {one!r}"
+                ) from None
+            declared.append((name, least, most))
+    return SignalList(given=tuple(given), models=tuple(models), declared=tuple(declared))
+
+
 def choice_scores(batch: AnswerBatch | Measured) -> Floats:
     """Score n answers for the choice of the one that may ship: the highest, of equal ones the first.
 
