@@ -225,12 +225,15 @@ class Prompts:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256, in hexadecimal, of each prompt's mark (one byte), row (float32, little-endian) and segment (UTF-8, then a 0)."""
-        hashed = hashlib.sha256()
+        """SHA-256, in hexadecimal, of all prompts in the order of their bytes: mark (0 or 1), row (float32, little-endian), segment
+        (UTF-8), and a 0."""
         names = ("",) * len(self.ids) if self.segments is None else self.segments
-        for row, bad, segment in zip(self.rows.astype("<f4"), self.bad.tolist(), names, strict=True):
-            hashed.update(bytes([bad]) + row.tobytes() + segment.encode() + b"\0")
-        return hashed.hexdigest()
+        rows = self.rows.astype("<f4")
+        parts = [
+            bytes([bad]) + row.tobytes() + name.encode() + b"\0"
+            for row, bad, name in zip(rows, self.bad.tolist(), names, strict=True)
+        ]
+        return hashlib.sha256(b"".join(sorted(parts))).hexdigest()
 
     @cached_property
     def _places(self) -> dict[str, int]:
