@@ -46,7 +46,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.learned import UnknownModel
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import choice_scores
 from streamer.tracing import NO_TRACING
@@ -392,10 +391,6 @@ class BatchDecider:
                 measured = Measured(batch, p.event.prompt)
                 scores, raw = choice_scores(measured), None
                 p.signals = self._signals(p, listed, measured, scores.tolist())
-        except UnknownModel as error:
-            log.info("deciding.unknown_model", gate=p.key.gate, batch_id=p.key.batch_id, reason=str(error))
-            p.held = "unknown_model"
-            return
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"

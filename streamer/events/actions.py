@@ -43,7 +43,6 @@ Reason = Literal[
     "scorer_failed",
     "no_logprob",
     "no_mark",
-    "unknown_model",
     "signal_out_of_range",
     "upstream_mismatch",
     "attempts_exhausted",

@@ -68,7 +68,6 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "two_people": False,
     "model": None,
     "desk_deadline_seconds": None,
-    "learn_score": "off",
     "upstream": None,
     "signals": None,
 }

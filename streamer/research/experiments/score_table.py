@@ -1,7 +1,7 @@
 """What each score serves at equal labels: ``python -m streamer.research.experiments.score_table FILE...``.
 
-The draws are those of `streamer.research.experiments.learned_score`: some prompts have labels, and on all others is measured
-what a gate serves and exposes. Rows are of the method `mean`, which bounds exposure; those of Gram energy by `selective` and
+Each repetition draws prompts without replacement whose labels a gate has; on all others is measured what it serves and exposes.
+Rows are of the method `mean`, which bounds exposure; those of Gram energy by `selective` and
 `selective-mean` bound what is wrong among what ships. Unit `best`: a score gates the answer that it puts first, of equal ones the one that Gram
 energy puts first. `--others` takes programs that score the same answers with other packages; see
 ``benchmarks/other_scorers/README.md``. Prints one Markdown table for each file.
@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ import numpy as np
 from streamer.calibration import (
     History,
     LabelledGroup,
+    calibrate_groups,
     calibrate_selective,
     calibrate_selective_mean,
 )
@@ -36,20 +38,10 @@ from streamer.research.experiments.command_arguments import (
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.learned_score import (
-    BEST_ROW,
-    LEARNED_ROWS,
-    GateFigures,
-    gate_figures,
-    parted,
-    read_prompts,
-    repetition,
-)
 from streamer.research.experiments.score_cache import SCORES_FOLDER, every_score
 from streamer.research.experiments.serving_more import DELTA, BestAnswers
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder
-from streamer.scoring.fitting import LEAST_PROMPTS, missing_prompts
 from streamer.scoring.gram import DECIMALS
 from streamer.scoring.registry import GRAM, SCORERS
 
@@ -65,11 +57,34 @@ if TYPE_CHECKING:
     Scores = dict[str, Sequence[float]]
 
 ALPHAS = (0.05, 0.1, 0.2)
+LABELS = 250
 REPETITIONS = 100
 BEST_CUT = "the best cut that knows every label"
 """In place of a calibration: the lowest above which at most alpha is wrong, among what it is measured on."""
 FIRST_OF_EQUAL = ("kernel-entropy", "cluster-entropy")
 """Scorers that speak of the prompt: they have a second row, for what the first answer would make of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateFigures:
+    """What one gate does on the prompts that it has no label of."""
+
+    served: float
+    exposed: float
+
+
+def parted(prompts: int, labels: int, seed: int) -> tuple[list[int], NDArray[np.intp]]:
+    """Draw which prompts are labelled; returns their places, and those of all others."""
+    drawn = np.random.default_rng([20261124, seed]).permutation(prompts)
+    return drawn[:labels].tolist(), drawn[labels:]
+
+
+def gate_figures(
+    answers: BestAnswers, calibrating: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
+) -> GateFigures:
+    """Calibrate by `mean` on some prompts, and measure on others."""
+    level = calibrate_groups(answers.groups(calibrating), alpha=alpha, seed=seed).value
+    return GateFigures(*answers.among(others).outcome(level))
 
 
 def chosen_answers(
@@ -219,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--labels",
         type=count_argument(20),
-        default=LEAST_PROMPTS,
+        default=LABELS,
         help="labelled prompts; at most four fifths of a file",
     )
     parser.add_argument(
@@ -242,10 +257,7 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
         raise UsageError(f"{path} has no cloud with a written answer")
     labels = min(options.labels, len(clouds) * 4 // 5)
     by_score = _gated(clouds, options)
-    prompts = read_prompts(path, options.embeddings)
     rows: dict[str, list[list[GateFigures]]] = {name: [] for name in by_score}
-    learned: list[list[GateFigures]] = []
-    ruled: list[list[GateFigures]] = []
     promised: dict[str, list[list[GateFigures]]] = {}
     for seed in range(options.repetitions):
         labelled, others = parted(len(clouds), labels, seed)
@@ -255,22 +267,7 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
         for name in promises[0]:
             row = name if name == BEST_CUT else f"`{name}`"
             promised.setdefault(f"`{GRAM}`, {row}", []).append([one[name] for one in promises])
-        fitted = repetition(
-            prompts, labels, seed, options.alpha, [row for row in LEARNED_ROWS if row[0] == BEST_ROW]
-        )
-        learned.append(fitted[BEST_ROW])
-        too_few = missing_prompts(labels) is not None
-        ruled.append(
-            [
-                own if own.proposed and not too_few else gram
-                for own, gram in zip(fitted[BEST_ROW], rows[GRAM][-1], strict=True)
-            ]
-        )
-    ordered = (
-        {GRAM: rows.pop(GRAM), "learned": learned, "learned where proposed, else Gram": ruled}
-        | rows
-        | promised
-    )
+    ordered = {GRAM: rows.pop(GRAM)} | rows | promised
     yield (
         f"{path.name}: {labels} labelled prompts, measured on the other {len(clouds) - labels}, "
         f"{options.repetitions} draws",

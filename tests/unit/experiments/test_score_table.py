@@ -78,7 +78,6 @@ def test_scores_of_another_package_are_gated_as_the_own_ones(
         for cells in (line.split("|") for line in said.splitlines()[4:] if line)
     }
     assert served["`length`"] > 0.5 > served["`gram`"], "length tells right from wrong, agreement misleads"
-    assert served["learned where proposed, else Gram"] == served["`gram`"], "40 labels are too few"
     monkeypatch.setenv("PATH", "")
     assert run(clouds, theirs) == 0, "what it made is kept"
     assert capsys.readouterr().out == said
