@@ -24,7 +24,7 @@ from streamer.cli.console import (
     say,
     warn,
 )
-from streamer.cli.gate_options import with_settings
+from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
 from streamer.gates.setting_changes import calibrated_for_another, unread
@@ -415,7 +415,9 @@ def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict
             and chosen.get("shape", INDICATOR_SHAPE.name) == INDICATOR_SHAPE.name
             and chosen.get("pending") != "labelled-only"
         )
-    found = {} if "method" in chosen else {"method": Full.name if full else DEFAULT_METHOD}
+    found: dict[str, Any] = {}
+    if "method" not in chosen:
+        found["method"] = Full.name if full else DEFAULT_METHOD
     if full and "scorer" not in given:
         found["scorer"] = CHOICE
     scorer = found.get("scorer", chosen.get("scorer", GRAM))

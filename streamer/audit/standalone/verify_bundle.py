@@ -487,10 +487,10 @@ def derive_action(
             eligible = [0.0 if best is None else scores[best]]
         level = own_level(rule, eligible)
         cut = ("open", None) if level == -math.inf else ("cut", level)
-    level = cut
+    by = cut
     if kind == "full" and state == "full":
-        level = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
-    bar = math.inf if level[0] == "closed" else -math.inf if level[0] == "open" else level[1]
+        by = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
+    bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
     if kind in ("smooth", "ramp"):
