@@ -23,8 +23,8 @@ from streamer.events.responses import (
     decode_responses,
     dimension_of,
     embedding_rows,
-    given_signals,
     models_named,
+    numbers_given,
     recorded_metadata,
 )
 from streamer.events.structured_mode import traced
@@ -405,7 +405,7 @@ class BatchDecider:
         self, p: _Pending, listed: SignalList, measured: Measured, scores: Sequence[float]
     ) -> NDArray[np.float32] | None:
         """The row of signals of what a batch's unit may ship; a batch with a number outside its declared range is held."""
-        given = given_signals(p.event, listed.ranges)
+        given = numbers_given(p.event.responses)
         try:
             listed.check(given)
         except ValueError as error:
@@ -453,7 +453,7 @@ class BatchDecider:
             content_hash=p.content_hash,
             prompt=p.event.prompt,
             references=None if references is None else tuple(references),
-            metadata=recorded_metadata(p.event),
+            metadata=recorded_metadata(p.event, (settings.of_event or "",)),
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,

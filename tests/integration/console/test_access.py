@@ -24,7 +24,6 @@ from tests.integration.store.labelled_gate import GATE, LabelledGate
 ACTS: dict[str, dict[str, Any]] = {
     "/proposals/approve": {"gate": GATE, "run": 2},
     "/proposals/reject": {"gate": GATE, "run": 2, "reason": "no"},
-    "/proposals/reject-score": {"gate": GATE, "reason": "no"},
     "/gates/close": {"gate": GATE, "reason": "no"},
     "/alerts/acknowledge": {"alert": "nothing", "reason": "seen"},
     "/desk/release": {"gate": GATE, "batch": "order-1", "answer": "a"},
