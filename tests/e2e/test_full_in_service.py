@@ -93,7 +93,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         empty_site(kafka_broker, migrated_postgres_url, topic_prefix, tmp_path, stack) as site,
     ):
         site.command(
-            *("gate", "create", NAME, "--alpha", str(ALPHA), "--signal", "retrieval=0..1"),
+            *("gate", "create", NAME, "--method", "full", "--alpha", str(ALPHA), "--signal", "retrieval=0..1"),
             *("--encoder", "external:made-up", "--embeddings", "accept", "--dimension", "3"),
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
         )  # fmt: skip
