@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +66,29 @@ class Needed:
         return self.count / (self.groups + 1)
 
 
+class CalibrationLosses:
+    """What one frozen score says of its calibration prompts: p of a new one is (1 + the severities that score at least as high) / (G + 1).
+
+    A gate that cuts this score where `mean` finds lambda ships iff p is at most its budget.
+
+    Parameters
+    ----------
+    scores, severities : of G prompts, in [0, 1].
+    """
+
+    def __init__(self, scores: Sequence[float], severities: Sequence[float]) -> None:
+        pairs = sorted(zip(scores, severities, strict=True))
+        self._scores = [score for score, _ in pairs]
+        bad = [severity for _, severity in pairs]
+        self._above = (
+            [math.fsum(bad[place:]) for place in range(len(bad) + 1)] if any(bad) else [0.0] * (len(bad) + 1)
+        )
+
+    def needed(self, score: float) -> Needed:
+        """Return the budget that a new prompt with this score needs."""
+        return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))
+
+
 def unit_row(
     unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]
 ) -> NDArray[np.float32] | None:
@@ -88,9 +112,11 @@ class PolicyGate:
     unit : what ships.
     cut : the policy's state and lambda.
     rule : how they are to be read.
+    losses : of the calibration prompts, where the policy cuts one score at its budget.
     """
 
-    def __init__(self, *, unit: Unit, cut: Cut, rule: Rule) -> None:
+    def __init__(self, *, unit: Unit, cut: Cut, rule: Rule, losses: CalibrationLosses | None = None) -> None:
+        self._losses = losses
         self._unit: Unit = unit
         self._cut = cut
         self._rule = rule
@@ -100,7 +126,12 @@ class PolicyGate:
     @classmethod
     def of(cls, policy: Policy) -> PolicyGate:
         """Return the gate of a policy."""
-        return cls(unit=policy.settings.unit, cut=Cut(policy.state, policy.threshold), rule=policy.rule)
+        return cls(
+            unit=policy.settings.unit,
+            cut=Cut(policy.state, policy.threshold),
+            rule=policy.rule,
+            losses=policy.losses,
+        )
 
     @property
     def needs_uniforms(self) -> bool:
@@ -162,7 +193,9 @@ class PolicyGate:
                 gate_batch(scores, unit=self._unit, state=own.state, threshold=own.threshold, blank=blank),
                 own,
             )
-        return Ruling(by_score, cut)
+        if needed is None and self._losses is not None and by_score.unit_score is not None:
+            needed = self._losses.needed(by_score.unit_score)
+        return Ruling(by_score, cut, needed)
 
     def _by_signals(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -115,6 +116,13 @@ class SampledGroup:
     row: int | None = field(default=None, compare=False, repr=False)
     signals: bytes | None = field(default=None, compare=False, repr=False)
     bad: bool | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def severity(self) -> float:
+        """The mean severity of its items, in [0, 1]; a missing one is 1."""
+        return math.fsum(1.0 if one.severity is None else one.severity for one in self.items) / len(
+            self.items
+        )
 
     @property
     def labelled(self) -> bool:
@@ -521,7 +529,7 @@ def is_bad(salt: bytes, group: SampledGroup) -> bool:
     """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by the gate's keyed draw."""
     if group.bad is not None:
         return group.bad
-    severity = float(np.mean([1.0 if item.severity is None else item.severity for item in group.items]))
+    severity = group.severity
     return severity > 0 and (severity >= 1 or uniform_of(salt, group.key, "severity") < severity)
 
 

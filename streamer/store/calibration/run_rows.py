@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.gates.rule import Full
+from streamer.calibration.calibrators.mean import Mean
+from streamer.gates.policy_gate import CalibrationLosses
+from streamer.gates.rule import INDICATOR, Full
+from streamer.recalibration.draw_ages import decided_before
 from streamer.recalibration.run import SampledGroup, SampledItem, is_bad, prompts_of_rule
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from streamer.calibration import Threshold
     from streamer.calibration.calibrators.full import Prompts
     from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.verdict import Outcome
 
@@ -126,19 +130,16 @@ def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[
     return [ids[group.key] if group.row is None else group.row for group in groups]
 
 
-def with_prompts(connection: sa.Connection, rule: Rule, run: int | None) -> Rule:
+def with_prompts(connection: sa.Connection, rule: Rule, run: int | None, older_than: datetime | None) -> Rule:
     """Attach to a rule of all signals the prompts that its run has read; other rules stay as they are.
 
     Raises `ValueError` where the record has others than the rule was made of.
     """
-    if not isinstance(rule, Full) or run is None:
+    if not isinstance(rule, Full) or run is None or older_than is None:
         return rule
     wanted = tuple(one.rows for one in rule.fits)
     if (known := _PROMPTS.get(wanted)) is not None:
         return replace(rule, prompts=known)
-    older_than = connection.execute(
-        sa.select(calibration_runs.c.older_than).where(calibration_runs.c.id == run)
-    ).scalar_one()
     found = rule.with_prompts(prompts_of_rule(rule, inputs_of(connection, run), older_than))
     while len(_PROMPTS) >= _REMEMBERED:
         _PROMPTS.pop(next(iter(_PROMPTS)), None)
@@ -147,6 +148,36 @@ def with_prompts(connection: sa.Connection, rule: Rule, run: int | None) -> Rule
     return found
 
 
+def losses_of(
+    connection: sa.Connection,
+    settings: GateSettings,
+    rule: Rule,
+    run: int | None,
+    older_than: datetime | None,
+) -> CalibrationLosses | None:
+    """Read what a run's prompts lose by their scores; None where its gate does not cut one score at its budget."""
+    cuts_at_budget = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
+    if (
+        run is None
+        or older_than is None
+        or not cuts_at_budget
+        or rule != INDICATOR
+        or settings.label_floor is not None
+    ):
+        return None
+    if (known := _LOSSES.get((run, older_than))) is None:
+        groups = [one for one in inputs_of(connection, run) if decided_before(one, older_than)]
+        known = CalibrationLosses(
+            [group.items[0].score for group in groups], [group.severity for group in groups]
+        )
+        while len(_LOSSES) >= _REMEMBERED:
+            _LOSSES.pop(next(iter(_LOSSES)), None)
+        _LOSSES[run, older_than] = known
+    return known
+
+
+_LOSSES: dict[tuple[int, datetime], CalibrationLosses] = {}
+"""By run and its `older_than`, which no run of another database has too."""
 _PROMPTS: dict[tuple[str, ...], tuple[Prompts, ...]] = {}
 """Prompts by their digests, which they cannot differ from."""
 _REMEMBERED = 64

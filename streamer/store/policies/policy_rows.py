@@ -14,9 +14,9 @@ from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
-from streamer.store.calibration.run_rows import with_prompts
+from streamer.store.calibration.run_rows import losses_of, with_prompts
 from streamer.store.db.bulk_insert import Statement, execute_all
-from streamer.store.db.schema import gate_revisions, gates, policies
+from streamer.store.db.schema import calibration_runs, gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
 
 if TYPE_CHECKING:
@@ -134,8 +134,11 @@ def _version(
     if row is not None:
         try:
             own = {name: row[name] for name in _OWN}
-            own["rule"] = with_prompts(connection, own["rule"], own["calibration_run"])
-            policy = Policy(settings=settings_of(row), seed=row["seed"], **own)
+            run = row["calibration_run"], row["older_than"]
+            own["rule"] = with_prompts(connection, own["rule"], *run)
+            settings = settings_of(row)
+            losses = losses_of(connection, settings, own["rule"], *run)
+            policy = Policy(settings=settings, seed=row["seed"], losses=losses, **own)
             active = ActivePolicy(policy, row["audit_salt"])
         except _UNREADABLE:
             active = None
@@ -150,7 +153,10 @@ def _version(
 
 
 _SELECT = (
-    sa.select(policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"])
+    sa.select(
+        policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"], calibration_runs.c.older_than
+    )
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)
+    .outerjoin(calibration_runs, calibration_runs.c.id == policies.c.calibration_run)
 )

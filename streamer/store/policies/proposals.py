@@ -37,7 +37,9 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),
     calibration_runs.c.groups,
     calibration_runs.c["items"],
-    *calibration_runs.c["missing", "guarantee", "why", "requested_by", "finished_at", "held_until"],
+    *calibration_runs.c[
+        "missing", "guarantee", "why", "requested_by", "finished_at", "held_until", "older_than"
+    ],
     *calibration_candidates.c["state", "threshold", "rule"],
     *gate_revisions.c[SETTINGS],
 )
@@ -107,7 +109,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         gate=gate,
         settings=settings_of(row),
         cut=Cut(row["state"], row["threshold"]),
-        rule=with_prompts(connection, row["rule"], row["run"]),
+        rule=with_prompts(connection, row["rule"], row["run"], row["older_than"]),
         by=row["requested_by"],
         at=row["finished_at"],
     )

@@ -20,7 +20,11 @@ def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     Each group counts once, as far as it was labelled. None where there is no such run or no label.
     """
     found = connection.execute(
-        sa.select(*calibration_candidates.c["state", "threshold", "rule"], gate_revisions.c.unit)
+        sa.select(
+            *calibration_candidates.c["state", "threshold", "rule"],
+            gate_revisions.c.unit,
+            calibration_runs.c.older_than,
+        )
         .join_from(calibration_runs, calibration_candidates, CANDIDATE_OF_RUN)
         .join(gate_revisions, REVISION_OF_RUN)
         .where(calibration_runs.c.id == run)
@@ -32,5 +36,7 @@ def calibrated(connection: sa.Connection, run: int) -> CalibratedSample | None:
     means = [fmean(severities) for severities in known if severities]
     if not means:
         return None
-    reading = Reading(Cut(found.state, found.threshold), with_prompts(connection, found.rule, run))
+    reading = Reading(
+        Cut(found.state, found.threshold), with_prompts(connection, found.rule, run, found.older_than)
+    )
     return CalibratedSample(ship_share=ship_rate(reading, found.unit, groups), mean_severity=fmean(means))

@@ -151,7 +151,6 @@ decisions = sa.Table(
     one_of("embedding_source", ("encoder", "event", "none")),
     within_unit_interval("sampling_probability"),
     check("sampled_had_a_chance", "NOT sampled OR sampling_probability > 0"),
-    check("signals", "length(signals) BETWEEN 4 AND 4096"),
     check(
         "budget",
         "(budget_count IS NULL) = (budget_groups IS NULL) AND budget_count >= 1 AND budget_groups >= 0",
