@@ -123,7 +123,7 @@ const VECTORS = {
     return {
       audit: n("audit", gate, batch, String(attempt)),
       draw: n("draw", gate, batch, String(attempt), response),
-      dither: uniform(bytes(salt), gate, batch, attempt, response),
+      dither: uniform(bytes(salt), "dither", gate, batch, attempt, response),
     };
   },
   "policy-signature"({ private_key: hex, record, salt, seed, row, settings }, raw) {
