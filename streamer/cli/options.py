@@ -19,6 +19,7 @@ from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
+from streamer.scoring.signals.signal_list import SignalList, signal_list
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -98,6 +99,14 @@ TrustScoreOption = Annotated[
         "--trust-score", help="Take a score in that says just what the severities say, as a mark does."
     ),
 ]
+SignalOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=LOW..HIGH",
+        help="A number of your own that each answer has, with its range, like retrieval=0..1: in a column of that name, or the one "
+        "that --column retrieval=COLUMN names; may be repeated.",
+    ),
+]
 
 
 def given_marks(scale: str | None, words: Iterable[str] | None) -> Marks:
@@ -121,14 +130,24 @@ class TableOptions:
     words: WordsOption = None
     annotators: AnnotatorsOption = "mean"
     trust_score: TrustScoreOption = False
+    signal: SignalOption = None
+
+    def signals(self) -> SignalList:
+        """Return the declared signals. Raises `UsageError`."""
+        try:
+            return signal_list(self.signal or ())
+        except ValueError as error:
+            raise UsageError(f"--signal: {error}") from None
 
     def reading(self) -> Reading:
         """Return how tables are read. Raises `UsageError`."""
+        ranges = {name: (least, most) for name, least, most in self.signals().declared}
         return Reading(
-            columns=parse_mapping(self.column or ()),
+            columns=parse_mapping(self.column or (), ranges),
             marks=given_marks(self.scale, self.words),
             annotators=cast("Annotators", self.annotators),
             trust_score=self.trust_score,
+            signals=ranges,
         )
 
 

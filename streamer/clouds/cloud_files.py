@@ -80,7 +80,7 @@ def read_clouds(
             raise UsageError(
                 f"{shown_name(path)} holds response clouds, whose fields have fixed names; --column is for tables"
             )
-        yield from _cloud_lines(path)
+        yield from _cloud_lines(path, reading)
         return
     with open_table(path, example=EXAMPLE) as table:
         reader = AnswerReader(table, reading, needs_answers=needs_answers)
@@ -114,7 +114,7 @@ def read_rows(
         yield f"{name}, prompt {cloud.question_id[:60]!r}", cloud, cloud_row(cloud)
 
 
-def _cloud_lines(path: Path | str) -> Iterator[Cloud]:
+def _cloud_lines(path: Path | str, reading: Reading) -> Iterator[Cloud]:
     name = shown_name(path)
     first_seen: dict[str, int] = {}
     for number, line in numbered_lines(path):
@@ -125,6 +125,13 @@ def _cloud_lines(path: Path | str) -> Iterator[Cloud]:
                 f"{name}, line {number}: question_id {cloud.question_id!r} was already on line {earlier}; "
                 "a question is one batch, so put all its responses on one line or give each line its own id"
             )
+        for response in cloud.responses:
+            for signal, (least, most) in reading.signals.items():
+                if not least <= response.signals.get(signal, least) <= most:
+                    raise UsageError(
+                        f"{name}, line {number}: the signal {signal} is {response.signals[signal]!r}, and it is declared to be from "
+                        f"{least:g} to {most:g}"
+                    )
         yield cloud
     if not first_seen:
         raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")

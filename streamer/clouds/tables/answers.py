@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from streamer.clouds.cloud import (
     NOT_KEPT,
@@ -18,7 +18,7 @@ from streamer.clouds.cloud import (
     response_id,
 )
 from streamer.clouds.line_files import is_publishable
-from streamer.clouds.tables.columns import PER_ANSWER, recognise, role_of
+from streamer.clouds.tables.columns import OF_PROMPT, ROLES, recognise, role_of
 from streamer.clouds.tables.marks import TRUTH, Marks, number_in
 from streamer.clouds.tables.values import (
     NotText,
@@ -54,15 +54,21 @@ class Reading:
     marks : what people wrote for how good an answer is.
     annotators : what several severities of one answer become: their mean, or the worst of them.
     trust_score : take a score in that says just what the severities say.
+    signals : declared numbers of the answers, by name the least and the largest value; their names are roles of columns too.
     """
 
     columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
     annotators: Annotators = "mean"
     trust_score: bool = False
+    signals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for another choice of annotators."""
+        """Raise `UsageError` for another choice of annotators, and for a signal with the name of a role."""
+        if taken := self.signals.keys() & set(ROLES):
+            raise UsageError(
+                f"a signal cannot be called {min(taken)}, as a column of every table may be; call it otherwise"
+            )
         if self.annotators not in ANNOTATORS:
             raise UsageError(f"annotators must be one of {', '.join(ANNOTATORS)}, not {self.annotators!r}")
 
@@ -81,6 +87,7 @@ class Answer:
     score : its own, in [0, 1].
     logprob : the mean log-probability of its tokens, in [-10000, 0].
     model : the model that gave it; None where that is not said.
+    signals : its declared numbers, as far as they are known.
     meta : the numbers in columns that have no role.
     """
 
@@ -96,6 +103,7 @@ class Answer:
     logprob: float | None
     model: str | None
     embedding: tuple[float, ...] | None
+    signals: Mapping[str, float]
     meta: Mapping[str, float]
 
 
@@ -110,7 +118,9 @@ class AnswerReader:
         needs_answers: bool = False,
         without: str | None = None,
     ) -> None:
-        self.columns = recognise(table, reading.columns, needs_answers=needs_answers, without=without)
+        self.columns = recognise(
+            table, reading.columns, signals=reading.signals, needs_answers=needs_answers, without=without
+        )
         self.reading = reading
         self._table = table
         self._several = Counter[str]()
@@ -206,9 +216,13 @@ class AnswerReader:
         return found, tuple(tuple(one.place for one in answers) for answers in rows.values())
 
     def _check_same(self, first: Answer, others: Sequence[Answer]) -> None:
+        own = {name: cast("Role", name) for name in self.reading.signals}
         for other in others:
-            for what, role in _OF_AN_ANSWER.items():
-                if getattr(other, what) != getattr(first, what):
+            for what, role in (_OF_AN_ANSWER | own).items():
+                one, another = (
+                    each.signals.get(what) if what in own else getattr(each, what) for each in (first, other)
+                )
+                if one != another:
                     name = self.columns.one("answer_id")
                     other_use = "answer_id" if role == "answer" else role
                     raise self._table.error(
@@ -248,6 +262,7 @@ class AnswerReader:
                 logprob=self._logprob(place, cells.get("logprob")),
                 model=self._name(place, "model", cells.get("model")) or None,
                 embedding=self._embedding(place, cells.get("embedding")),
+                signals=self._signals(place, cells),
                 meta=meta,
             )
 
@@ -274,7 +289,7 @@ class AnswerReader:
 
     def _cells(self, place: int, row: Mapping[str, Any]) -> Iterator[dict[Role, Any]]:
         columns = self.columns
-        roles = {role: names for role, names in columns.named.items() if role in _PER_ANSWER}
+        roles = {role: names for role, names in columns.named.items() if role not in OF_PROMPT}
         if not columns.wide:
             yield {role: self._cell(place, row, role, names[0]) for role, names in roles.items()}
             return
@@ -352,6 +367,20 @@ class AnswerReader:
             )
         return number
 
+    def _signals(self, place: int, cells: Mapping[Any, Any]) -> dict[str, float]:
+        found = {}
+        for name, (least, most) in self.reading.signals.items():
+            if (number := self._number(cells.get(name))) is None:
+                continue
+            if not least <= number <= most:
+                raise self._table.error(
+                    place,
+                    ", ".join(self.columns.named.get(cast("Role", name), ())),
+                    f"{excerpt(str(cells[name]))} is not a number from {least:g} to {most:g}, which the signal {name} is declared to be",
+                )
+            found[name] = number
+        return found
+
     def _number(self, value: Any) -> float | None:
         """Read a number; NaN for what is none."""
         return None if _plain(value) is None else number_in(value, decimal_comma=self._table.decimal_comma)
@@ -418,7 +447,7 @@ class AnswerReader:
         return found
 
 
-_OF_AN_ANSWER: Mapping[str, Role] = {
+_OF_AN_ANSWER: dict[str, Role] = {
     "text": "answer", "score": "score", "logprob": "logprob", "embedding": "embedding", "model": "model", "kind": "kind",
 }  # fmt: skip
 """What rows of one answer have in common."""
@@ -494,7 +523,6 @@ _EACH_TO_SEPARATE = 10
 """Answers of each class of which a score of chance separates all once in 184,756 times."""
 _MARKS = 10
 _NEARLY_ALL = 0.98
-_PER_ANSWER = frozenset(PER_ANSWER)
 
 
 def _plain(value: Any) -> Any:
@@ -628,6 +656,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
                 score=answer.score,
                 logprob=answer.logprob,
                 model=None if answer.model is None else identifier(answer.model),
+                signals=answer.signals,
             )
             for name, answer in zip(ids, answers, strict=True)
         ),

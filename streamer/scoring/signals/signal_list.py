@@ -72,7 +72,8 @@ class SignalList:
             )
         if unknown := sorted(set(self.given) - set(GIVEN)):
             raise ValueError(
-                f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}"
+                f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}; a signal of your own needs its "
+                "range, like retrieval=0..1"
             )
         if len(self.models) > MOST_MODELS:
             raise ValueError(f"models must be at most {MOST_MODELS}, not {len(self.models)}")
@@ -182,6 +183,29 @@ class SignalList:
         found = np.stack(columns, axis=1).clip(-CLIP, CLIP).astype(np.float32)
         found[~measured.written] = 0.0
         return found + np.float32(0.0)  # -0.0 is 0.0 in every record
+
+
+def signal_list(written: Sequence[str]) -> SignalList:
+    """Make a list from what is written on a command line: ``score``, ``retrieval=0..1``, ``model=NAME``.
+
+    Raises `ValueError` for anything else.
+    """
+    given, models, declared = [], [], []
+    for one in written:
+        name, said, rest = one.partition("=")
+        if not said:
+            given.append(name)
+        elif name == "model":
+            models.append(rest)
+        else:
+            try:
+                least, most = map(float, rest.split(".."))
+            except ValueError:
+                raise ValueError(
+                    f"a signal of your own needs its range, like {name or 'retrieval'}=0..1, not {one!r}"
+                ) from None
+            declared.append((name, least, most))
+    return SignalList(given=tuple(given), models=tuple(models), declared=tuple(declared))
 
 
 def choice_scores(batch: AnswerBatch | Measured) -> Floats:
