@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.line_files import head_of, numbered_lines, shown_name
-from streamer.clouds.tables.answers import AnswerReader, Reading, ScoreCheck
+from streamer.clouds.tables.answers import AnswerReader, LeakCheck, Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.clouds.tables.rows import FORMAT_NAMES, TableError, format_by_content, open_table
 from streamer.errors import UsageError
@@ -117,6 +117,7 @@ def read_rows(
 def _cloud_lines(path: Path | str, reading: Reading) -> Iterator[Cloud]:
     name = shown_name(path)
     first_seen: dict[str, int] = {}
+    leak = LeakCheck(name, {signal: f"signals.{signal}" for signal in reading.signals}, reading)
     for number, line in numbered_lines(path):
         cloud = parse_cloud(line, f"{name}, line {number}")
         earlier = first_seen.setdefault(cloud.batch_id, number)
@@ -126,6 +127,7 @@ def _cloud_lines(path: Path | str, reading: Reading) -> Iterator[Cloud]:
                 "a question is one batch, so put all its responses on one line or give each line its own id"
             )
         for response in cloud.responses:
+            leak.see(response)
             for signal, (least, most) in reading.signals.items():
                 if not least <= response.signals.get(signal, least) <= most:
                     raise UsageError(
@@ -133,6 +135,7 @@ def _cloud_lines(path: Path | str, reading: Reading) -> Iterator[Cloud]:
                         f"{least:g} to {most:g}"
                     )
         yield cloud
+    leak.check()
     if not first_seen:
         raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")
 
@@ -151,7 +154,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
             reader = AnswerReader(table, replace(reading, columns=columns))
         except UsageError:
             reader = AnswerReader(table, reading)
-        check = ScoreCheck(table.name, reader.columns.one("score"), reading)
+        check = reader.leak_check()
         legible = not check.trusted
         for place, row in table.rows:
             key = reader.key(place, row)
@@ -161,7 +164,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
             if legible:
                 try:
                     for answer in reader.answers(place, row):
-                        check.see(answer.score, answer.severity)
+                        check.see(answer)
                 except TableError:
                     legible = False
             elif not together:

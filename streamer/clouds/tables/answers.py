@@ -136,7 +136,7 @@ class AnswerReader:
             At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
             not held after the last.
         """
-        columns, leak = self.columns, ScoreCheck(self._table.name, self.columns.one("score"), self.reading)
+        columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
         groups: Iterable[list[Answer]]
         if together or columns.wide:
@@ -156,6 +156,11 @@ class AnswerReader:
                 )
             yield Prompt(cloud, places)
         leak.check()
+
+    def leak_check(self) -> LeakCheck:
+        """Return what looks whether the score, or a signal, is the mark."""
+        columns = {name: self.columns.one(cast("Role", name)) for name in ("score", *self.reading.signals)}
+        return LeakCheck(self._table.name, columns, self.reading)
 
     def _rows(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """The rows. Raises `TableError` at a key that would have had a role, had the first rows had it."""
@@ -461,6 +466,31 @@ class Prompt:
     places: tuple[tuple[int, ...], ...]
 
 
+class LeakCheck:
+    """Looks whether the score, or a signal, is the mark; see `ScoreCheck`. `columns` : of each, by name; None: it has none."""
+
+    def __init__(self, file: str, columns: Mapping[str, str | None], reading: Reading) -> None:
+        each = {name: ScoreCheck(file, column, reading, name) for name, column in columns.items()}
+        self._each = {name: one for name, one in each.items() if not one.trusted}
+        self.trusted = not self._each
+
+    def watch(self, answers: Iterable[Answer]) -> Iterator[Answer]:
+        """Look at answers that pass."""
+        for answer in answers:
+            self.see(answer)
+            yield answer
+
+    def see(self, answer: Answer | CloudResponse) -> None:
+        """Look at one answer."""
+        for name, one in self._each.items():
+            one.see(answer.score if name == "score" else answer.signals.get(name), answer.severity)
+
+    def check(self) -> None:
+        """Refuse what is the mark. Raises `UsageError` with the reason."""
+        for one in self._each.values():
+            one.check()
+
+
 class ScoreCheck:
     """Looks whether a score says just what the severities say, as a mark does and no score of what is unknown.
 
@@ -469,23 +499,19 @@ class ScoreCheck:
     file : the file's name, for the error.
     column : of the scores; None: there are none.
     reading : `Reading.trust_score` takes any score in.
+    name : the signal's, where it is none of scores.
 
     Attributes
     ----------
     trusted : whether there is nothing to look at.
     """
 
-    def __init__(self, file: str, column: str | None, reading: Reading) -> None:
+    def __init__(self, file: str, column: str | None, reading: Reading, name: str = "score") -> None:
         self._file, self._column, self.trusted = file, column, reading.trust_score or column is None
+        self._name = name
         self._bounds = {False: (math.inf, -math.inf), True: (math.inf, -math.inf)}
         self._counts = Counter[bool]()
         self._equal = {alike: Counter[bool]() for alike in (False, True)}
-
-    def watch(self, answers: Iterable[Answer]) -> Iterator[Answer]:
-        """Look at answers that pass."""
-        for answer in answers:
-            self.see(answer.score, answer.severity)
-            yield answer
 
     def see(self, score: float | None, severity: float | None) -> None:
         """Look at one answer."""
@@ -514,8 +540,8 @@ class ScoreCheck:
             reason = f"it equals the severity, or one less it, in nearly all of {fine + bad:,} answers"
         if reason:
             raise UsageError(
-                f"{self._file}, column {self._column}: {reason}, as the mark itself would; a score must be known before "
-                "anybody has judged the answer. If it is the mark, leave it out: --column score=; if it is not: --trust-score"
+                f"{self._file}, column {self._column}: {reason}, as the mark itself would; it must be known before "
+                f"anybody has judged the answer. If it is the mark, leave it out: --column {self._name}=; if it is not: --trust-score"
             )
 
 

@@ -128,6 +128,39 @@ def test_rows_of_one_answer_have_one_number(tmp_path: Path) -> None:
         list(read_clouds(path, Reading(signals={"retrieval": (0, 1)})))
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+@pytest.mark.parametrize("hold", [True, False])
+def test_a_signal_that_is_the_mark_is_refused_unless_it_is_trusted(
+    tmp_path: Path, name: str, hold: bool
+) -> None:
+    marks = [float(i % 3 == 0) for i in range(60)]
+    path = tmp_path / name
+    if name == "a.csv":
+        rows = [f"q{i // 2},{i},{1 - mark:g},{i % 7},{mark:g}\n" for i, mark in enumerate(marks)]
+        path.write_text("prompt,answer,checked,retrieval,severity\n" + "".join(rows), "utf-8")
+    else:
+        answers = [
+            {"text": str(i), "label": mark, "signals": {"checked": 1 - mark, "retrieval": i % 7}}
+            for i, mark in enumerate(marks)
+        ]
+        path.write_text(
+            lines(
+                *(
+                    {"question_id": i, "question": "?", "responses": answers[i : i + 2]}
+                    for i in range(0, 60, 2)
+                )
+            ),
+            "utf-8",
+        )
+    ranges = {"retrieval": (0.0, 6.0), "checked": (0.0, 1.0)}
+    with pytest.raises(
+        UsageError, match=r"checked: it separates .*--column checked=; if it is not: --trust-score"
+    ):
+        list(read_clouds(path, Reading(signals=ranges), hold=hold))
+    assert len(list(read_clouds(path, Reading(signals=ranges, trust_score=True), hold=hold))) == 30
+    assert len(list(read_clouds(path, Reading(signals={"retrieval": (0.0, 6.0)}), hold=hold))) == 30
+
+
 def test_names_of_roles_are_taken() -> None:
     with pytest.raises(UsageError, match="cannot be called severity"):
         Reading(signals={"severity": (0.0, 1.0)})
