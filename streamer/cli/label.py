@@ -24,7 +24,8 @@ from streamer.security.visible import VisibleLines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from streamer.clouds.tables.answers import Annotators, Reading
+    from streamer.clouds.tables.answers import Reading
+    from streamer.clouds.tables.marks import Annotators
     from streamer.journal import LabelRevision
     from streamer.labels.label_files import LabelReader, LabelTask
     from streamer.store import Store

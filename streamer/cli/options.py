@@ -7,19 +7,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import Annotated, Any, cast, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
 from streamer.cli.gate_names import gate_names
-from streamer.clouds.tables.answers import ANNOTATORS, Annotators, Reading
 from streamer.clouds.tables.columns import ROLES, parse_mapping
-from streamer.clouds.tables.marks import Marks, parse_scale, parse_words
+from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
-from streamer.scoring.signals.signal_list import SignalList, signal_list
+
+if TYPE_CHECKING:
+    from streamer.clouds.tables.answers import Reading
+    from streamer.scoring.signals.signal_list import SignalList
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -132,15 +134,19 @@ class TableOptions:
     trust_score: TrustScoreOption = False
     signal: SignalOption = None
 
-    def signals(self) -> SignalList:
+    def signals(self) -> "SignalList":
         """Return the declared signals. Raises `UsageError`."""
+        from streamer.scoring.signals.signal_list import signal_list
+
         try:
             return signal_list(self.signal or ())
         except ValueError as error:
             raise UsageError(f"--signal: {error}") from None
 
-    def reading(self) -> Reading:
+    def reading(self) -> "Reading":
         """Return how tables are read. Raises `UsageError`."""
+        from streamer.clouds.tables.answers import Reading
+
         ranges = {name: (least, most) for name, least, most in self.signals().declared}
         return Reading(
             columns=parse_mapping(self.column or (), ranges),

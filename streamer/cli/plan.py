@@ -19,7 +19,6 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import plan_json, print_among_shipped, print_plan, print_rungs, print_until_sure
-from streamer.clouds.tables.answers import Reading
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.specification import Calibrator
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.answers import Reading
     from streamer.gates.settings import Unit
     from streamer.planning.plan import Budget, Simulation
     from streamer.planning.prompts import Prompts, SampledBatches
@@ -382,7 +382,7 @@ class _Past(NamedTuple):
     """Past answers, and how they are to be read."""
 
     file: Path
-    reading: Reading
+    reading: "Reading"
     unlabelled: str
 
 

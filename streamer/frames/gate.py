@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from streamer.calibration.specification import Number
     from streamer.calibration.threshold import Threshold
     from streamer.clouds.offline import ScoredCloud
-    from streamer.clouds.tables.answers import Annotators
+    from streamer.clouds.tables.marks import Annotators
     from streamer.frames.answers import Encode
     from streamer.frames.held_out import HeldOut
     from streamer.gates.rule import Rule

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from _typeshed import SupportsWrite
 
-    from streamer.clouds.tables.answers import Annotators
+    from streamer.clouds.tables.marks import Annotators
     from streamer.clouds.tables.rows import Lines
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import LabelRevision

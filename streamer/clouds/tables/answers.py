@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, cast
 
 from streamer.clouds.cloud import (
     NOT_KEPT,
@@ -19,7 +19,7 @@ from streamer.clouds.cloud import (
 )
 from streamer.clouds.line_files import is_publishable
 from streamer.clouds.tables.columns import OF_PROMPT, ROLES, recognise, role_of
-from streamer.clouds.tables.marks import TRUTH, Marks, number_in
+from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
 from streamer.clouds.tables.values import (
     NotText,
     is_missing,
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
 
     from streamer.clouds.tables.columns import Columns, Role
     from streamer.clouds.tables.rows import Table, TableError
-
-Annotators = Literal["mean", "worst"]
-ANNOTATORS: tuple[Annotators, ...] = get_args(Annotators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from streamer.clouds.tables.values import is_missing, plain
 from streamer.errors import UsageError
@@ -13,6 +13,9 @@ from streamer.events.excerpts import excerpt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+Annotators = Literal["mean", "worst"]
+ANNOTATORS: tuple[Annotators, ...] = get_args(Annotators)
 
 WORDS: Mapping[str, float] = {
     **dict.fromkeys(("correct", "right", "good", "fine", "ok", "pass", "passed", "acceptable"), 0.0),

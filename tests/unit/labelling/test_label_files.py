@@ -191,7 +191,7 @@ def test_a_bad_first_line(text: str, column: str | None, hint: str) -> None:
     [
         ("{", None, "not JSON"),
         ('{"severity": "hm"}', "severity", "not a number from 0"),
-        ('{"severity": [1]}', "severity", "not a number from 0"),
+        ('{"severity": [1]}', "severity", "a list where one mark should be"),
         ('{"severity": 2}', "severity", "not a number from 0"),
         ('{"severity": NaN}', None, "not JSON"),
         ('{"severity": 1, "severity": 0}', None, "more than once"),
