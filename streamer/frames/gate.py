@@ -81,7 +81,7 @@ class Gate:
     label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
     segment_by : a column: prompts of the same value have a threshold of their own.
     segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
-    scorer : how embeddings become scores: `gram`, `clusters`, ... Scores of a table's own come first.
+    scorer : how embeddings become scores: `gram`, ... Scores of a table's own come first.
     encoder : what makes embeddings of texts: a name (``"all-MiniLM-L6-v2"``), an object with `encode`, or a function from a
         list of texts to an array; None: texts are not encoded.
     columns : the columns of roles that are not recognised: ``{"answer": "text", "prompt_id": None}``.
