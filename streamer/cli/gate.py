@@ -371,12 +371,6 @@ def chosen_settings(
     message names the option.
     """
     chosen = dict(present)
-    if "method" in given:  # a method that is named gets its present edition
-        chosen = {
-            name: value
-            for name, value in chosen.items()
-            if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
-        }
     chosen |= given
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None

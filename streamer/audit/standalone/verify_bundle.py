@@ -77,7 +77,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
@@ -85,14 +85,11 @@ MEANS_SOMETHING_UNDER = {
     "draws": ("method", ("bb",)),
     "delta": ("method", ("hb", "betting", "selective", "bernstein")),
     "rho": ("method", ("age",)),
-    "grid": ("method", ("selective",)),
-    "starts": ("method", ("selective",)),
-    "edition": ("method", ("selective",)),
     "width": ("shape", ("smooth", "ramp")),
 }
 
 SIGNED_SETTINGS = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
     "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
     "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
@@ -104,7 +101,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "learn_score": "off", "upstream": None,
+    "upstream": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -2126,7 +2123,7 @@ class Sample(NamedTuple):
     groups : in the order of their decisions.
     alpha : the budget of one attempt.
     seed : of the gate, in decimal digits.
-    parameters : of the method: `eta`, `draws`, `delta`, `rho`, `grid`, `starts`, `edition`.
+    parameters : of the method: `eta`, `draws`, `delta`, `rho`.
     drawn : how many responses of each batch are labelled at least.
     floor : the gate's `label_floor`.
     cuts : of the unlabelled history, for the method `selective`.
@@ -2478,8 +2475,6 @@ class _OneItem:
 
 
 def _by_selective(sample: Sample) -> float:
-    if sample.parameters["edition"] == 1:
-        return _by_selective_on_a_grid(sample)
     alpha, delta, floor = sample.alpha, sample.parameters["delta"], sample.floor or 0.0
     items = _OneItem(sample)
 
@@ -2498,33 +2493,6 @@ def _by_selective(sample: Sample) -> float:
     ranks = [math.ceil(tenths * len(falling) / 10) for tenths in _TENTHS]
     levels = sorted({floor, *(max(falling[rank], floor) for rank in ranks if rank < len(falling))})
     return next((level for level in levels if p_value(level) <= delta / len(_TENTHS)), math.inf)
-
-
-def _by_selective_on_a_grid(sample: Sample) -> float:
-    """Edition 1: betting on an even grid of scores, from several starts."""
-    alpha, grid, starts = sample.alpha, sample.parameters["grid"], sample.parameters["starts"]
-    share = sample.parameters["delta"] / starts
-    order = reading_order(sample.seed, sample.groups)
-
-    def rejected(position: int) -> bool:
-        level = (grid - 1 - position) / grid
-        values = []
-        for group in order:
-            pairs = zip(group.scores, group.severities, strict=True)
-            total = math.fsum(
-                (severity - alpha) / len(group.items) for score, severity in pairs if score > level
-            )
-            values.append(min(1.0, max(0.0, total + alpha)))
-        return bool(values) and betting_p(values, alpha, share) <= share
-
-    rejections = [rejected(position) for position in range(grid)]
-    reached = -1
-    for walk in range(starts):
-        position = walk * grid // starts
-        while position < grid and rejections[position]:
-            reached = max(reached, position)
-            position += 1
-    return math.inf if reached < 0 else (grid - 1 - reached) / grid
 
 
 def _by_selective_mean(sample: Sample) -> float:
@@ -3092,8 +3060,7 @@ class _RunAgain:
 
     def _sample(self, groups: list[Group], alpha: float) -> Sample:
         settings = self._settings
-        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho", "grid", "starts")}
-        parameters |= {"edition": 1 if settings["method"] == "selective" else 2}
+        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho")}
         parameters |= _parsed(settings.get("parameters")) or {}
         drawn = 1
         if settings["unit"] == "response":
@@ -3118,11 +3085,8 @@ class _RunAgain:
         own: dict[str, Any] = {"width": settings.get("width"), "fallback": settings.get("segment_fallback")}
         own["shape"] = settings["shape"] if decides or settings["shape"] == "rank" else "indicator"
         own["segment_by"] = settings.get("segment_by") if decides else None
-        if not decides:
-            if self._row.get("history") is None:
-                sample = sample._replace(parameters=sample.parameters | {"edition": 1})
-            if method == "clt" or (method == "selective" and sample.parameters["edition"] == 1):
-                sample = sample._replace(floor=None)
+        if not decides and method == "clt":
+            sample = sample._replace(floor=None)
         suffix = _parsed(self._row.get("suffix")) if decides else None
         newest = suffix["calibrated_on"] if suffix else 0
         if newest > 0 and (own["segment_by"] is not None or method == "transductive"):
