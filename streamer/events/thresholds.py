@@ -236,7 +236,9 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
 
 _reader = Reader(ThresholdsV1, SCHEMA)
 
-_AS_IN_POLICY = tuple(field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses"))
+_AS_IN_POLICY = tuple(
+    field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses")
+)
 
 
 def threshold_event(policy: Policy, signature: PolicySignature | None = None) -> ThresholdsV1:
