@@ -167,6 +167,11 @@ class SignalList:
         """
         return self.of_measured(Measured(batch, question), given)
 
+    def check(self, given: Mapping[str, Sequence[float | None]]) -> None:
+        """Raise `ValueError`, as `rows` does, where a number that came with an answer lies outside its range."""
+        for name, (least, most) in self.ranges.items():
+            _given(name, given.get(name) or (), least, most)
+
     def of_measured(
         self, measured: Measured, given: Mapping[str, Sequence[float | None]] | None = None
     ) -> Rows:
