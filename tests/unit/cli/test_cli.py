@@ -853,6 +853,27 @@ def test_a_file_is_as_old_as_its_last_change(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("given", [(), ("--json",)])
+def test_an_import_without_a_label_fails_and_names_the_columns(
+    given: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "gate", "create", "x")
+    row = {"gate": "x", "batch_id": "b", "response_id": "a", "kind": "human", "verdict": {"stars": 4}}
+    Path("labels.jsonl").write_text(json.dumps(row) + "\n")
+    status, _, err = run(capsys, "label", "import", "labels.jsonl", *given)
+    assert status == 1
+    if not given:
+        assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in " ".join(
+            err.split()
+        )
+    column = ("--column", "severity=verdict.stars")
+    assert run(capsys, "label", "import", "labels.jsonl", *column, *given)[0] == 2
+    assert run(capsys, "label", "import", "labels.jsonl", *column, "--scale", "1:5", *given)[0] == 0
+    with open_store(load_settings()) as store:
+        assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "a") == 0.25
+
+
+@pytest.mark.usefixtures("database")
 def test_labels_that_change_nothing_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys, "gate", "create", "x", "--severity-kind", "human")
     Path("labels.csv").write_text(
