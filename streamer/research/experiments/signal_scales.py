@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.research.experiments.command_arguments import table_parser
-from streamer.research.experiments.score_cache import measured_batches
+from streamer.research.experiments.score_cache import measured_batches, own_embeddings
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.scorer import AnswerBatch
@@ -36,7 +36,8 @@ def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str,
 
     for path in paths:
         clouds = list(read_clouds(path, needs_answers=True))
-        found = measured_batches(clouds, StoredEncoder(DEFAULT_ENCODER, folder=folder), measure)
+        encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
+        found = measured_batches(clouds, encoder, measure)
         together = np.hstack([one for one in found if one is not None])
         known = ~np.isnan(together).any(axis=1)
         files.append(np.where(known, [together.mean(axis=1), (together**2).mean(axis=1)], np.nan))

@@ -5,56 +5,55 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Marks = NDArray[np.bool_]
 
 _CELLS_AT_ONCE = 2**22
 
 
-def in_common(elements: Integers, rows: Integers, height: int, *, repeated: bool) -> Floats:
+def in_common(begins: Marks, rows: Integers, height: int, *, repeated: bool) -> tuple[Floats, Marks]:
     """Count what each two of some rows have in common.
 
     Parameters
     ----------
-    elements : shape (m,), >= 0 and less than 2**62 / height, one entry an occurrence, in any order.
+    begins : shape (m,), of occurrences of elements, equal ones beside each other: True where another element begins.
     rows : shape (m,), in [0, height): where each occurs.
     repeated : an element counts as often as both have it; False: once.
 
     Returns
     -------
-    ndarray of float64, shape (height, height)
-        Whole numbers, exact up to 2**24: sum over elements of the smaller of two counts.
+    common : shape (height, height), whole numbers: sum over elements of the smaller of two counts. Its diagonal counts what
+        other rows have as well.
+    shared : shape (m,), of which elements more than one row has.
     """
     common = np.zeros((height, height))
-    if not len(elements):
-        return common
-    bits = (height - 1).bit_length()
-    keys = np.sort((elements << bits) | rows)
-    first = _starts(keys)
-    counts = np.diff(first, append=len(keys)) if repeated else np.ones(len(first), dtype=np.int64)
-    keys = keys[first]
-    element = keys >> bits
-    group = _starts(element)
-    sizes = np.diff(group, append=len(element))
-    deepest = np.where(
-        sizes > 1, np.maximum.reduceat(counts, group), 0
-    )  # what one row alone has, none shares
-    kept = np.repeat(sizes > 1, sizes)
-    row, counts = keys[kept] & ((1 << bits) - 1), counts[kept]
-    column = np.repeat(np.cumsum(deepest) - deepest, sizes)[
-        kept
-    ]  # of the first occurrence; the next is beside it
-    if repeated:
-        before = np.repeat(np.cumsum(counts) - counts, counts)
-        column = np.repeat(column, counts) + np.arange(len(before)) - before
-        row = np.repeat(row, counts)
-    width, step = int(deepest.sum()), max(1, _CELLS_AT_ONCE // height)
+    first = np.flatnonzero(begins)
+    if not len(first):
+        return common, begins
+    sizes = np.append(first[1:], len(rows)) - first
+    several = np.minimum.reduceat(rows, first) != np.maximum.reduceat(rows, first)
+    shared = np.repeat(several, sizes)
+    element = np.repeat(np.arange(np.count_nonzero(several)), sizes[several])
+    row = rows[shared]
+    width, step = int(np.count_nonzero(several)), max(1, _CELLS_AT_ONCE // height)
     for start in range(0, width, step):
-        part = slice(None) if width <= step else (column >= start) & (column < start + step)
-        has = np.zeros((height, min(step, width - start)), dtype=np.float32)
-        has[row[part], column[part] - start] = 1.0
-        common += has @ has.T
-    return common
+        low, high = np.searchsorted(element, [start, start + step]) if width > step else (0, len(element))
+        wide = min(step, width - start)
+        cells = row[low:high] * wide + (element[low:high] - start)
+        counts = np.bincount(cells, minlength=height * wide).reshape(height, wide)
+        has = (counts > 0).astype(np.float32)
+        common += has @ has.T  # of fewer than 2**24 ones: exact in whatever order they are added
+        more = counts.astype(np.int32) - 1
+        again = np.count_nonzero(more > 0, axis=0) > 1
+        if repeated and again.any():
+            more = np.ascontiguousarray(more[:, again]).clip(min=0)
+            block = max(1, _CELLS_AT_ONCE // 16 // more.size)
+            for one in range(0, height, block):
+                common[one : one + block] += np.minimum(more[one : one + block, np.newaxis], more).sum(axis=2)
+    return common, shared
 
 
-def _starts(ordered: Integers) -> NDArray[np.intp]:
+def begins(ordered: Integers) -> Marks:
     """Where each run of equal values begins."""
-    return np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    found = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=found[1:])
+    return found

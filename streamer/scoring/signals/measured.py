@@ -2,22 +2,22 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.scorer import AnswerBatch
-from streamer.scoring.signals.counting import in_common
+from streamer.scoring.signals.counting import begins, in_common
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 LONGEST_GRAM = 6
 """The longest sequence of characters that chrF counts, as in Popović 2015."""
 
-_ASCII_WORD = re.compile("[a-z0-9]+")
-_ASCII_NAME = re.compile(r"\b[A-Z][A-Za-z0-9]*")
+_ASCII_APART = {code: " " for code in range(128) if not chr(code).isalnum()}
 _WORD = re.compile(r"\w+")
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -70,84 +70,80 @@ class Measured:
         return found
 
     @cached_property
-    def words(self) -> list[list[str]]:
-        """The words of each answer."""
-        return [words_of(text) for text in self.texts]
+    def _numbered(self) -> tuple[dict[str, int], Integers, Integers]:
+        """A number for each word, the numbers of all words of all answers, and how many each answer has."""
+        numbers: dict[str, int] = {}
+        words = [words_of(text) for text in self.texts]
+        every = [numbers.setdefault(word, len(numbers)) for one in words for word in one]
+        return numbers, np.array(every, dtype=np.int64), np.array([len(one) for one in words])
 
     @cached_property
     def rouge_1(self) -> Floats:
-        """Shape (n, n), its diagonal without meaning: 2 c / (a + b), a and b words in two answers, c in common, each as often as both have it."""
-        numbers: dict[str, int] = {}
-        lengths = np.array([len(one) for one in self.words])
-        words = np.array(
-            [numbers.setdefault(word, len(numbers)) for one in self.words for word in one], dtype=np.int64
-        )
-        common = in_common(words, np.repeat(np.arange(self.size), lengths), self.size, repeated=True)
+        """Shape (n, n), its diagonal without meaning: 2 c / (a + b), a and b words in two answers, c in common, each as often as
+        both have it.
+        """
+        numbers, lengths = self._numbered[1:]
+        common = _in_common(numbers, np.repeat(np.arange(self.size), lengths), self.size, repeated=True)
         return _share(2 * common, np.add.outer(lengths, lengths))
 
     @cached_property
     def chrf(self) -> Floats:
-        """Shape (n, n), its diagonal without meaning: the mean over k = 1..6, k at most both lengths, of 2 c / (a + b) for sequences of k characters.
+        """Shape (n, n), its diagonal without meaning: the mean over k = 1..6, k at most both lengths, of 2 c / (a + b) for
+        sequences of k characters; a and b of them in the two, c in common. Of texts in NFKC, casefolded, without white space.
 
-        Of texts in NFKC, casefolded and without white space; a and b are the sequences of the two, c those in common.
+        All places are sorted once by the six characters that begin there; the sequences of k are then beside each other for
+        each k, and those of k + 1 are looked for only where those of k are shared.
         """
         plain = ["".join(unicodedata.normalize("NFKC", text).casefold().split()) for text in self.texts]
         lengths = np.array([len(one) for one in plain])
         points = np.frombuffer("".join(plain).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
-        alphabet, letters = np.unique(points, return_inverse=True)
-        letters = letters.astype(np.int64)
+        number = np.cumsum(
+            np.bincount(points) > 0
+        )  # of each kind of character, from 1; 0 is the end of a text
         row = np.repeat(np.arange(self.size), lengths)
-        left = np.repeat(np.cumsum(lengths), lengths) - np.arange(
-            len(points)
-        )  # characters from here to the text's end
-        total, grams, codes = np.zeros((self.size, self.size)), letters, max(1, len(alphabet))
-        at = np.arange(len(points))
+        letters = np.zeros(len(points) + LONGEST_GRAM * self.size, dtype=np.int64)
+        place = np.arange(len(points)) + LONGEST_GRAM * row
+        letters[place] = number[points]
+        kinds = int(letters.max(initial=0)) + 1
+        half = (letters[:-2] * kinds + letters[1:-1]) * kinds + letters[2:]
+        if kinds**LONGEST_GRAM >= _LARGEST:  # too many to be told apart by a product
+            seen, half = np.unique(half, return_inverse=True)
+            kinds_of_half = len(seen)
+        else:
+            kinds_of_half = kinds**3
+        order = np.argsort(half[place] * kinds_of_half + half[place + 3])
+        place, row = place[order], row[order]
+        begin = np.zeros(len(place), dtype=np.bool_)
+        begin[:1] = True
+        total = np.zeros((self.size, self.size))
         for k in range(1, LONGEST_GRAM + 1):
-            if k > 1:
-                kept = left[at] >= k
-                at, grams = at[kept], grams[kept]
-                if (
-                    codes * len(alphabet) * 2 * self.size >= _LARGEST
-                ):  # too many to be told apart by a product
-                    seen, grams = np.unique(grams, return_inverse=True)
-                    codes = len(seen)
-                grams = grams * len(alphabet) + letters[at + k - 1]
-                codes *= len(alphabet)
+            letter = letters[place + k - 1]
+            begin[1:] |= letter[1:] != letter[:-1]
+            inside = letter > 0
+            place, row, begin = place[inside], row[inside], begin[inside]
+            common, shared = in_common(begin, row, self.size, repeated=True)
             have = np.maximum(lengths - k + 1, 0)
-            common = in_common(grams, row[at], self.size, repeated=True)
-            total += _share(
-                2 * common, np.where(np.minimum.outer(have, have) > 0, np.add.outer(have, have), 0)
-            )
+            total += _share(2 * common, np.add.outer(have, have))
+            place, row, begin = place[shared], row[shared], begin[shared]
         return _share(total, np.minimum(np.minimum.outer(lengths, lengths), LONGEST_GRAM))
 
     @cached_property
     def _sets(self) -> Floats:
         """How many words each two of the answers, of their heads, of the names in them, and of the question share."""
-        sets: list[Sequence[str]] = [
-            *self.words,
-            *(
-                ("" if empty else form).split()
-                for form, empty in zip(self.batch.forms, self.batch.blank, strict=True)
-            ),
-            *map(names_of, self.texts),
-            words_of(self.question or ""),
+        numbers, of_answers, lengths = self._numbered
+        numbers = dict(numbers)
+        heads = [
+            "" if empty else form for form, empty in zip(self.batch.forms, self.batch.blank, strict=True)
         ]
-        numbers: dict[str, int] = {}
-        words = np.array(
-            [numbers.setdefault(word, len(numbers)) for one in sets for word in one], dtype=np.int64
-        )
-        # A row of all words makes the diagonal count what no other row has.
-        return in_common(
-            np.concatenate([words, np.arange(len(numbers))]),
-            np.concatenate(
-                [
-                    np.repeat(np.arange(len(sets)), [len(one) for one in sets]),
-                    np.full(len(numbers), len(sets)),
-                ]
-            ),
-            len(sets) + 1,
-            repeated=False,
-        )
+        sets = [*map(str.split, heads), *map(names_of, self.texts), words_of(self.question or "")]
+        others = [numbers.setdefault(word, len(numbers)) for one in sets for word in one]
+        sizes = [
+            *lengths,
+            *map(len, sets),
+            len(numbers),
+        ]  # a last row of all words: so the diagonal counts every word
+        elements = np.concatenate([of_answers, np.array(others, dtype=np.int64), np.arange(len(numbers))])
+        return _in_common(elements, np.repeat(np.arange(len(sizes)), sizes), len(sizes), repeated=False)
 
     @cached_property
     def jaccard(self) -> Floats:
@@ -176,6 +172,12 @@ class Measured:
         return _share(self._sets[: self.size, 3 * self.size], np.diagonal(self._sets)[: self.size])
 
 
+def _in_common(elements: Integers, rows: Integers, height: int, *, repeated: bool) -> Floats:
+    """Count what each two of some rows have in common, whatever the order of the elements; see `in_common`."""
+    order = np.argsort(elements)
+    return in_common(begins(elements[order]), rows[order], height, repeated=repeated)[0]
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text: letters, digits and their marks in a row, without case; all else separates.
 
@@ -183,7 +185,7 @@ def words_of(text: str) -> list[str]:
     """
     folded = text.casefold()
     if folded.isascii():
-        return _ASCII_WORD.findall(folded)
+        return folded.translate(_ASCII_APART).split()
     apart = {
         ord(one): f" {one} " if _UNSPACED.match(one) else " "
         for one in set(folded)
@@ -194,12 +196,11 @@ def words_of(text: str) -> list[str]:
 
 def names_of(text: str) -> list[str]:
     """Return the words of a text that begin with a capital letter, casefolded."""
-    if text.isascii():
-        return [word.lower() for word in _ASCII_NAME.findall(text)]
-    return [word.casefold() for word in _WORD.findall(text) if word[0].isupper()]
+    words = text.translate(_ASCII_APART).split() if text.isascii() else _WORD.findall(text)
+    return [word.casefold() for word in words if word[0].isupper()]
 
 
 def _share(part: Floats, whole: NDArray[np.integer] | Floats) -> Floats:
-    """Return part / whole, 0 where the whole is."""
-    whole = np.broadcast_to(whole, part.shape)
-    return np.divide(part, whole, out=np.zeros(part.shape), where=whole > 0)
+    """Return part / whole of counts, 0 where the whole is."""
+    found: Floats = part / np.maximum(whole, 1)
+    return found

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from streamer.scoring.signals.measured import Measured
 
@@ -30,17 +30,15 @@ class Signal:
     says: str
     mean: float
     deviation: float
-    measure: Callable[[Measured], ArrayLike]
+    measure: Callable[[Measured], Floats | float]
 
     def of(self, batch: Measured) -> Floats:
         """Return shape (n,), as measured, not scaled; computed once a batch."""
-        return batch.once(
-            self.name, lambda: np.broadcast_to(self.measure(batch), batch.size).astype(np.float64)
-        )
+        return batch.once(self.name, lambda: np.zeros(batch.size) + self.measure(batch))
 
 
 def signal(
     name: str, title: str, says: str, *, mean: float, deviation: float
-) -> Callable[[Callable[[Measured], ArrayLike]], Signal]:
+) -> Callable[[Callable[[Measured], Floats | float]], Signal]:
     """Make a signal of the function that measures it."""
     return lambda measure: Signal(name, title, says, mean, deviation, measure)

@@ -7,7 +7,6 @@ answer depends on its batch alone.
 import hashlib
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from streamer.scoring.scorer import AnswerBatch, finished
 from streamer.scoring.signals import alone, embeddings, words
+from streamer.scoring.signals.declared import GIVEN, declared_ranges
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal import Signal
 
@@ -37,16 +37,10 @@ VERSIONS: Mapping[int, tuple[Signal, ...]] = {
 }  # fmt: skip
 """What is measured of every answer, by the version of the list. A published version never changes."""
 
-GIVEN: Mapping[str, tuple[float, float]] = {"score": (0.0, 1.0), "logprob": (0.0, 1.0), "judge": (0.0, 100.0)}
-"""What may come with an event or a judge, and its range: the publisher's score, the geometric mean of the tokens'
-probabilities (given as the mean of their logarithms), a judge's mark."""
-
 CLIP = 4.0
 """Scaled signals lie within this of 0."""
 
 MOST_MODELS = 20
-MOST_DECLARED = 20
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 
 @dataclass(frozen=True)
@@ -80,23 +74,11 @@ class SignalList:
             raise ValueError(
                 f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}"
             )
-        for what, several, most in (
-            ("models", self.models, MOST_MODELS),
-            ("declared signals", self.declared, MOST_DECLARED),
-        ):
-            if len(several) > most:
-                raise ValueError(f"{what} must be at most {most}, not {len(several)}")
+        if len(self.models) > MOST_MODELS:
+            raise ValueError(f"models must be at most {MOST_MODELS}, not {len(self.models)}")
         if not all(self.models):
             raise ValueError("models must have names")
-        for name, lowest, highest in self.declared:
-            if not _NAME.fullmatch(name):
-                raise ValueError(
-                    f"the name of a signal must be 1 to 40 of a-z, 0-9 and '_', the first a letter, not {name!r}"
-                )
-            if not (math.isfinite(lowest) and math.isfinite(highest) and lowest < highest):
-                raise ValueError(
-                    f"the range of the signal {name} must be two finite numbers, the first less, not {lowest!r}..{highest!r}"
-                )
+        declared_ranges({name: (least, most) for name, least, most in self.declared})
         if repeated := sorted({one for one in self.columns if self.columns.count(one) > 1}):
             raise ValueError(f"a signal has one name and one column, and {repeated[0]!r} stands twice")
 

@@ -1,7 +1,7 @@
 """Signals of words and characters: what the other answers say as well. Pure."""
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from decimal import Decimal
 
 import numpy as np
@@ -12,6 +12,7 @@ from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
 
+_DIGITS = re.compile(r"\d[\d,.]*")
 _NUMBER = re.compile(r"(?:(?<!\w)[-−])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?")
 
 
@@ -109,8 +110,11 @@ def best_chrf(batch: Measured) -> float:
 
 def last_number(text: str) -> Decimal | None:
     """Return the last number that a text has, in any script's digits, commas between thousands left out."""
-    found = _NUMBER.findall(text)
-    return Decimal(found[-1].replace(",", "").replace("−", "-")) if found else None
+    last = deque(_DIGITS.finditer(text), maxlen=1)
+    if not last:
+        return None
+    found = _NUMBER.findall(text, max(0, last[0].start() - 1), last[0].end())
+    return Decimal(found[-1].replace(",", "").replace("−", "-"))
 
 
 def _votes(claims: list[str] | list[Decimal | None]) -> Floats:

@@ -13,7 +13,7 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.contract import TOLERANCE, sample_batches
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals import measured as measured_module
-from streamer.scoring.signals.counting import in_common
+from streamer.scoring.signals.counting import begins, in_common
 from streamer.scoring.signals.measured import Measured, words_of
 from streamer.scoring.signals.signal_list import (
     CLIP,
@@ -164,8 +164,10 @@ def test_what_rows_have_in_common_is_what_counters_say(
     rows = np.repeat(np.arange(len(lists)), [len(some) for some in lists])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(counting, "_CELLS_AT_ONCE", cells)
-        found = in_common(elements, rows, len(lists), repeated=repeated)
+        order = np.argsort(elements, kind="stable")
+        found, shared = in_common(begins(elements[order]), rows[order], len(lists), repeated=repeated)
     counts = [Counter(some) if repeated else Counter(set(some)) for some in lists]
+    assert shared.tolist() == [sum(one in some for some in lists) > 1 for one in elements[order].tolist()]
     for i, one in enumerate(counts):
         for j, other in enumerate(counts):
             if i != j:
