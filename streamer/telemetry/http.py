@@ -131,10 +131,11 @@ class _Server(ThreadingHTTPServer):
     open_metrics: Callable[[], bytes] | None
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(address, handler)
         self._open: dict[socket.socket, None] = {}
         self._open_lock = threading.Lock()
-        self._spare = [os.dup(self.fileno()) for _ in range(_SPARE)]
+        self._spare: list[int] = []
+        super().__init__(address, handler)
+        self._spare += [os.dup(self.fileno()) for _ in range(_SPARE)]
 
     def get_request(self) -> tuple[socket.socket, Any]:
         with self._open_lock:
