@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from streamer.journal import Headers
     from streamer.serving.deadlines import Deadline
 
+LEAST_BODY_SECONDS: Final = 0.5
+"""However short a deadline is: with the body on its way a hold can be recorded, and answered."""
+
 _TRACE: Final = ("traceparent", "tracestate")
 
 
@@ -24,7 +27,7 @@ async def body(request: Request, most: int, until: Deadline) -> bytes:
     if media_type(request) != "application/json":
         # Nor could a page of another origin send this without asking first.
         raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
-    seconds = min(until.seconds, BODY_SECONDS)
+    seconds = min(max(until.seconds, LEAST_BODY_SECONDS), BODY_SECONDS)
     try:
         async with asyncio.timeout_at(until.at - until.seconds + seconds):
             found = await bounded_body(request, most)
