@@ -90,8 +90,8 @@ class Budget:
             raise UsageError(str(error)) from None
         if self.calibrator.of_signals:
             raise UsageError(
-                f"method {self.calibrator.name} reads all signals of an answer, and a plan simulates one score: plan with "
-                "--method mean, which ships no more"
+                f"method {self.calibrator.name} reads all signals of an answer, and a plan simulates one score; plan with "
+                "--method mean"
             )
         if attempts > 1 and not self.calibrator.attempts:
             raise UsageError(
