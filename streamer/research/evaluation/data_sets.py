@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.unlabelled import Unlabelled
     from streamer.research.evaluation.learned import Features
+    from streamer.research.experiments.score_cache import Chosen
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -51,6 +52,7 @@ class DataSet:
     judge : what made the scores ``judge``, where they are there.
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
+    chosen : of each cloud, what method `full` reads; empty where there are no texts.
     features : how the answers of each cloud agree, for a learned score; empty where none is asked for.
     """
 
@@ -64,6 +66,7 @@ class DataSet:
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
     features: Features = ()
+    chosen: tuple[Chosen | None, ...] = ()
 
     @property
     def digest(self) -> str:

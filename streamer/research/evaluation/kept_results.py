@@ -29,6 +29,7 @@ _CODE = (
     "research/evaluation/spreads.py",
     "clouds/cloud.py",
     "scoring/agreement.py",
+    "scoring/signals/*.py",
     "scoring/fitting.py",
     "scoring/learned.py",
     "research/experiments/compared_methods.py",
@@ -44,7 +45,16 @@ def results_key(data_sets: Sequence[DataSet], options: Options) -> str:
     content = [
         options,
         [
-            [data.name, data.source, data.digest, data.encoder, data.judge, data.notes, data.scores]
+            [
+                data.name,
+                data.source,
+                data.digest,
+                data.encoder,
+                data.judge,
+                data.notes,
+                data.scores,
+                len(data.chosen),
+            ]
             for data in data_sets
         ],
         _code_digest(),

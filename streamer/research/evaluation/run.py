@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from streamer.calibration import groups_needed
+from streamer.calibration.calibrators.full import LEAST_GROUPS
 from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import decided_batch
+from streamer.clouds.offline import ScoredCloud, decided_batch
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.learned import Features
+    from streamer.research.experiments.score_cache import Chosen
 
 UNITS: tuple[Unit, ...] = ("best", "response")
 
@@ -88,6 +89,7 @@ class _Part:
     unit: Unit
     scored: Mapping[str, Sequence[ScoredCloud]]
     features: Features
+    chosen: tuple[Chosen | None, ...]
     options: Options
 
 
@@ -176,6 +178,7 @@ def evaluate_data_sets(
             unit,
             {name: data.scored(name) for name in _scorers(data, options)},
             data.features,
+            data.chosen,
             options,
         )
         for place, data in enumerate(data_sets)
@@ -307,6 +310,18 @@ def _compute(part: _Part) -> _Found:
         for name, clouds in part.scored.items()
         if name != LEARNED
     }
+    full = None
+    if unit == "best" and part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
+        full = Halves.at(
+            [
+                ScoredCloud(item.cloud, None if one is None else one.scores)
+                for item, one in zip(part.scored[GRAM], part.chosen, strict=True)
+            ],
+            unit,
+            splits,
+            drop_unlabelled=drop,
+            rows=[None if one is None else one.row for one in part.chosen],
+        )
     scored, learned = dict(part.scored), None
     if LEARNED in scored:
         learned = learned_halves(
@@ -323,7 +338,7 @@ def _compute(part: _Part) -> _Found:
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
-            *calibrator_rows(halves[GRAM], unit, alphas=options.alphas),
+            *calibrator_rows(halves[GRAM], unit, alphas=options.alphas, full=full),
         ),
         stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
         ranking=tuple(ranking_rows(scored, unit, seed=options.seed, drop_unlabelled=drop)),
@@ -334,6 +349,7 @@ def _compute(part: _Part) -> _Found:
                 alphas=options.alphas,
                 learned=None if learned is None else learned.halves,
                 method=options.method,
+                full=full,
             )
         ),
         mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),
