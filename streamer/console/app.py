@@ -143,7 +143,6 @@ def console_app(
         Route("/desk/reject", act("release", site.reject_at_desk, at_desk=True), methods=["POST"]),
         Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
         Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
-        Route("/proposals/reject-score", act("approve", site.reject_score), methods=["POST"]),
         Route("/gates/close", act("approve", site.close), methods=["POST"]),
         Route("/alerts/acknowledge", act("approve", site.acknowledge), methods=["POST"]),
         Route("/people/add", act("administer", site.add_person), methods=["POST"]),
@@ -419,13 +418,6 @@ class _Site:
         gate, run = form.get("gate", ""), _run(form)
         self._store.calibration.reject(gate, run, by=session.actor, reason=_reason(form), now=self._clock())
         session.notice = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
-        return "/proposals"
-
-    def reject_score(self, session: Session, form: Mapping[str, str]) -> str:
-        """Reject a learned score."""
-        gate = form.get("gate", "")
-        self._store.score_fits.reject(gate, by=session.actor, reason=_reason(form))
-        session.notice = f"The score is not proposed again; gate {gate} keeps the one that it has."
         return "/proposals"
 
     def close(self, session: Session, form: Mapping[str, str]) -> str:

@@ -127,10 +127,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     model: (
         Annotated[
             Identifier,
-            Meta(
-                description="The model that gave this response, by any name that stays the same. A learned score that was fitted on "
-                "responses with models knows them, and a batch with one that it does not know is held (`unknown_model`)."
-            ),
+            Meta(description="The model that gave this response, by any name that stays the same."),
         ]
         | None
     ) = None

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from streamer.errors import LeaseLost, Unavailable
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -80,7 +78,6 @@ def run_recalibrator(
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-    from streamer.wiring.learning import ScoreLearner
 
     metrics = RecalibratorMetrics()
     stop = threading.Event()
@@ -108,12 +105,6 @@ def run_recalibrator(
                 )
                 ended(done.outcome)
             log.info("recalibrator.decided", gate=gate, outcome=done.outcome, why=done.why)
-            try:
-                learner.after_run(leading, gate)
-            except (LeaseLost, Unavailable) as error:  # the run is recorded; the next one tries again
-                log.info("recalibrator.score_put_off", gate=gate, reason=str(error)[:300])
-            except Exception:
-                log.exception("recalibrator.score_failed", gate=gate)
             return done.outcome
 
         def look(status: GateStatus) -> str | None:
@@ -122,7 +113,6 @@ def run_recalibrator(
                 done = tighten_by_rule(calibrating.calibration, calibrating.policies, status.gate, clock=now)
                 return None if done is None else done.outcome
 
-        learner = ScoreLearner(settings, stopping=stop.is_set)
         leadership = store.leases.leadership()
         stack.callback(leadership.release)
         leading = store.under(leadership)

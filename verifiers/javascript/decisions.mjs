@@ -84,7 +84,7 @@ export class Decisions {
       }
     } else {
       report.count("texts not given or erased");
-      if (erasedAt !== undefined && erasedAt !== null) this.#erasure(place, facts.decided_at, erasedAt, facts.content_mac);
+      if (erasedAt !== undefined && erasedAt !== null) this.erased.push({ place, decidedAt: facts.decided_at });
       else this.missing(facts.batch[0], place);
     }
   }
@@ -131,15 +131,11 @@ export class Decisions {
       if (wordsMac(content.salt, raw.content.exchanges) !== row.content_mac) {
         report.fault("seal", place, "what its judge was asked or said was changed");
       }
-    } else if (erasedAt) this.erased.push({ place, decidedAt: row.judged_at, erasedAt, mac: row.content_mac });
+    } else if (erasedAt) this.erased.push({ place, decidedAt: row.judged_at });
     else this.missing(row.gate, place, "its judge's words");
   }
 
   erased = [];
-
-  #erasure(place, decidedAt, erasedAt, mac) {
-    this.erased.push({ place, decidedAt, erasedAt, mac });
-  }
 
   /** The newest policy that the link's control chain has is the one that decided, or one that the worker refused. */
   #order({ facts, place }, policy) {
@@ -180,14 +176,6 @@ export class Decisions {
       const same = plain(metadata.upstream ?? null) === wanted;
       if (!same && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and its answers are not of its gate's upstream");
       if (same && facts.reason === "upstream_mismatch") fault("it was held for its upstream, which is its gate's");
-    }
-    const model = settings.model ?? null;
-    if (metadata !== undefined && model !== null && settings.scorer === `learned@${sha256(model).slice(0, 16)}`) {
-      const known = plain(parse(model)).models ?? [];
-      const named = plain(metadata ?? {})["streamer.models"] ?? {};
-      const strange = known.length > 0 && facts.responses.some((one) => !known.includes(named[one[0]] ?? ""));
-      if (strange && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and an answer is of a model that its score does not know");
-      if (!strange && facts.reason === "unknown_model") fault("it was held for a model that its score knows");
     }
     const hold = settings.hold_action;
     const scores = facts.responses.map((one) => one[1]);

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.research.evaluation.learned import Features
     from streamer.research.experiments.score_cache import Chosen
 
 OWN_SCORE = "score"
@@ -53,7 +52,6 @@ class DataSet:
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
     chosen : of each cloud, what method `full` reads; empty where there are no texts.
-    features : how the answers of each cloud agree, for a learned score; empty where none is asked for.
     """
 
     name: str
@@ -65,7 +63,6 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
-    features: Features = ()
     chosen: tuple[Chosen | None, ...] = ()
 
     @property

@@ -22,7 +22,6 @@ from streamer.research.evaluation.run import (
 )
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
-    agreement_of,
     chosen_answers,
     compiled_pattern,
     every_score,
@@ -31,8 +30,7 @@ from streamer.research.experiments.score_cache import (
     package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
-from streamer.scoring.fitting import NothingToLearn
-from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
@@ -176,8 +174,7 @@ def scored_data_sets(
 ) -> list[DataSet]:
     """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept.
 
-    Where `options.scorers` names them, scorers of installed packages too, and a learned score, which their labels fit: every
-    answer by a model that its own prompt did not fit. Raises `UsageError` where they name one that is computed of texts which
+    Where `options.scorers` names them, scorers of installed packages too. Raises `UsageError` where they name one that is computed of texts which
     are not there.
     """
     watch = watch or NoWatch()
@@ -236,36 +233,18 @@ def _scored(
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
         scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load(), pattern))
-    try:
-        signals = SignalList(given=_given(data), declared=options.signals)
-    except ValueError as error:
-        raise UsageError(f"--signal: {error}") from None
-    scored = replace(
-        scored, chosen=tuple(chosen_answers(data.clouds, None if own else load(), signals, pattern))
-    )
-    if LEARNED in options.scorers:
-        scored = _with_learned(scored, None if own else load(), pattern)
+    signals = SignalList(given=_given(data), declared=options.signals)
+    chosen = chosen_answers(data.clouds, None if own else load(), signals, pattern)
+    scored = replace(scored, chosen=tuple(chosen))
     return scored if pattern is None else _noting_no_answer(scored, pattern)
 
 
 def _given(data: DataSet) -> tuple[str, ...]:
-    """What came with every answer of some prompts: scores of the file's own, log-probabilities."""
+    """What came with answers: scores of the file's own, log-probabilities."""
     every = [response for cloud in data.clouds for response in cloud.responses]
     return tuple(
         name for name in ("score", "logprob") if any(given_number(one, name) is not None for one in every)
     )
-
-
-def _with_learned(data: DataSet, encoder: StoredEncoder | None, answer_pattern: str | None) -> DataSet:
-    """Give a data set how its answers agree, and what scores learn from that; where they learn nothing, a note says so."""
-    from streamer.research.evaluation.learned import left_out_scores
-
-    features = agreement_of(data.clouds, encoder, answer_pattern)
-    try:
-        scores = left_out_scores(data.clouds, features)
-    except NothingToLearn as error:
-        return data.with_note(f"There is no learned score: {error}.")
-    return replace(data.with_scores(LEARNED, scores), features=features)
 
 
 def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:

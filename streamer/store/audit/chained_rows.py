@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import contextmanager, suppress
-from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -91,7 +90,6 @@ class ChainedRowsSnapshot:
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
-        self._part_columns = cache(partial(control.part_columns, connection))
 
     def head(self) -> dict[str, Any]:
         try:
@@ -385,10 +383,10 @@ class ChainedRowsSnapshot:
         sealed = _sealed(entry["sealed"])
         if row is not None and entry["kind"] == calibration_runs.name:
             for part in control.RUN_PARTS:
-                columns = self._part_columns(part)
+                columns = control.part_columns(part)
                 if sealed is not None:
                     columns = _columns(sealed.get(part), columns)
-                rows = control.run_part(self._connection, part, row["id"], columns)
+                rows = control.run_part(self._connection, part, row["id"])
                 row[part] = control.digest_of(columns, rows)
                 if sealed is not None:
                     line[part] = rows

@@ -3,16 +3,15 @@
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, candidate policies, API keys and their revocations, accounts, rejected proposals, labels that came by a
 file and their signatures, what a judge was asked and said for labels, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
-what became of batches at the desk, what a learned score made of earlier batches, and what became of each fit of one are written by commands and the recalibrator; each such row is sealed here, in the
+what became of batches at the desk, and what an adopted candidate made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
-itself; a row that was sealed before the column existed keeps its link.
+itself.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -34,6 +33,7 @@ from streamer.store.db.schema import (
     calibration_inputs,
     calibration_runs,
     candidate_policies,
+    carried_scores,
     control_head,
     control_log,
     data_gaps,
@@ -46,13 +46,10 @@ from streamer.store.db.schema import (
     judgements,
     label_revisions,
     label_signatures,
-    learned_scores,
     policies,
     policy_events,
     proposal_rejections,
-    score_fits,
 )
-from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -79,8 +76,7 @@ SEALED_TABLES = (
     erasures,
     desk_outcomes,
     dead_letter_replays,
-    learned_scores,
-    score_fits,
+    carried_scores,
     candidate_policies,
     judgements,
 )
@@ -97,7 +93,6 @@ _ERASABLE = {(judgements.name, name) for name in ("exchanges", "salt", "erased_a
 """What no seal covers, because it is erased one day; another column is a seal of it."""
 
 _FORMAT = 1
-_PAGE = 1_000
 _NO_DIALECT = default.DefaultDialect()
 
 
@@ -167,7 +162,6 @@ def sealed_rows(
     table: sa.Table,
     keys: Sequence[Sequence[Any]],
     *,
-    columns: Sequence[sa.Column[Any]] | None = None,
     parts: bool = True,
 ) -> list[dict[str, Any]]:
     """Read rows as they are sealed, in the order of `keys`; a row that is not there is left out.
@@ -175,27 +169,24 @@ def sealed_rows(
     `parts`: with the digests of what calibration runs kept.
     """
     key = list(table.primary_key.columns)
-    query = sa.select(*columns) if columns is not None else sa.select(table)
     found = {
         tuple(row[column.name] for column in key): row
-        for row in bulk_insert.look_up(connection, query, key, [tuple(one) for one in keys])
+        for row in bulk_insert.look_up(connection, sa.select(table), key, [tuple(one) for one in keys])
     }
     # Numbers of ours mean nothing to others, and could be given to other batches.
     names = (
-        _batch_names(connection, {row["batch"] for row in found.values()}) if table is learned_scores else {}
+        _batch_names(connection, {row["batch"] for row in found.values()}) if table is carried_scores else {}
     )
     rows = []
     for one in keys:
         row = found.get(tuple(one))
         if row is not None:
             sealed = seal(table, row)
-            if table is learned_scores:
+            if table is carried_scores:
                 sealed["of"] = names[row["batch"]]
             if parts and table is calibration_runs:
                 for part in RUN_PARTS:
-                    sealed[part] = digest_of(
-                        part_columns(connection, part), run_part(connection, part, row["id"])
-                    )
+                    sealed[part] = digest_of(part_columns(part), run_part(connection, part, row["id"]))
             rows.append(sealed)
     return rows
 
@@ -225,23 +216,20 @@ def subject_of(table: sa.Table, row: Row) -> str:
     return canonical_json([_plain(column, row[column.name]) for column in table.primary_key.columns]).decode()
 
 
-def part_columns(connection: sa.Connection, part: str) -> list[str]:
-    """Name what a run keeps of each of its inputs or candidates, as far as the database has it already."""
+def part_columns(part: str) -> list[str]:
+    """Name what a run keeps of each of its inputs or candidates."""
     table = RUN_PARTS[part]
-    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
-    own = [column.name for column in table.c if column.name in there - {"run", "batch"}]
+    own = [column.name for column in table.c if column.name not in ("run", "batch")]
     return ["batch_id", "attempt", *own] if table is calibration_inputs else own
 
 
-def run_part(
-    connection: sa.Connection, part: str, run: int, columns: Sequence[str] | None = None
-) -> list[list[Any]]:
-    """Read a run's inputs or candidates: one list of values each, in the order of `columns` and sorted by key.
+def run_part(connection: sa.Connection, part: str, run: int) -> list[list[Any]]:
+    """Read a run's inputs or candidates: one list of values each, in the order of `part_columns` and sorted by key.
 
     Inputs name their batch by its own id and attempt, not by a number of ours.
     """
     table = RUN_PARTS[part]
-    names = list(columns) if columns is not None else part_columns(connection, part)
+    names = part_columns(part)
     source: sa.FromClause = table
     order: list[sa.Column[Any]] = [table.c.method] if table is calibration_candidates else []
     named: dict[str, sa.Column[Any]] = dict(table.c.items())
@@ -266,30 +254,6 @@ def digest_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
         "rows": len(rows),
         "sha256": hashlib.sha256(canonical_json([list(row) for row in rows])).hexdigest(),
     }
-
-
-def adopt(connection: sa.Connection) -> None:
-    """Begin the chain of a database: draw the record's identity and seal what is there already.
-
-    For the migration that makes the chain's tables. The tables may have fewer columns than they have today.
-    """
-    record_id = secrets.token_bytes(HASH_BYTES)
-    connection.execute(
-        sa.insert(control_head).values(
-            id=1, record_id=record_id, chain_height=0, chain_hash=genesis(record_id)
-        )
-    )
-    inspector = sa.inspect(connection)
-    now = datetime.now(UTC)
-    for table in SEALED_TABLES:
-        if not inspector.has_table(table.name):
-            continue
-        there = {column["name"] for column in inspector.get_columns(table.name)}
-        keys = [tuple(row) for row in connection.execute(keys_to_seal(table))]
-        columns = [column for column in table.c if column.name in there]
-        for start in range(0, len(keys), _PAGE):
-            rows = sealed_rows(connection, table, keys[start : start + _PAGE], columns=columns)
-            _append(connection, [(table, row) for row in rows], now)
 
 
 def seal(table: sa.Table, row: Row) -> dict[str, Any]:

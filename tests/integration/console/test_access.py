@@ -16,11 +16,7 @@ import streamer.console.doors
 from streamer.console.app import _STATIC
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
 from streamer.errors import UsageError
-from streamer.labels.learning import Lesson
 from streamer.recalibration.one_gate import recalibrate_by_hand
-from streamer.scoring.fitting import Worth
-from streamer.scoring.learned import LearnedModel
-from streamer.wording.numbers import percent
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
@@ -28,7 +24,6 @@ from tests.integration.store.labelled_gate import GATE, LabelledGate
 ACTS: dict[str, dict[str, Any]] = {
     "/proposals/approve": {"gate": GATE, "run": 2},
     "/proposals/reject": {"gate": GATE, "run": 2, "reason": "no"},
-    "/proposals/reject-score": {"gate": GATE, "reason": "no"},
     "/gates/close": {"gate": GATE, "reason": "no"},
     "/alerts/acknowledge": {"alert": "nothing", "reason": "seen"},
     "/desk/release": {"gate": GATE, "batch": "order-1", "answer": "a"},
@@ -179,32 +174,6 @@ def test_a_rejected_proposal_is_gone_and_on_record(people: Site, peopled_world: 
     assert client.act("/proposals/approve", gate=GATE, run=2).status == 409
     with people.store.evidence.snapshot() as snapshot:
         assert list(snapshot.unchained()) == []
-
-
-def test_a_learned_score_is_shown_before_and_after_and_may_be_rejected(people: Site) -> None:
-    store = people.store
-    gate = store.gates.get(GATE)
-    model = LearnedModel(
-        features=("gram",), means=(0.5,), scales=(0.1,), coefficients=(1.0,), intercept=0.0, order="gram", prompts=130
-    )  # fmt: skip
-    worth = Worth(gram=0.4, learned=0.5, error=0.02)
-    lesson = Lesson(model=model, worth=worth, fit=130, calibrate=130)
-    store.score_fits.record(gate, lesson, labelled=260, why=worth.said, by="recalibrator")
-    client = people.client("approver")
-    page = client.get("/proposals").body
-    assert "A learned score would serve more." in page
-    sides = {cell.replace("\xa0", " ") for cell in re.findall(r"<td[^>]*>([^<]*)</td>", page)}
-    assert {percent(0.4), percent(0.5)} <= sides
-    assert model.name in page
-    assert f"streamer score adopt {GATE}" in page
-    assert people.client("viewer").act("/proposals/reject-score", gate=GATE, reason="no").status == 403
-    assert client.act("/proposals/reject-score", gate=GATE, reason=" ").status == 409
-    assert client.act("/proposals/reject-score", gate=GATE, reason="not now").status == 303
-    assert client.act("/proposals/reject-score", gate=GATE, reason="again").status == 409
-    assert model.name not in client.get("/proposals").body
-    newest = store.score_fits.newest(GATE)
-    assert newest is not None
-    assert (newest.outcome, newest.by, newest.reason) == ("rejected", "account:approver", "not now")
 
 
 def test_a_proposal_says_what_the_command_warns_of(migrated_sqlite_url: str) -> None:
