@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
+from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.numbers import when
@@ -26,7 +27,6 @@ MOST_FORM_BYTES: Final = 4 * MOST_TEXT_BYTES
 """A form writes most bytes of a text as three."""
 
 _LISTED: Final = 100
-_ATTEMPT_DIGITS: Final = 4
 _MINUTE = 60.0
 _HOURS_FROM = 120
 
@@ -105,7 +105,13 @@ class DeskPages:
         text = form.get("text")
         if text is not None:
             text = self._edited(key, answer, text)
-        return self._decide(key, Release(response_id=answer, text=text), by=by, remark=_remark(form))
+        knowing = form.get("knowing", "")
+        act = Release(
+            response_id=answer,
+            text=text,
+            knowing=int(knowing) if knowing.isascii() and knowing.isdigit() and len(knowing) < 10 else None,
+        )
+        return self._decide(key, act, by=by, remark=_remark(form))
 
     def reject(self, form: Mapping[str, str], *, by: str) -> Done:
         """Go on holding."""
@@ -181,10 +187,10 @@ def _key_of(outcome: DeskV1) -> BatchKey:
 
 
 def _key(fields: Mapping[str, str]) -> BatchKey:
-    attempt = fields.get("attempt", "1")
-    if not attempt.isdecimal() or not attempt.isascii() or len(attempt) > _ATTEMPT_DIGITS:
+    attempt = read_attempt(fields.get("attempt", "1"))
+    if attempt is None:
         raise NoSuchItem("that is no attempt")
-    return BatchKey(fields.get("gate", ""), fields.get("batch", ""), int(attempt))
+    return BatchKey(fields.get("gate", ""), fields.get("batch", ""), attempt)
 
 
 def _remark(form: Mapping[str, str]) -> str:
