@@ -85,7 +85,7 @@ class Site:
             folder=self.directory,
             seconds=seconds,
         )
-        assert done.returncode == status, done.stderr
+        assert done.returncode == status, done.stderr + done.stdout[-3000:]
         return done
 
     def whole_environment(self) -> dict[str, str]:

@@ -78,7 +78,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
@@ -101,7 +101,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "upstream": None,
+    "upstream": None, "signals": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -468,7 +468,7 @@ def derive_action(
     if kind == "segments":
         own = rule["parameters"]["own"].get(facts.get("segment"))
         cut = cut if own is None else (own["state"], own["lambda"])
-    elif kind not in ("indicator", "quantile", "rank", "smooth", "ramp", "transductive"):
+    elif kind not in ("indicator", "quantile", "rank", "smooth", "ramp", "transductive", "full"):
         return None
     count = len(scores)
     written = [i for i in range(count) if not blank[i]]
@@ -484,7 +484,10 @@ def derive_action(
             eligible = [0.0 if best is None else scores[best]]
         level = own_level(rule, eligible)
         cut = ("open", None) if level == -math.inf else ("cut", level)
-    bar = math.inf if cut[0] == "closed" else -math.inf if cut[0] == "open" else cut[1]
+    by = cut
+    if kind == "full" and state == "full":
+        by = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
+    bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
     if kind in ("smooth", "ramp"):
@@ -499,6 +502,20 @@ def derive_action(
     if unit == "batch":
         return [all(passes) and not any(blank)] * count, None, cut
     return [i == best and passes[i] for i in range(count)], best, cut
+
+
+def _within_budget(rule: dict[str, Any], facts: dict[str, Any]) -> bool:
+    """Report whether the count on record is one that ships; it is out of the prompts of one of the rule's fits."""
+    if "budget" not in facts:
+        return False
+    count, groups = facts["budget"]
+    limits = []
+    for fit in rule["fits"]:
+        own = fit["own"].get(facts.get("segment") or "")
+        if rule["segment_by"] is None or (own is None and rule["pooled"]):
+            own = fit["groups"], fit["allowed"]
+        limits.append(own or (0, 0))
+    return any(groups == of and count <= most for of, most in limits)
 
 
 def segment_of(value: Any) -> str:
@@ -568,6 +585,8 @@ def _level(cut: dict[str, Any]) -> float:
         if cut["state"] == "closed"
         else -math.inf
         if cut["state"] == "open"
+        else math.nan
+        if cut["state"] == "full"
         else float(cut["lambda"])
     )
 
@@ -576,6 +595,8 @@ def is_looser(before: Served, after: Served) -> bool:
     """Report whether `after` may ship something that `before` holds; what cannot be compared may."""
     if before == after or after.ships_nothing:
         return False
+    if "full" in (before.rule["kind"], after.rule["kind"]):
+        return False  # which of two ships more is told by prompts, not by a threshold
     if before.ships_nothing:
         return True
     kinds = before.rule["kind"], after.rule["kind"]
