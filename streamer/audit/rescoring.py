@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
+from streamer.audit.standalone.verify_bundle import SCORED_BY
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.gates.policy_gate import unit_row
 from streamer.labels.answer_forms import answer_batch
@@ -137,7 +137,7 @@ class Rescorer:
                 *line["source"][1:3], line["height"], line["source"][3]
             )
             place += " ({}/{}#{})".format(*facts["batch"])
-            blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
+            blank = [is_blank(text) for text in content["texts"]]
             ids = [one[0] for one in facts["responses"]]
             models = recorded_models(content["metadata"], ids)
             row = None

@@ -190,6 +190,8 @@ def record_threshold(store: Store, name: str, threshold: Threshold, rule: Rule =
         seed=gate.seed,
         older_than=now,
         started_at=now,
+        labels_through=0,
+        heads=(),
     )
     store.calibration.record_run(run, by="test", reason="test", now=now)
 
