@@ -29,9 +29,9 @@ function same(one, other) {
 /** Whether `after` may ship something that `before` holds; what cannot be compared may. */
 export function isLooser(before, after) {
   if ((before.value === after.value && same(before.rule, after.rule)) || shipsNothing(after)) return false;
-  if (before.rule.kind === "full" || after.rule.kind === "full") return false; // which ships more is told by prompts, not by a threshold
   if (shipsNothing(before)) return true;
   const [old, fresh] = [before.rule, after.rule];
+  if (old.kind === "full" || fresh.kind === "full") return false; // which ships more is told by prompts, not by a threshold
   if (old.kind === "transductive" && fresh.kind === "transductive") return !holdsMore(old, fresh);
   const comparable =
     same(old, fresh) || (old.kind === fresh.kind && (old.kind === "quantile" || (old.kind === "segments" && old.parameters.key === fresh.parameters.key)));

@@ -582,11 +582,11 @@ def is_looser(before: Served, after: Served) -> bool:
     """Report whether `after` may ship something that `before` holds; what cannot be compared may."""
     if before == after or after.ships_nothing:
         return False
-    if "full" in (before.rule["kind"], after.rule["kind"]):
-        return False  # which of two ships more is told by prompts, not by a threshold
     if before.ships_nothing:
         return True
     kinds = before.rule["kind"], after.rule["kind"]
+    if "full" in kinds:
+        return False  # which of two ships more is told by prompts, not by a threshold
     if kinds == ("transductive", "transductive"):
         return not _window_holds_more(before.rule, after.rule)
     if kinds == ("segments", "segments"):
@@ -2742,7 +2742,7 @@ def _row(signals: bytes) -> list[float]:
     return [1.0, *struct.unpack(f"<{len(signals) // 4}f", signals)]
 
 
-def _by_signals(groups: Sequence[Group], settings: dict[str, Any]) -> dict[str, Any] | None:
+def fitted(groups: Sequence[Group], settings: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a rule of all signals says of its prompts; None where there are too few, or some without signals."""
     prompts, alpha, attempts = groups[-MOST_PROMPTS:], settings["alpha"], settings["max_attempts"]
     most = allowed(alpha, len(prompts), attempts)
@@ -2766,7 +2766,7 @@ def _by_signals(groups: Sequence[Group], settings: dict[str, Any]) -> dict[str, 
     }
 
 
-class _BySignals:
+class BySignals:
     """What a policy of the method `full` compares a batch with."""
 
     def __init__(self, rule: dict[str, Any], groups: Sequence[Sequence[Group]]) -> None:
@@ -2795,7 +2795,7 @@ class _BySignals:
         return max(found, key=lambda one: one[0] / (one[1] + 1))
 
 
-class _ByScore:
+class ByScore:
     """What a policy that cuts one score at its budget compares a batch with: the severities at or above its score."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
@@ -2879,7 +2879,7 @@ class Runs:
         self._read: set[tuple[str, str, int]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
-        self._compares: dict[int, _BySignals | _ByScore] = {}
+        self._compares: dict[int, BySignals | ByScore] = {}
         self._fits: dict[int, list[Fit]] = {}
 
     # reading along
@@ -2966,7 +2966,7 @@ class Runs:
             except _UNREADABLE as error:
                 verifier.fault("form", run.place, f"it cannot be read: {type(error).__name__} {error}")
 
-    def compare(self, run: int, by: _BySignals | _ByScore) -> None:
+    def compare(self, run: int, by: BySignals | ByScore) -> None:
         """Remember what policies of a run compare batches with."""
         self._compares[run] = by
 
@@ -2991,7 +2991,7 @@ class Runs:
         if policy is None or settings is None or not facts["responses"] or facts["responses"][0][1] is None:
             return None
         by = self._compares.get(policy["calibration_run"])
-        if isinstance(by, _BySignals):
+        if isinstance(by, BySignals):
             key = policy["calibration_run"]
             if key not in self._fits:
                 while len(self._fits) >= _MOST_FITS:
@@ -3101,7 +3101,7 @@ class _RunAgain:
         if self._inputs:
             self._check_thresholds(gate)
         else:
-            self._runs.compare(row["id"], _ByScore(()))
+            self._runs.compare(row["id"], ByScore(()))
 
     def _fault(self, detail: str) -> None:
         self._verifier.fault("calibration", self.place, detail)
@@ -3315,7 +3315,7 @@ class _RunAgain:
         ):
             return
         if decides:
-            self._runs.compare(self._row["id"], _ByScore(sample.groups))
+            self._runs.compare(self._row["id"], ByScore(sample.groups))
         if newest > 0 and (own["segment_by"] is not None or method == "transductive"):
             notes["suffix tests"] = (
                 "thresholds from the newest groups alone are not derived again for segments and transductive rules"
@@ -3337,7 +3337,7 @@ class _RunAgain:
     def _check_signals(self, said: dict[str, Any], groups: Sequence[Group], newest: Sequence[Group]) -> bool:
         """Compare a rule of all signals with what its prompts give; returns whether that is what they give."""
         settings, prompts = self._settings, [groups, newest]
-        found = [_by_signals(some, settings) for some in prompts]
+        found = [fitted(some, settings) for some in prompts]
         if found[0] is None:
             return False
         fits = [one for one in found if one is not None]
@@ -3352,7 +3352,7 @@ class _RunAgain:
         if (said["state"], said["threshold"]) != ("full", None) or not _near(_parsed(said["rule"]), rule):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
         compared = [some[-one["groups"] :] for some, one in zip(prompts, fits, strict=False)]
-        self._runs.compare(self._row["id"], _BySignals(rule, compared))
+        self._runs.compare(self._row["id"], BySignals(rule, compared))
         return True
 
 
