@@ -549,6 +549,7 @@ def test_no_gate_is_made_that_the_endpoint_would_refuse(
 ) -> None:
     small = {"base_url": "http://127.0.0.1:9/v1", "model": "small"}
     monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": small | table, "y": small}))
+    words = ("--method", "mean", *words)
     status, _, err = run(capsys, "gate", "create", "x", *origin, *words)
     assert (status, says in err, "gate x" in err) == (cli.WRONG_USAGE, True, True), err
     assert run(capsys, "gate", "list", "--json")[1] == "", "nothing was created"
