@@ -85,7 +85,7 @@ def contradiction(
     try:
         cut = None if run.get("age_cut") is None else AgeCut.from_json(_values(run["age_cut"]))
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
-        history = None if run.get("history") is None else History.from_json(_values(run["history"]))
+        history = History.from_json(_values(run["history"]))
     except ValueError as error:
         return str(error)
     try:

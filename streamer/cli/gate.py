@@ -264,13 +264,17 @@ def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated
 def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
     with wiring.open_store(wiring.load_settings()) as store:
-        gates = [(revision, store.policies.newest(revision.gate)) for revision in store.gates.list()]
+        policies = store.policies.newest_of_all()
+        revisions = store.gates.list() if json else []
+    if json:
+        for revision in revisions:
+            print_json(gate_json(revision, policies[revision.gate]))
+        return
     print_list(
-        gates,
+        list(policies.values()),
         ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
-        lambda one: _cells(one[1]),
+        _cells,
         none=NO_GATE,
-        to_json=(lambda one: gate_json(*one)) if json else None,
     )
 
 
@@ -367,12 +371,6 @@ def chosen_settings(
     message names the option.
     """
     chosen = dict(present)
-    if "method" in given:  # a method that is named gets its present edition
-        chosen = {
-            name: value
-            for name, value in chosen.items()
-            if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
-        }
     chosen |= given
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None
@@ -382,9 +380,9 @@ def chosen_settings(
     if named is not None and named.in_place is not None:
         chosen["encoder"] = _in_place(named, given, present, settings)
     elif "encoder" in given:
-        chosen["encoder"] = _encoder_id(str(given["encoder"]), settings)
+        chosen["encoder"] = _encoder_id(str(given["encoder"]), chosen, settings)
     elif is_in_place(chosen.get("encoder", NO_ENCODER)):
-        chosen["encoder"] = _encoder_id(settings.encoder.name, settings)
+        chosen["encoder"] = _encoder_id(settings.encoder.name, chosen, settings)
     if chosen["encoder"] != present["encoder"]:
         # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
@@ -504,14 +502,14 @@ _IDENTITY = re.compile(r"(?!openai:)[^/\s]+@[0-9a-f]{8}|openai:[!-~]+@[1-9][0-9]
 _FIELDS = frozenset((*FLAT_NAMES, *PARAMETERS))
 
 
-def _encoder_id(name: str, settings: "Settings") -> str:
+def _encoder_id(name: str, chosen: "Mapping[str, Any]", settings: "Settings") -> str:
     """Name an encoder by its weights; an identity (``name@hash``) or an external encoder is taken as it is.
 
     So is ``openai:MODEL@DIMENSION``; without a dimension the configured endpoint is asked for it.
     """
     if name == NO_ENCODER:
         raise UsageError(
-            "a gate with the scorer gram needs an encoder; give --encoder NAME, or --scorer external, or, for "
+            f"a gate with the scorer {chosen.get('scorer', GRAM)} needs an encoder; give --encoder NAME, or --scorer external, or, for "
             "embeddings that events bring, --encoder external:NAME --dimension D"
         )
     if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):

@@ -51,7 +51,15 @@ Attempt = Annotated[
     int,
     Meta(ge=1, le=MAX_ATTEMPT, description="1 for the first batch of a prompt, +1 for each regeneration."),
 ]
+_ATTEMPT_DIGITS = len(str(MAX_ATTEMPT))
 _FLOAT32_BYTES = 4
+
+
+def read_attempt(text: str) -> int | None:
+    """Read an attempt that an address or a form names; None for what is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _ATTEMPT_DIGITS:
+        return None
+    return number if 1 <= (number := int(text)) <= MAX_ATTEMPT else None
 
 
 def _base64_length(dimension: int) -> int:

@@ -132,8 +132,6 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     draws: Annotated[int, Meta(ge=1)]
     delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     rho: Annotated[float, Meta(gt=0, le=1)] = 0.99
-    grid: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    starts: Annotated[int, Meta(ge=1, le=10_000)] = 5
     shape: str = "indicator"
     width: Annotated[float, Meta(gt=0, le=100)] = 0.05
     parameters: (

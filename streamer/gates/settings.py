@@ -80,7 +80,7 @@ PARAMETERS: Mapping[str, tuple[Range, Number, tuple[str, ...]]] = MappingProxyTy
 )
 """Every parameter of a method or a shape: its range, its default, and which methods or shapes have it."""
 
-FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
+FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "width")
 """Those that have a column and a field of their own."""
 
 FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
@@ -98,7 +98,7 @@ class GateSettings:
     Attributes
     ----------
     unit : what ships; see `streamer.gates.gate`.
-    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., `external` (a score
+    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `external` (a score
         in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
         package), that of `model`.
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
@@ -210,9 +210,6 @@ class GateSettings:
     def __init__(self, **flat: Any) -> None:
         """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
 
-        With the name `parameters` they are a record, in which a parameter that is not named may mean another value than its
-        default: see `Range.unsaid`.
-
         Raises
         ------
         ValueError
@@ -229,14 +226,11 @@ class GateSettings:
             if isinstance(own, Calibrator | GateShape):
                 parameters |= own.parameters()
         name = common.pop("method", method.name if method is not None else Mean.name)
-        recorded = "parameters" in common
         others = common.pop("parameters", None) or {}
         for one in others.keys() & set(FIRST_PARAMETERS):
             if name in FIRST_METHODS or others[one] != given.get(one, others[one]):
                 raise ValueError(f"parameters must not say another {one} than its own field")
         parameters |= others | given
-        if recorded:
-            parameters = _unsaid(name) | parameters
         if name not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
         for one in parameters:
@@ -284,9 +278,6 @@ class GateSettings:
         }
         if self.method not in FIRST_METHODS:
             younger |= self.calibrator.parameters()
-        for one, value in _unsaid(self.method).items():
-            if younger.get(one) == value:
-                del younger[one]
         special = {
             "method": self.calibrator.name,
             "shape": self.shape.name,
@@ -446,13 +437,6 @@ FLAT_NAMES = _flat_names()
 """The names of settings on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
 
 
-def _unsaid(method: str) -> dict[str, Number]:
-    """What a record of a method means by parameters that it does not name, where that is not their default."""
-    kind = registry.every().get(method)
-    ranges = {} if kind is None else kind.ranges()
-    return {name: about.unsaid for name, about in ranges.items() if about.unsaid is not None}
-
-
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings) if field.default is not MISSING}
 
 
@@ -489,7 +473,9 @@ def unsupported(settings: GateSettings) -> str | None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
         if method.refuses_floor():
-            return f"label_floor does not go with this edition of method {method.name}, whose risk may rise with the threshold"
+            return (
+                f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
+            )
         if unit == "batch":
             return "label_floor goes with the units best and response: a batch is shipped by its mean"
     if not method.attempts and settings.max_attempts > 1:

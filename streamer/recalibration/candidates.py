@@ -58,7 +58,7 @@ class RunSample:
     alpha : the budget of one attempt.
     seed : the gate's.
     fewest_draws : the fewest responses that the audit draw took from any group that had more.
-    history : the cuts that undrawn prompts fix; None: of a run of an earlier version, which read none.
+    history : the cuts that undrawn prompts fix.
     """
 
     groups: Sequence[LabelledGroup]
@@ -66,7 +66,7 @@ class RunSample:
     alpha: float
     seed: int
     fewest_draws: int = 1
-    history: History | None = NO_HISTORY
+    history: History = NO_HISTORY
 
     def for_gate(self, settings: GateSettings) -> Sample:
         """What a calibrator of this gate works on."""
@@ -89,7 +89,7 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     own, sample = decide(settings, drawn), drawn.for_gate(settings)
     others = (
         calibrator
-        for calibrator in _diagnostics(settings, earlier=drawn.history is None)
+        for calibrator in _diagnostics(settings)
         if calibrator.name != own.name and calibrator.cost(sample) <= _LARGEST_DIAGNOSTIC
     )
     return (own, *(_diagnostic(settings, sample, one) for one in others))
@@ -107,11 +107,8 @@ def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
     return Candidate(name=name, decides=True, threshold=threshold, rule=rule)
 
 
-def _diagnostics(settings: GateSettings, *, earlier: bool) -> list[Calibrator]:
-    """The calibrators that a run shows, each with the parameters that the gate has, as far as they may be its own.
-
-    `earlier` : as a version showed them that did not know the parameters of today.
-    """
+def _diagnostics(settings: GateSettings) -> list[Calibrator]:
+    """The calibrators that a run shows, each with the parameters that the gate has, as far as they may be its own."""
     made = []
     for name, kind in registry.every().items():
         if not kind.diagnostic or (settings.shape.of_ranks and not kind.by_rank):
@@ -119,12 +116,7 @@ def _diagnostics(settings: GateSettings, *, earlier: bool) -> list[Calibrator]:
         made.append(
             registry.calibrator(
                 name,
-                {
-                    one: about.unsaid
-                    if earlier and about.unsaid is not None
-                    else min(settings.parameter(one), about.most)
-                    for one, about in kind.ranges().items()
-                },
+                {one: min(settings.parameter(one), about.most) for one, about in kind.ranges().items()},
             )
         )
     return made

@@ -144,7 +144,7 @@ class CalibrationRun:
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.
-    history : the cuts that undrawn prompts fix; None: an earlier version, which read none.
+    history : the cuts that undrawn prompts fix.
     missing_labels : whether labels are missing at random; not kept with the run.
     """
 
@@ -163,7 +163,7 @@ class CalibrationRun:
     age_cut: AgeCut | None = None
     suffix: Suffix | None = None
     held_until: datetime | None = None
-    history: History | None = NO_HISTORY
+    history: History = NO_HISTORY
     missing_labels: MissingLabels | None = field(default=None, compare=False)
 
     @property
@@ -403,7 +403,7 @@ def derive(
     now: datetime,
     older_than: datetime,
     diagnostics: bool = True,
-    history: History | None = NO_HISTORY,
+    history: History = NO_HISTORY,
     in_force: tuple[int, Reading] | None = None,
 ) -> CalibrationRun:
     """Compute a run from what it has read: groups that it calibrates on, younger ones with labels, and a history's cuts.
@@ -441,7 +441,7 @@ def _tightened(
     own: Candidate,
     groups: Sequence[SampledGroup],
     alpha: float,
-    history: History | None,
+    history: History,
     in_force: tuple[int, Reading],
 ) -> tuple[Suffix | None, Candidate]:
     """Compare the newest labelled groups with older ones; returns the result, and the stricter of the two thresholds."""
@@ -521,7 +521,7 @@ def _sample(
     groups: Sequence[SampledGroup],
     labelled: Sequence[LabelledGroup],
     alpha: float,
-    history: History | None,
+    history: History,
 ) -> RunSample:
     segmented = gate.settings.segment_by is not None
     return RunSample(

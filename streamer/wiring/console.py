@@ -42,6 +42,7 @@ def run_console(
     host: str,
     port: int,
     public: str | None,
+    proxies: int | None = None,
     announce: Callable[[OpenedConsole], None],
 ) -> None:
     """Serve the console until SIGINT or SIGTERM.
@@ -50,6 +51,7 @@ def run_console(
     ----------
     name : under which whoever comes by the link acts.
     public : the address by which a proxy in front is known; None: there is none.
+    proxies : how many are in front; None: one on this machine, if `public` is given.
 
     Raises
     ------
@@ -100,6 +102,7 @@ def run_console(
                 port=bound,
                 clock=now,
                 public=public,
+                proxies=proxies,
                 issuer=issuer,
             )
             # A link that does everything is no way in where people have identities.

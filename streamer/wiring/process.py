@@ -148,12 +148,16 @@ def housekeeping(
         lease = store.leases.of_desk()
         return lease, store.under(lease).desk
 
+    def chores() -> None:
+        store.policies.chain_closings()
+        chore()
+
     clerk = DeskClerk(store.desk, lease=leased)
     return Housekeeping(
         refresh_policies=book.refresh,
         reports=store.reports,
         show=partial(_show_figures, metrics, health),
-        chore=chore,
+        chore=chores,
         desk=partial(_at_the_desk, store, clerk, metrics, count()),
         checkpoint=None if settings.audit.private_key is None else _checkpoints(settings, store, metrics),
     )

@@ -155,13 +155,14 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
     def verifier() -> alone.Verifier:
         made = alone.Verifier([])
         made._control_height = given["control_height"]
-        for height, version in given["policies"]:
+        for height, version, closes in given["policies"]:
             row = {
                 "gate": "best",
                 "version": version,
                 "calibration_run": None,
                 "state": "closed",
                 "threshold": None,
+                "rule": None if closes else '{"curve":null,"kind":"smooth","parameters":{}}',
                 "valid_from": "2026-11-20T12:00:00.000000+00:00",
             }
             made._keep("policies", row, {"height": height}, "")
@@ -524,7 +525,7 @@ def _weights_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
     groups = [alone.Group(**one) for one in given["groups"]]
-    parameters = {name: given[name] for name in ("delta", "draws", "eta", "rho")} | {"edition": 2}
+    parameters = {name: given[name] for name in ("delta", "draws", "eta", "rho")}
 
     def calibrated(
         method: str, *, cuts: Sequence[float] = (), label_floor: float | None = None, **asked: Any
@@ -840,7 +841,7 @@ def test_the_one_file_calibrates_as_the_program_does(seed: int) -> None:
         history=NO_HISTORY,
     )
     lists = [alone.Group(name, items, s.tolist(), v.tolist()) for name, items, s, v in groups]
-    again = alone.Sample(lists, 0.2, str(seed), parameters | {"edition": 2}, drawn=2)
+    again = alone.Sample(lists, 0.2, str(seed), parameters, drawn=2)
     names = {name: kind for name, kind in registry.every().items() if kind.diagnostic}
     assert names.keys() == alone.METHODS.keys()
     finite = 0

@@ -143,7 +143,9 @@ export class Decisions {
     const seen = facts.control;
     if (policy.row.gate !== facts.batch[0]) return;
     if (seen === undefined) return;
-    const wrong = notNewest(facts, this.governance.newest(facts.batch[0], seen[0])?.row.version);
+    const newest = this.governance.newest(facts.batch[0], seen[0])?.row.version;
+    const wrong = notNewest(facts, newest, isClosing(policy.row));
+    if (wrong === null && facts.policy > (newest ?? 0)) report.count("decisions under a closing that was sealed after them");
     if (wrong !== null) report.fault("order", place, wrong);
     else report.count("decisions under the newest policy");
     if (facts.newest_seen !== undefined && facts.newest_seen !== null) {
@@ -401,9 +403,12 @@ export class Decisions {
   }
 }
 
-/** Why a decision was not made under the newest policy that its link's control chain has; null: it was. */
-export function notNewest({ policy, newest_seen: seen }, newest) {
-  if (newest === undefined || policy > newest) return `it was decided under policy ${policy}, which was not there yet`;
+/** Whether a policy is one by which somebody closed the gate: no calibration found it, and nothing ships by it. */
+const isClosing = (row) => row.state === "closed" && row.calibration_run === null && row.rule === null;
+
+/** Why a decision was not made under the newest policy that its link's control chain has, or a closing after it; null: it was. */
+export function notNewest({ policy, newest_seen: seen }, newest, closes) {
+  if (policy > (newest ?? 0)) return closes ? null : `it was decided under policy ${policy}, which was not there yet`;
   return newest > policy && newest !== seen ? `it was decided under policy ${policy}, when policy ${newest} was in force` : null;
 }
 

@@ -101,7 +101,7 @@ const VECTORS = {
       return report.faults.length === 0;
     };
     return {
-      decisions: decisions.map((one) => ({ fits: notNewest(one, newest(one.control)) === null })),
+      decisions: decisions.map((one) => ({ fits: notNewest(one, newest(one.control), policies.some(([, version, closes]) => version === one.policy && closes)) === null })),
       chains: chains.map(({ controls }) => ({ fits: fits(controls) })),
     };
   },

@@ -77,7 +77,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
@@ -85,14 +85,11 @@ MEANS_SOMETHING_UNDER = {
     "draws": ("method", ("bb",)),
     "delta": ("method", ("hb", "betting", "selective", "bernstein")),
     "rho": ("method", ("age",)),
-    "grid": ("method", ("selective",)),
-    "starts": ("method", ("selective",)),
-    "edition": ("method", ("selective",)),
     "width": ("shape", ("smooth", "ramp")),
 }
 
 SIGNED_SETTINGS = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
     "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
     "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
@@ -104,7 +101,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "learn_score": "off", "upstream": None,
+    "upstream": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -411,12 +408,12 @@ def is_severity(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
 _UNSEEN_OTHERS = frozenset(
     map(
         chr,
         (
-            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
+            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC, 0xFFFD,
             0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000), *range(0xFDD0, 0xFDF0),
             *range(0xFFFE, 0x110000, 0x10000), *range(0xFFFF, 0x110000, 0x10000),
         ),
@@ -1725,7 +1722,7 @@ class Verifier:
             self.fault("action", place, "it was held for its upstream, which is its gate's")
 
     def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
-        """Check that a decision was made under the newest policy there was.
+        """Check that a decision was made under the newest policy there was, but for closings, which may be sealed after it.
 
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
         chain was is read before that: so this holds exactly, whatever the clocks say.
@@ -1745,7 +1742,11 @@ class Verifier:
                 "decisions under an older policy whose workers say that they refused the newest one: whether they had to"
             )
         if self._control_link.get(("policies", (gate, version)), 0) > height:
-            self.fault("order", place, f"its policy {version} was written after it")
+            # A closing is in force before the chain has it; it lets nothing ship.
+            if _is_closing(self._rows["policies"][gate, version]):
+                self.counts["decisions under a closing that was sealed after them"] += 1
+            else:
+                self.fault("order", place, f"its policy {version} was written after it")
         rate = facts.get("audit_rate")
         if rate is not None and self._control_link.get(("audit_rates", (rate,)), 0) > height:
             self.fault("order", place, f"the audit rate {rate} that it names was written after it")
@@ -2068,6 +2069,11 @@ def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     return {(): head["control"]["height"]} | {_CHAIN_OF(one): one["height"] for one in head["partitions"]}
 
 
+def _is_closing(policy: dict[str, Any]) -> bool:
+    """Whether somebody closed the gate by it: no calibration found it, and nothing ships by it."""
+    return policy["state"] == "closed" and policy["calibration_run"] is None and policy.get("rule") is None
+
+
 def _name(kind: str, row: dict[str, Any] | None) -> str:
     """Name a row for people."""
     keys = (
@@ -2117,7 +2123,7 @@ class Sample(NamedTuple):
     groups : in the order of their decisions.
     alpha : the budget of one attempt.
     seed : of the gate, in decimal digits.
-    parameters : of the method: `eta`, `draws`, `delta`, `rho`, `grid`, `starts`, `edition`.
+    parameters : of the method: `eta`, `draws`, `delta`, `rho`.
     drawn : how many responses of each batch are labelled at least.
     floor : the gate's `label_floor`.
     cuts : of the unlabelled history, for the method `selective`.
@@ -2469,8 +2475,6 @@ class _OneItem:
 
 
 def _by_selective(sample: Sample) -> float:
-    if sample.parameters["edition"] == 1:
-        return _by_selective_on_a_grid(sample)
     alpha, delta, floor = sample.alpha, sample.parameters["delta"], sample.floor or 0.0
     items = _OneItem(sample)
 
@@ -2489,33 +2493,6 @@ def _by_selective(sample: Sample) -> float:
     ranks = [math.ceil(tenths * len(falling) / 10) for tenths in _TENTHS]
     levels = sorted({floor, *(max(falling[rank], floor) for rank in ranks if rank < len(falling))})
     return next((level for level in levels if p_value(level) <= delta / len(_TENTHS)), math.inf)
-
-
-def _by_selective_on_a_grid(sample: Sample) -> float:
-    """Edition 1: betting on an even grid of scores, from several starts."""
-    alpha, grid, starts = sample.alpha, sample.parameters["grid"], sample.parameters["starts"]
-    share = sample.parameters["delta"] / starts
-    order = reading_order(sample.seed, sample.groups)
-
-    def rejected(position: int) -> bool:
-        level = (grid - 1 - position) / grid
-        values = []
-        for group in order:
-            pairs = zip(group.scores, group.severities, strict=True)
-            total = math.fsum(
-                (severity - alpha) / len(group.items) for score, severity in pairs if score > level
-            )
-            values.append(min(1.0, max(0.0, total + alpha)))
-        return bool(values) and betting_p(values, alpha, share) <= share
-
-    rejections = [rejected(position) for position in range(grid)]
-    reached = -1
-    for walk in range(starts):
-        position = walk * grid // starts
-        while position < grid and rejections[position]:
-            reached = max(reached, position)
-            position += 1
-    return math.inf if reached < 0 else (grid - 1 - reached) / grid
 
 
 def _by_selective_mean(sample: Sample) -> float:
@@ -3083,8 +3060,7 @@ class _RunAgain:
 
     def _sample(self, groups: list[Group], alpha: float) -> Sample:
         settings = self._settings
-        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho", "grid", "starts")}
-        parameters |= {"edition": 1 if settings["method"] == "selective" else 2}
+        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho")}
         parameters |= _parsed(settings.get("parameters")) or {}
         drawn = 1
         if settings["unit"] == "response":
@@ -3109,11 +3085,8 @@ class _RunAgain:
         own: dict[str, Any] = {"width": settings.get("width"), "fallback": settings.get("segment_fallback")}
         own["shape"] = settings["shape"] if decides or settings["shape"] == "rank" else "indicator"
         own["segment_by"] = settings.get("segment_by") if decides else None
-        if not decides:
-            if self._row.get("history") is None:
-                sample = sample._replace(parameters=sample.parameters | {"edition": 1})
-            if method == "clt" or (method == "selective" and sample.parameters["edition"] == 1):
-                sample = sample._replace(floor=None)
+        if not decides and method == "clt":
+            sample = sample._replace(floor=None)
         suffix = _parsed(self._row.get("suffix")) if decides else None
         newest = suffix["calibrated_on"] if suffix else 0
         if newest > 0 and (own["segment_by"] is not None or method == "transductive"):

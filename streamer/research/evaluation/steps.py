@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import check_texts, keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
@@ -31,9 +32,9 @@ from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from streamer.clouds.tables.columns import Role
+    from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
@@ -70,7 +71,7 @@ _ENCODING = Encoding()
 def evaluate(
     files: Sequence[Path | str] | Path | str,
     *,
-    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    reading: Reading = AS_IT_IS,
     judge: JudgeClient | None = None,
     encoding: Encoding = _ENCODING,
     out: Path | str | None = None,
@@ -85,7 +86,7 @@ def evaluate(
 
     Parameters
     ----------
-    files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `columns`.
+    files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `reading`.
     judge : who is asked for the scores of files that do not have them; None: nobody.
     out : folder for the report, tables, figures and CSV files; None writes none.
     cache : folder of what was computed before; None keeps nothing.
@@ -109,7 +110,7 @@ def evaluate(
     if isinstance(scorers := options.get("scorers"), str):
         options["scorers"] = (scorers,)
     asked = check_options(Options(**options))
-    data_sets = named_apart([read_data_set(file, columns=columns, **asked.reading()) for file in named])
+    data_sets = named_apart([read_data_set(file, reading=reading, **asked.reading()) for file in named])
     for data in data_sets:
         check_data_set(data, asked)
     check_folders(out, cache)

@@ -16,7 +16,6 @@ from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
 from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import normal_form
-from streamer.scoring.agreement import agreement
 from streamer.scoring.blank import is_blank
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
@@ -209,25 +208,13 @@ def _answers(cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | Non
     return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank, cloud.models)
 
 
-def agreement_of(
-    clouds: Sequence[Cloud], encoder: Embeds | None, answer_pattern: str | None = None
-) -> tuple[Floats | None, ...]:
-    """Measure how the answers of each cloud agree, as learned scores see it; None where all are blank.
-
-    Parameters
-    ----------
-    encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
-    answer_pattern : as in `every_score`.
-    """
-    return tuple(measured_batches(clouds, encoder, lambda batch, _: agreement(batch), answer_pattern))
-
-
 def package_scores(
     name: str, clouds: Sequence[Cloud], encoder: Embeds | None, answer_pattern: str | None = None
 ) -> list[tuple[float, ...] | None]:
     """Score each cloud by an installed package's scorer, as a gate's worker does; None for one whose answers are all blank.
 
-    Parameters are those of `agreement_of`. Raises `UsageError` where the scorer is not installed, or fails.
+    `encoder` : keeps what it has encoded; None: the clouds bring embeddings of their own. `answer_pattern` : as in `every_score`.
+    Raises `UsageError` where the scorer is not installed, or fails.
     """
     try:
         scorer = loaded(frozen(name))
@@ -245,7 +232,7 @@ def measured_batches(
     measure: Callable[[AnswerBatch, Cloud], Measure],
     answer_pattern: str | None = None,
 ) -> Iterator[Measure | None]:
-    """Yield what `measure` makes of the answers of each cloud; None where all are blank. Parameters are those of `agreement_of`."""
+    """Yield what `measure` makes of the answers of each cloud; None where all are blank. Parameters are those of `package_scores`."""
     pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
     for first in range(0, len(clouds), _CLOUDS_A_CALL):
         some = clouds[first : first + _CLOUDS_A_CALL]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.errors import BadMessage
+from streamer.errors import BadMessage, Unavailable
 from streamer.events.checkpoints import decode_checkpoint
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
@@ -78,7 +78,12 @@ class ChainedRows:
 
     @contextmanager
     def _of_one_moment(self) -> Iterator[sa.Connection]:
+        control.chain_closings(self._database, wait=True)
         with self._database.reading(snapshot=True) as connection:
+            if control.is_waiting(connection):
+                raise Unavailable(
+                    "a gate was closed at this moment, which is not in the control chain yet; run this again"
+                )
             if not self._database.sqlite:
                 # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")

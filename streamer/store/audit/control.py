@@ -6,18 +6,24 @@ file and their signatures, what a judge was asked and said for labels, alerts an
 what became of batches at the desk, and what an adopted candidate made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself.
+
+Who seals holds the chain's head to the end of its transaction. A closing must not wait for that (`chain_later`): its rows
+come first, their seals wait in `control_queue`, and whoever holds the head next puts them into the chain before its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import default
 
+from streamer.errors import Unavailable
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
@@ -36,6 +42,7 @@ from streamer.store.db.schema import (
     carried_scores,
     control_head,
     control_log,
+    control_queue,
     data_gaps,
     dead_letter_replays,
     desk_outcomes,
@@ -54,6 +61,7 @@ from streamer.store.db.schema import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
 
 SEALED_TABLES = (
@@ -92,6 +100,7 @@ RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 _ERASABLE = {(judgements.name, name) for name in ("exchanges", "salt", "erased_at")}
 """What no seal covers, because it is erased one day; another column is a seal of it."""
 
+_QUEUED = ("kind", "subject", "sealed", "recorded_at")
 _FORMAT = 1
 _NO_DIALECT = default.DefaultDialect()
 
@@ -127,6 +136,48 @@ def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:
     return ControlHead(*connection.execute(query.with_for_update() if lock else query).one())
 
 
+def chain_later(connection: sa.Connection) -> None:
+    """Have what this transaction seals wait for the chain, and the transaction wait for nobody who holds its head.
+
+    `chain_closings` brings it into the chain as soon as the head is free. For closings alone: decisions name a policy, and
+    verifiers accept of no other that it was sealed after a decision by it. SQLite's one writer holds everything anyway.
+    """
+    if connection.dialect.name != "sqlite":
+        connection.execution_options(chain_later=True)
+
+
+def hold_head(connection: sa.Connection) -> None:
+    """Take the chain's head, unless this transaction does without: always before a gate's lock, for which closings wait."""
+    if not connection.get_execution_options().get("chain_later", False):
+        head(connection, lock=True)
+
+
+def chain_closings(database: Database, *, wait: bool = False) -> None:
+    """Put what waits for the chain there, unless somebody holds its head, who will; with `wait` raises `Unavailable` then."""
+
+    def work(connection: sa.Connection) -> None:
+        free = sa.select(control_head.c.id).with_for_update(skip_locked=not wait)
+        if connection.execute(free).first() is not None:
+            _append(connection, [], None)
+
+    with nullcontext() if wait else suppress(Unavailable):
+        with database.reading() as connection:
+            waits = is_waiting(connection)
+        if waits:
+            database.writing(work)
+
+
+def is_waiting(connection: sa.Connection) -> bool:
+    """Whether anything waits for the chain."""
+    return connection.execute(sa.select(control_queue.c.id).limit(1)).first() is not None
+
+
+def waits_for_chain(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Whether a row waits for the chain, by its `id`."""
+    subject = sa.literal("[") + sa.cast(table.c.id, sa.Text) + "]"
+    return sa.exists().where(control_queue.c.kind == table.name, control_queue.c.subject == subject)
+
+
 def append(
     connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[Any]], *, now: datetime
 ) -> None:
@@ -150,7 +201,11 @@ def insert(connection: sa.Connection, table: sa.Table, row: Row, *, now: datetim
 
 
 def append_sealed(
-    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], *, now: datetime
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[dict[str, Any]],
+    *,
+    now: datetime,
 ) -> None:
     """Put rows into the chain that `sealed_rows` has read, for who takes no lock before that is done."""
     if rows:
@@ -275,24 +330,34 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
 
 
 def _append(
-    connection: sa.Connection, entries: Sequence[tuple[sa.Table, dict[str, Any]]], now: datetime
+    connection: sa.Connection,
+    entries: Sequence[tuple[sa.Table, dict[str, Any]]],
+    now: datetime | None,
 ) -> None:
+    added = [
+        {
+            "kind": table.name,
+            "subject": subject_of(table, sealed),
+            "sealed": canonical_json(sealed).decode(),
+            "recorded_at": now,
+        }
+        for table, sealed in entries
+    ]
+    if connection.get_execution_options().get("chain_later", False):
+        bulk_insert.append(connection, control_queue, added)
+        return
     _, height, previous = head(connection, lock=True)
-    rows = []
-    for table, sealed in entries:
+    # Read after the head is ours: what our rows are built on is in the chain, or is here.
+    gone = connection.execute(sa.delete(control_queue).returning(control_queue)).mappings()
+    waited = [{name: one[name] for name in _QUEUED} for one in sorted(gone, key=itemgetter("id"))]
+    found = [*(json.loads(one["sealed"]) for one in waited), *(sealed for _, sealed in entries)]
+    for entry, sealed in zip(waited + added, found, strict=True):
         height += 1
-        previous = link(previous, height=height, kind=table.name, recorded_at=now, row=sealed)
-        rows.append(
-            {
-                "chain_height": height,
-                "kind": table.name,
-                "subject": subject_of(table, sealed),
-                "sealed": canonical_json(sealed).decode(),
-                "recorded_at": now,
-                "chain_hash": previous,
-            }
+        previous = link(
+            previous, height=height, kind=entry["kind"], recorded_at=entry["recorded_at"], row=sealed
         )
-    bulk_insert.append(connection, control_log, rows)
+        entry |= {"chain_height": height, "chain_hash": previous}
+    bulk_insert.append(connection, control_log, waited + added)
     connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=previous))
 
 

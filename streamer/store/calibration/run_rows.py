@@ -64,7 +64,7 @@ def write_run(
             labels_through=run.labels_through,
             age_cut=None if run.age_cut is None else run.age_cut.to_json(),
             suffix=None if run.suffix is None else run.suffix.to_json(),
-            history=None if run.history is None else run.history.to_json(),
+            history=run.history.to_json(),
             held_until=run.held_until,
             heads=run.heads,
         )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Mount, Route
 
 import streamer.console.doors
@@ -17,6 +19,7 @@ from streamer.console.app import _STATIC
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
 from streamer.errors import UsageError
 from streamer.recalibration.one_gate import recalibrate_by_hand
+from streamer.web.requests import caller
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
@@ -269,6 +272,57 @@ def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
         assert tries(PASSWORD, "2001:db8:0:1::1") == 303
     finally:
         site.stop()
+
+
+def test_what_a_guesser_writes_before_the_proxies_counts_for_nothing(world: World) -> None:
+    """Each proxy adds a line or an entry at the end; whoever guesses sends lines of their own before them."""
+    site = Site(world, public="https://console.example", proxies=2)
+    try:
+        site.add("root", "administrator")
+
+        def tries(*lines: str) -> int:
+            connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=240)
+            body = urlencode({"name": "root", "password": "wrong password"}).encode()
+            connection.putrequest("POST", "/login", skip_host=True)
+            for name, value in (
+                ("Host", "console.example"),
+                ("Content-Type", "application/x-www-form-urlencoded"),
+                ("Content-Length", str(len(body))),
+                *(("X-Forwarded-For", line) for line in lines),
+            ):
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            status = connection.getresponse().status
+            connection.close()
+            return status
+
+        forged = [tries(f"198.51.100.{n}", f"203.0.113.{n}, 192.0.2.1", "10.0.0.1") for n in range(8)]
+        assert forged == [403] * OF_ONE_NAME.requests + [429] * (8 - OF_ONE_NAME.requests)
+        assert tries("192.0.2.1, 192.0.2.2, 10.0.0.1") == 403, "another caller has guesses of their own"
+    finally:
+        site.stop()
+
+
+@pytest.mark.parametrize(
+    ("proxies", "lines", "expected"),
+    [
+        (0, ["192.0.2.1"], "127.0.0.1"),
+        (None, ["192.0.2.1", "192.0.2.2"], "192.0.2.2"),
+        (1, ["192.0.2.1, 192.0.2.2"], "192.0.2.2"),
+        (2, ["192.0.2.1", "192.0.2.2"], "192.0.2.1"),
+        (3, ["192.0.2.1", "192.0.2.2"], "127.0.0.1"),
+        (1, ["192.0.2.1:4711"], "192.0.2.1"),
+        (1, ["[2001:db8::1]:4711"], "2001:db8::1"),
+        (1, ["2001:db8::1"], "2001:db8::1"),
+        (1, ["unknown"], "127.0.0.1"),
+        (1, [""], "127.0.0.1"),
+        (1, [], "127.0.0.1"),
+    ],
+)
+def test_where_a_request_comes_from(proxies: int | None, lines: list[str], expected: str) -> None:
+    headers = [(b"x-forwarded-for", line.encode()) for line in lines]
+    request = Request({"type": "http", "client": ("127.0.0.1", 4711), "headers": headers})
+    assert caller(request, proxies=proxies) == expected
 
 
 def test_many_addresses_together_guess_only_so_often(people: Site, monkeypatch: pytest.MonkeyPatch) -> None:

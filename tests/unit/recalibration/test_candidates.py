@@ -14,7 +14,6 @@ import pytest
 from streamer import LabelledGroup
 from streamer.calibration import History
 from streamer.calibration.calibrators.transductive import CURVE_POINTS
-from streamer.calibration.selective_grid import even_grid
 from streamer.events.codec import encode
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.policy import Policy
@@ -218,13 +217,6 @@ def test_transductive_charges_by_the_fewest_draws() -> None:
     assert (
         "ships what method mean ships" in decide(settings(method="transductive"), drawn).threshold.guarantee
     )
-
-
-def test_the_grid_of_selective_is_fixed_and_falls() -> None:
-    grid = even_grid(100)
-    assert len(grid) == 100
-    assert (grid[0], grid[-1]) == (0.99, 0.0)
-    assert list(grid) == sorted(set(grid), reverse=True)
 
 
 def test_a_run_is_the_same_again() -> None:

@@ -13,7 +13,7 @@ from streamer.store.db.schema.calibration import (
     proposal_rejections,
 )
 from streamer.store.db.schema.candidates import candidate_decisions, candidate_policies
-from streamer.store.db.schema.control import checkpoints, control_head, control_log
+from streamer.store.db.schema.control import checkpoints, control_head, control_log, control_queue
 from streamer.store.db.schema.decisions import batches, carried_scores, decisions, responses
 from streamer.store.db.schema.desk import desk_items, desk_outcomes, desk_texts
 from streamer.store.db.schema.encoders import encoders
@@ -52,6 +52,7 @@ __all__ = [
     "checkpoints",
     "control_head",
     "control_log",
+    "control_queue",
     "data_gaps",
     "dead_letter_replays",
     "dead_letters",

@@ -16,13 +16,13 @@ from streamer.store.db.schema import metadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-revision = "0100"
+revision = "0101"
 down_revision = None
 branch_labels = None
 depends_on = None
 
 MOVES_ON = frozenset(
-    ("control_head", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers")
+    ("control_head", "control_queue", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers")
 )  # fmt: skip
 """State, which nothing guards."""
 
