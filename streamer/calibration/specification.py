@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from streamer.calibration.calibrators.full import Prompts
     from streamer.calibration.calibrators.transductive import TransductiveRule
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.threshold import Threshold
@@ -214,6 +215,8 @@ class Sample:
     largest : the most items that a group may ever have.
     floor : only items that score above it were to be labelled, and the threshold will be no less; None: all were.
     history : the cuts that other prompts fix, which nobody was to label.
+    prompts : the same groups with their signals; None: they have none.
+    budget, attempts : what `alpha` is the share of one attempt of, for comparisons in whole numbers; None: alpha itself.
     """
 
     groups: Sequence[LabelledGroup]
@@ -223,6 +226,9 @@ class Sample:
     largest: int = 1
     floor: float | None = None
     history: History = NO_HISTORY
+    prompts: Prompts | None = None
+    budget: float | None = None
+    attempts: int = 1
 
     @property
     def levels(self) -> int:
@@ -237,10 +243,12 @@ class Calibrated(NamedTuple):
     ----------
     threshold : for every batch, or the strictest that one may get.
     window : from which each batch gets a threshold of its own; None: all share one.
+    prompts : which each batch is compared with, by all signals; None: it is not.
     """
 
     threshold: Threshold
     window: TransductiveRule | None = None
+    prompts: Prompts | None = None
 
 
 class Calibrator(Parametrised, ABC):
@@ -286,6 +294,8 @@ class Calibrator(Parametrised, ABC):
     """Whether it cuts where unlabelled prompts say."""
     by_order: ClassVar[bool] = False
     """Whether it matters which prompts are older."""
+    of_signals: ClassVar[bool] = False
+    """Whether it reads signals besides scores."""
     per_batch: ClassVar[bool] = False
     """Whether each batch gets a threshold of its own."""
     against_mean: ClassVar[str] = ""

@@ -55,7 +55,9 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `quantile`: the same as `indicator`; lambda is where the frozen distribution passes `quantile`. `rank`: ship iff the
     share of the batch that scores strictly less is above lambda. `transductive`: each batch has a lambda of its own, from
     `curve`; the policy's is the strictest. `segments`: `own` has state and lambda by the value of the metadata key `key`;
-    the policy's serve every other.
+    the policy's serve every other. `full`: state `full` and no lambda; what ships looks better, by
+    all signals, than all but `allowed` less one of the `groups` calibration prompts that were bad, of each of `fits`; `rows` is
+    the SHA-256 of these prompts, which are in the database.
     """
 
     kind: RuleKind
@@ -95,6 +97,16 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
             Meta(
                 extra_json_schema={"maxLength": LONGEST_MODEL},
                 description="What is frozen of another package's scorer (`NAME@HASH`), as JSON; null: the scorer is none.",
+            ),
+        ]
+        | None
+    ) = None
+    signals: (
+        Annotated[
+            str,
+            Meta(
+                extra_json_schema={"maxLength": 20_000},
+                description="The list of signals that decisions keep, as JSON; null: none.",
             ),
         ]
         | None
@@ -224,7 +236,9 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
 
 _reader = Reader(ThresholdsV1, SCHEMA)
 
-_AS_IN_POLICY = tuple(field.name for field in fields(Policy) if field.name not in ("settings", "rule"))
+_AS_IN_POLICY = tuple(
+    field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses")
+)
 
 
 def threshold_event(policy: Policy, signature: PolicySignature | None = None) -> ThresholdsV1:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,8 +18,9 @@ from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.registry import CHOICE, GRAM, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
-from streamer.scoring.registry import GRAM, is_plugin, scorer_named
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -102,6 +104,8 @@ class GateSettings:
         in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
         package), that of `model`.
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
+    signals : the list of signals of each answer that decisions keep, as `SignalList.text`; None: none are kept. The method `full`
+        decides by them, and needs the scorer `choice`.
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
         the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -162,6 +166,7 @@ class GateSettings:
     unit: Unit = "best"
     scorer: str = GRAM
     model: str | None = None
+    signals: str | None = None
     encoder: str
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
@@ -341,6 +346,7 @@ class GateSettings:
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         self._check_encoder()
+        self._check_signals()
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
 
@@ -358,6 +364,20 @@ class GateSettings:
         if wanted is None and is_in_place(self.encoder):
             raise ValueError(
                 f"encoder must be one that makes embeddings, for the scorer {self.scorer}, not {self.encoder!r}"
+            )
+
+    def _check_signals(self) -> None:
+        if self.signals is None:
+            if self.calibrator.of_signals:
+                raise ValueError(f"signals must be a list of signals with the method {self.method}")
+            return
+        try:
+            SignalList.of_text(self.signals)
+        except ValueError as error:
+            raise ValueError(f"signals must be a list of signals: {error}") from None
+        if self.scorer != CHOICE:
+            raise ValueError(
+                f"scorer must be {CHOICE} with a list of signals, not {self.scorer!r}: it chooses the answer that the signals are of"
             )
 
     def _check_model(self) -> None:
@@ -398,6 +418,11 @@ class GateSettings:
         return self.scores_by.in_place is None
 
     @property
+    def signal_list(self) -> SignalList | None:
+        """The signals that decisions keep; None: none."""
+        return None if self.signals is None else _list_of(self.signals)
+
+    @property
     def scores_by(self) -> Scorer:
         """What scores this gate's batches."""
         return scorer_named(self.scorer, self.model)
@@ -422,6 +447,9 @@ class GateSettings:
             and encoder in (self.encoder, self.encoder.removeprefix(EXTERNAL_PREFIX))
             and dimension == self.dimension
         )
+
+
+_list_of = lru_cache(maxsize=64)(SignalList.of_text)
 
 
 def _flat_names() -> tuple[str, ...]:
@@ -467,17 +495,24 @@ def unsupported(settings: GateSettings) -> str | None:
     if (refusal := shape.refusal(type(method), unit)) is not None:
         return refusal
     if settings.segment_by is not None and not (method.by_segment and shape.floors):
-        schemes = ", ".join(registry.weighting_schemes())
+        schemes = ", ".join(name for name, one in registry.every().items() if one.by_segment and one.offered)
         return f"segment_by goes with the methods {schemes} and the shape {INDICATOR_SHAPE.name}"
     if settings.label_floor is not None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
+        if method.of_signals:
+            return f"label_floor does not go with method {method.name}: no score alone decides what ships"
         if method.refuses_floor():
             return (
                 f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
             )
         if unit == "batch":
             return "label_floor goes with the units best and response: a batch is shipped by its mean"
+    if method.of_signals:
+        if unit == "response":
+            return f"method {method.name} goes with the units best and batch: it decides about one answer of a prompt, or about all"
+        if settings.pending == "labelled-only":
+            return f"pending must be age or worst with method {method.name}: prompts must calibrate whether they have a label or not"
     if not method.attempts and settings.max_attempts > 1:
         return f"max_attempts must be 1 with method {method.name}: its risk is of what ships, which attempts change"
     return None

@@ -62,7 +62,7 @@ def serving_app(
         until, now = _deadline(request)
         at_most = desk_seconds(request.headers.getlist("prefer"))
         batch = bodies.batch(
-            await requests.body(request, limits.max_value_bytes, longest),
+            await requests.body(request, limits.max_value_bytes, until),
             gate=gate,
             idempotency_key=requests.idempotency_key(request),
             limits=limits,
@@ -100,7 +100,7 @@ def serving_app(
 
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
-        raw = await requests.body(request, limits.max_value_bytes, longest)
+        raw = await requests.body(request, limits.max_value_bytes, until)
         severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
         taken = await request_log.label(gate, severities, until, timestamp_ms=int(now.timestamp() * 1000))
         told = {name: number for name, number in taken._asdict().items() if number or name == "recorded"}
@@ -143,7 +143,6 @@ def serving_app(
                 authorize,
                 deadline=_deadline,
                 most_bytes=limits.max_value_bytes,
-                longest=longest,
             ),
             Route("/openapi.json", describe, methods=["GET"]),
         ],

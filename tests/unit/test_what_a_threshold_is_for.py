@@ -42,11 +42,14 @@ UNREAD_BY_MEAN = {
     "width",
     "segment_fallback",
     "dimension",
+    "signals",
 }
 
 
 def test_every_setting_is_told_of() -> None:
-    assert set(OTHER) | {"scorer", "model", "parameters", "desk_deadline_seconds"} == set(FLAT_NAMES)
+    assert set(OTHER) | {"scorer", "signals", "model", "parameters", "desk_deadline_seconds"} == set(
+        FLAT_NAMES
+    )
 
 
 def test_a_desk_needs_what_is_escalated_and_texts_and_changes_no_threshold() -> None:

@@ -26,6 +26,7 @@ from streamer.recalibration.candidates import (
     candidates,
     decide,
 )
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from streamer.recalibration.candidates import Candidate
@@ -48,7 +49,11 @@ def sample(
 
 
 def settings(**changes: Any) -> GateSettings:
-    return GateSettings(**{"encoder": "e@00000000", "alpha": 0.1, "audit_draws": 4} | changes)
+    signals = {"scorer": "choice", "signals": SignalList().text} if changes.get("method") == "full" else {}
+    return GateSettings(**{"encoder": "e@00000000", "alpha": 0.1, "audit_draws": 4} | signals | changes)
+
+
+REFUSED_FOR = {"shape", "segment_by", "label_floor", "max_attempts", "method"}
 
 
 def policy_of(chosen: GateSettings, found: Candidate) -> Policy:
@@ -89,7 +94,7 @@ def test_every_cell_decides_or_is_refused_with_a_reason(method: str, shape: str,
         try:
             chosen = settings(**given)
         except ValueError as error:
-            assert str(error).split(" ")[0] in {"shape", "segment_by", "label_floor", "max_attempts"}, error  # noqa: PT017
+            assert str(error).split(" ")[0] in REFUSED_FOR, error  # noqa: PT017
             continue
         decided += 1
         # what ships little proves little: selective risk needs the most groups
@@ -130,7 +135,7 @@ def test_the_kind_of_rule_follows_from_the_settings() -> None:
 def test_diagnostics_stand_beside_and_never_decide() -> None:
     found = candidates(settings(shape="smooth"), sample())
     assert [c.name for c in found if c.decides] == ["smooth mean"]
-    assert {c.name for c in found} == {"smooth mean", *METHODS, "clt"}
+    assert {c.name for c in found} == {"smooth mean", *METHODS, "clt"} - {"full"}
     assert [c.name for c in candidates(settings(method="hb"), sample())].count("hb") == 1
 
 
@@ -156,8 +161,8 @@ def test_a_quantile_gate_is_the_gate_on_the_frozen_distribution() -> None:
 def test_a_label_floor_raises_the_cut_and_says_so() -> None:
     floor = 0.9
     for method in METHODS:
-        if method.startswith("selective"):
-            continue  # a stricter cut may have a larger error rate: they start from the floor
+        if method.startswith("selective") or method == "full":
+            continue  # a stricter cut may have a larger error rate: they start from the floor; and full has no floor
         plain, floored = (
             decide(settings(method=method, label_floor=one, unit="response"), sample()).threshold
             for one in (None, floor)

@@ -86,6 +86,9 @@ calibration_inputs = sa.Table(
     required("probability", REAL, comment="of the batch being drawn for the audit"),
     required("draws", sa.Integer, default="1", comment="responses drawn from the batch at most"),
     sa.Column("segment", sa.Text),
+    sa.Column(
+        "bad", sa.Boolean, comment="what its prompt counted as by the method full; NULL: another method"
+    ),
     sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
     within_unit_interval("score"),
     within_unit_interval("severity"),

@@ -57,6 +57,7 @@ gate_revisions = sa.Table(
     sa.Column(
         "model", sa.Text, comment="what is frozen of another package's scorer, as JSON; NULL: it is none"
     ),
+    sa.Column("signals", sa.Text, comment="the list of signals that decisions keep, as JSON; NULL: none"),
     required("encoder", sa.Text),
     required("embeddings", sa.Text, default="'refuse'", comment="whether batches may bring their own"),
     sa.Column("dimension", sa.Integer, comment="of embeddings that are accepted"),
@@ -137,6 +138,7 @@ gate_revisions = sa.Table(
     sized_text("encoder", 200),
     sized_text("model", LONGEST_MODEL, least=2),
     check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
+    sized_text("signals", 20_000, least=2),
     one_of("embeddings", EMBEDDINGS),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
     check("dimension", "dimension BETWEEN 2 AND 4096"),
