@@ -280,7 +280,9 @@ class AsyncClient:
             try:
                 content = await door.content_of(response, MAX_ANSWER_BYTES)
             except door.ReplyFailed as failed:
-                raise Trouble("too_large" if failed.code == "too_large" else "unreadable", str(failed)) from None
+                raise Trouble(
+                    "too_large" if failed.code == "too_large" else "unreadable", str(failed)
+                ) from None
             finally:
                 await response.aclose()
         except httpx2.TransportError as error:

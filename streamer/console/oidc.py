@@ -279,7 +279,7 @@ class Issuer:
         except door.ReplyFailed as failed:
             raise IssuerAway(f"{address} does not answer: {failed}") from None
         try:
-            return reply, door.read_json(reply.content, dict[str, Any])
+            return reply, door.read_object(reply.content)
         except door.ReplyFailed:
             if reply.status != 200:
                 return reply, {}

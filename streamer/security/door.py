@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     import httpx2
 
@@ -29,6 +29,9 @@ _MOST_ERROR_BYTES: Final = 2**16
 
 _SMALL: Final = 2**18
 """A reply that is larger waits until no other large one of its door is read: many at once are not larger than one."""
+
+_MOST_VALUES: Final = 2**18
+"""Of JSON that is read without a type: an empty list takes thirty times its three bytes."""
 
 Failure = Literal["unreachable", "timed_out", "too_large", "unreadable"]
 
@@ -161,16 +164,24 @@ async def content_of(
         pieces = await stack.enter_async_context(aclosing(response.aiter_raw()))
         async for piece in pieces:
             wire += len(piece)
-            found += unpack(piece, most + 1 - len(found))
-            if max(wire, len(found)) > most:
-                raise ReplyFailed("too_large", f"the reply has more than {most:,} bytes")
-            if large is not None and len(found) > _SMALL:
-                await stack.enter_async_context(large)
-                large = None
+            for unpacked in unpack(piece):
+                found += unpacked
+                if max(wire, len(found)) > most:
+                    raise ReplyFailed("too_large", f"the reply has more than {most:,} bytes")
+                if large is not None and len(found) > _SMALL:
+                    await stack.enter_async_context(large)
+                    large = None
         return bytes(found)
 
 
-def read_json(content: bytes | msgspec.Raw, kind: type[T] | Any = Any) -> T:
+def read_object(content: bytes) -> dict[str, Any]:
+    """Read a JSON object of any members, as `read_json` does."""
+    if sum(map(content.count, (b"[", b"{", b","))) > _MOST_VALUES:
+        raise ReplyFailed("unreadable", f"it has more than {_MOST_VALUES:,} values")
+    return read_json(content, dict[str, Any])
+
+
+def read_json(content: bytes | msgspec.Raw, kind: type[T] | Any) -> T:
     """Read JSON of some type. Raises `ReplyFailed` (``unreadable``) for anything else, however deep it is nested."""
     try:
         found: T = msgspec.json.decode(content, type=kind)
@@ -181,16 +192,19 @@ def read_json(content: bytes | msgspec.Raw, kind: type[T] | Any = Any) -> T:
     return found
 
 
-def _unpacker(encoding: str) -> Callable[[bytes, int], bytes]:
+def _unpacker(encoding: str) -> Callable[[bytes], Iterable[bytes]]:
+    """What makes of each piece on the wire unpacked ones of `_SMALL` bytes at most."""
     if encoding.strip().lower() in ("", "identity"):
-        return lambda piece, _most: piece
+        return lambda piece: (piece,)
     if encoding.strip().lower() not in ("gzip", "x-gzip", "deflate"):
         raise ReplyFailed("unreadable", f"the reply is packed by {encoding[:40]!r}, which nobody asked for")
     unpacking = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
-    def unpack(piece: bytes, most: int) -> bytes:
+    def unpack(piece: bytes) -> Iterator[bytes]:
         try:
-            return unpacking.decompress(piece, most)
+            while piece:
+                yield unpacking.decompress(piece, _SMALL)
+                piece = unpacking.unconsumed_tail
         except zlib.error as error:
             raise ReplyFailed("unreadable", f"the reply cannot be unpacked: {error}") from None
 

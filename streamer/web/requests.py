@@ -5,12 +5,13 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 def media_type(request: Request) -> str:
@@ -26,6 +27,22 @@ async def bounded_body(request: Request, most: int) -> bytes | None:
         if len(found) > most:
             return None
     return bytes(found)
+
+
+def one_length(app: ASGIApp) -> ASGIApp:
+    """Refuse a request with both `Content-Length` and `Transfer-Encoding`: a proxy in front may see another end of it (RFC 9112)."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        if (
+            scope["type"] == "http"
+            and {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys()
+        ):
+            refusal = "send Content-Length or Transfer-Encoding, not both\n"
+            await PlainTextResponse(refusal, 400, {"connection": "close"})(scope, receive, send)
+        else:
+            await app(scope, receive, send)
+
+    return run
 
 
 def static_file(

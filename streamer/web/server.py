@@ -11,6 +11,7 @@ import uvicorn
 from uvicorn import Server
 
 from streamer.errors import UsageError
+from streamer.web.requests import one_length
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -83,7 +84,7 @@ def server(
     kind = Server if signals else _Obedient
     return kind(
         uvicorn.Config(
-            app,
+            one_length(app),
             loop="asyncio",
             http="h11",
             ws="none",

@@ -247,6 +247,7 @@ class LLMClient(ABC):
         try:
             answered = await self._answered(messages, parameters)
         except RequestFailed as failed:
+            failed.__context__ = failed.__traceback__ = None  # they hold the reply
             if self._pace is not None and failed.wait is not None:
                 self._pace.hold(min(failed.wait, self._endpoint.longest_delay))
             exchange = Exchange(

@@ -118,7 +118,7 @@ def completion_of(reply: Reply) -> dict[str, Any]:
 def refusal_of(content: bytes) -> Refusal:
     """Read the body of an error, whatever it is."""
     try:
-        found: Any = read_json(content)
+        found: Any = read_json(content, Any)
     except ReplyFailed:
         return Refusal(" ".join(content.decode("utf-8", "replace").split()))
     text = msgspec.json.encode(found).decode().replace('\\"', '"')

@@ -252,7 +252,8 @@ def _cached(calls: Sequence[Exchange]) -> list[bool]:
     answered = [call for call in calls if call.reply is not None]
     ids = Counter(call.id for call in answered if call.id is not None)
     return [
-        len(answered) > 1 and call.reply is not None and (call.cached or ids[call.id or ""] > 1) for call in calls
+        len(answered) > 1 and call.reply is not None and (call.cached or ids[call.id or ""] > 1)
+        for call in calls
     ]
 
 
