@@ -30,7 +30,7 @@ def run() -> None:
             print_sql(database)
             return
         command = context.config.cmd_opts.cmd[0].__name__ if context.config.cmd_opts else "upgrade"
-        if command in ("upgrade", "downgrade", "stamp"):
+        if command in ("upgrade", "stamp"):
             database.make_file()
             opened = alone(database)
         else:

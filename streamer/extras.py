@@ -30,7 +30,6 @@ EXTRAS = {
     "traces": {"opentelemetry"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
-    "learned": {"sklearn"},
     "research": _ENCODER | {"jinja2", "matplotlib", "sklearn", "threadpoolctl"},
     "parquet": {"pyarrow"},
     "evidence": {"rfc3161_client", "typst"},

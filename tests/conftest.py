@@ -239,6 +239,19 @@ def own_postgres_server(pytestconfig: pytest.Config) -> Iterator[PostgresServer]
 
 
 @pytest.fixture
+def standby(own_postgres_server: PostgresServer) -> Iterator[PostgresServer]:
+    """A hot standby of `own_postgres_server`, which a test may promote."""
+    if POOLED:
+        missing("no standby", "a pooler leads to one server; run without STREAMER_TEST_POOLER")
+    server = PostgresServer(primary=own_postgres_server, parent=own_postgres_server.folder.parent)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
 def prometheus(pytestconfig: pytest.Config) -> Iterator[Prometheus]:
     """Prometheus for one test, which starts it with its targets and rules: `prometheus.start(...)`."""
     if need := what_prometheus_needs():

@@ -135,6 +135,8 @@ export interface DecideOptions extends AskOptions {
   readonly logprobs?: readonly (number | null)[];
   /** The model that gave each answer; null where that is not said. */
   readonly models?: readonly (string | null)[];
+  /** Numbers of your own for each answer, by name: { retrieval: 0.82 }; null where one is not known. */
+  readonly signals?: readonly (Readonly<Record<string, number | null>> | null)[];
   readonly references?: readonly string[];
   readonly metadata?: Readonly<Record<string, unknown>>;
   /** The gate's decision deadline counts from it. */
@@ -390,8 +392,8 @@ const NOTHING_AT_DESK = {
 };
 
 function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options: DecideOptions): Json {
-  const { embeddings, scores, logprobs, models } = options;
-  for (const values of [embeddings, scores, logprobs, models]) {
+  const { embeddings, scores, logprobs, models, signals } = options;
+  for (const values of [embeddings, scores, logprobs, models, signals]) {
     if (values !== undefined && values.length !== answers.length) {
       throw new Trouble("invalid_request", `there are ${answers.length} answers and ${values.length} values for them`);
     }
@@ -411,6 +413,7 @@ function responsesEvent(asked: Identity, prompt: string, answers: Pairs, options
         score: scores?.[i],
         logprob: logprobs?.[i] ?? undefined,
         model: models?.[i] ?? undefined,
+        signals: signals?.[i] ? Object.fromEntries(Object.entries(signals[i]).filter(([, one]) => one !== null)) : undefined,
       };
     }),
     embedding_encoder: options.embeddingEncoder,

@@ -30,6 +30,7 @@ FORMAT = "streamer.bundle.v1"
 NOT_EVIDENCE = {
     "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores are sealed when it is adopted",
     "control_head.id": "always 1",
+    "control_queue": "what a closing waits to seal; its rows are evidence, and in the chain before a bundle is made",
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
     "desk_texts.id": "a number that nothing names",

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.audit.standalone.verify_bundle import SCORED_BY, STEEPEST, decided_as_blank
+from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
 from streamer.events.responses import recorded_models
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
-from streamer.scoring.learned import Learned, UnknownModel
 from streamer.scoring.plugins import Installed, loaded
-from streamer.scoring.registry import EVERY, is_learned, is_plugin, scorer_named
+from streamer.scoring.registry import EVERY, is_plugin, scorer_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -119,7 +118,7 @@ class Rescorer:
             self._add(facts["encoder"], (place, scorer, content["texts"], blank, models, scores), verifier)
 
     def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
-        """Score a batch again that a learned score was applied to after it was decided; see `Snapshot.scored_later`."""
+        """Score a batch again that got its scores after it was decided; see `Snapshot.scored_later`."""
         if not line["encoded"]:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
         elif line["encoder"] not in self._encoders:
@@ -129,7 +128,7 @@ class Rescorer:
         elif (scorer := _scorer(line["scorer"], verifier)) is None:
             self._left_out(verifier, f"there is no scorer {line['scorer']} here")
         else:
-            place = "learned_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
+            place = "carried_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
             blank = [is_blank(text) for text in line["texts"]]
             self._add(
                 line["encoder"],
@@ -155,25 +154,11 @@ class Rescorer:
         for (place, scorer, texts, blank, models, stored), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
-            # A learned score's own slope carries the last digits of the cosines further.
-            steepness = scorer.model.steepness if isinstance(scorer, Learned) else 1.0
-            if not steepness <= STEEPEST:
-                self._left_out(verifier, "a learned score is too steep to follow from embeddings")
-                continue
             verifier.counts["batches scored again"] += 1
             batch = answer_batch(texts, vectors, blank, models)
-            try:
-                found = scorer.score(batch)
-            except UnknownModel:
-                # Such a batch is held without scores; one of earlier has 0, where an early version kept it 1.
-                found = np.full(len(stored), float(stored[0] == 1.0))
-            worst, most = _difference(found, stored), self._tolerance * steepness
-            if worst <= most:
-                continue
-            before = scorer.score_before(batch)
-            if before is not None and _difference(before, stored) <= most:
-                verifier.counts["batches scored by an earlier definition"] += 1
-            else:
+            found = scorer.score(batch)
+            worst = float(np.abs(found - np.asarray(stored)).max())
+            if worst > self._tolerance:
                 verifier.fault(
                     "score", place, f"a score differs by {worst:.6f} from that of the stored texts"
                 )
@@ -187,13 +172,9 @@ class Rescorer:
         verifier.notes[f"not scored again: {why}"] = f"some batches were not scored again: {why}"
 
 
-def _difference(found: NDArray[np.float64], stored: Sequence[float]) -> float:
-    return float(np.abs(found - np.asarray(stored)).max())
-
-
 def _scorer(name: str, verifier: Verifier) -> Scorer | None:
-    """The scorer of a decision; a learned one, or another package's, by the model that a revision of its gate has."""
-    if not (is_learned(name) or is_plugin(name)):
+    """The scorer of a decision; another package's by the specification that a revision of its gate has."""
+    if not is_plugin(name):
         return EVERY.get(name)
     try:
         scorer = scorer_named(name, verifier.model(name))

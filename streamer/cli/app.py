@@ -45,8 +45,6 @@ _COMMANDS = {
         ("label", "label:app", "service", "Labels: list what waits for one, import files, label by program."),
         ("review", "review:review", "review",
          "Serve a page where people label what waits in the queues, until Ctrl-C. The oldest decision comes first."),
-        ("score", "score:app", "learned",
-         "Learned scores: fit one on a gate's labels, see what it would serve, and put it in force."),
         ("scorer", "scorer:app", "service",
          "Scorers of other packages: list those that are installed, and test one against what every scorer must do."),
         ("recalibrate", "recalibrate:recalibrate", "service",

@@ -59,6 +59,16 @@ def console(
             help="Address by which people reach it through a proxy with TLS, like https://streamer.example.",
         ),
     ] = None,
+    proxies: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=16,
+            help="How many proxies are in front, if nobody reaches the console but through them: the N-th address from the end of "
+            "X-Forwarded-For is who guesses at passwords. Default: with --public-url one, on this machine.",
+        ),
+    ] = None,
     oidc: Annotated[
         str | None,
         typer.Option(
@@ -90,7 +100,13 @@ def console(
 
     try:
         wiring.run_console(
-            settings, name=opt.who(as_, "--as"), host=host, port=port, public=public_url, announce=announce
+            settings,
+            name=opt.who(as_, "--as"),
+            host=host,
+            port=port,
+            public=public_url,
+            proxies=proxies,
+            announce=announce,
         )
     except KeyboardInterrupt:
         if not json:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import typer
@@ -242,7 +241,6 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         proposals = {
             name: found for name in policies if (found := store.calibration.proposal(name)) is not None
         }
-        scores = {name: fit for name in policies if (fit := store.score_fits.proposal(name)) is not None}
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
     if not policies:
@@ -295,38 +293,6 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
                 + (f", which waits for a person: {found.why}" if found.why else ""),
                 f"streamer threshold show {name}, then: streamer threshold activate {name}",
             )
-        if name in scores:
-            yield _ok(
-                f"gate {name}",
-                f"a learned score waits for a person: {scores[name].reason}",
-                f"streamer score show {name}, then: streamer score adopt {name}",
-            )
-        yield from _learning(policy)
-
-
-def _learning(policy: "Policy") -> Iterator[Diagnosis]:
-    """Say what prevents a gate's learned score."""
-    settings, name = policy.settings, f"gate {policy.gate}"
-    if settings.learn_score == "off" or settings.scorer != "gram":
-        return
-    if settings.recalibrate == "manual":
-        yield _warn(
-            name,
-            "no learned score is fitted by itself: it has no runs of the recalibrator (--recalibrate manual)",
-            f"streamer gate set {policy.gate} --recalibrate propose",
-        )
-    elif not settings.keep_texts:
-        yield _warn(
-            name,
-            "no learned score can be fitted: the gate keeps no texts",
-            f"streamer gate set {policy.gate} --keep-texts",
-        )
-    elif find_spec("sklearn") is None:
-        yield _warn(
-            name,
-            "no learned score can be fitted here: scikit-learn is not installed",
-            "install the extra [learned] where the recalibrator runs",
-        )
 
 
 def _judge_of(policy: "Policy", settings: "Settings") -> Iterator[Diagnosis]:

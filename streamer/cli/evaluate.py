@@ -16,7 +16,7 @@ from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, giv
 from streamer.clouds.tables.columns import parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
-from streamer.scoring.registry import LEARNED, SCORER_NAMES
+from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +65,7 @@ class ScoreOptions:
         str,
         typer.Option(
             metavar="NAME,...|all",
-            help=f"Scores to compare: {', '.join((*SCORER_NAMES, LEARNED))}, logprob, or one of an installed package. all: those that are "
+            help=f"Scores to compare: {', '.join(SCORER_NAMES)}, logprob, or one of an installed package. all: those that are "
             "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
         ),
     ] = "gram"

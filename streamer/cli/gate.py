@@ -5,7 +5,6 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from difflib import get_close_matches
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +16,6 @@ from streamer.cli.broker import announce_now
 from streamer.cli.console import (
     counted,
     note,
-    percent,
     print_fields,
     print_json,
     print_list,
@@ -25,10 +23,9 @@ from streamer.cli.console import (
     say,
     warn,
 )
-from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
+from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
-from streamer.extras import needed_by
 from streamer.gates.setting_changes import calibrated_for_another, unread
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.settings import (
@@ -41,7 +38,7 @@ from streamer.gates.settings import (
     is_in_place,
     stands_for,
 )
-from streamer.scoring.registry import EVERY, GRAM, LEARNED, is_learned
+from streamer.scoring.registry import EVERY, GRAM
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 from streamer.wording.verdicts import drawing_text
@@ -58,9 +55,6 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(no_args_is_help=True)
-
-BEST_OF = "best-of:"
-"""Begins a scorer that `gate create` chooses by a file."""
 
 
 PromiseOption = Annotated[
@@ -111,7 +105,7 @@ def create(
     actor = opt.who(by)
     given = with_promise(given, promise)
     settings = wiring.load_settings()
-    given = _with_meant_kind(with_best_scorer(given, settings), sure=new_kind, json=json)
+    given = _with_meant_kind(given, sure=new_kind, json=json)
     with wiring.open_store(settings) as store:
         given = _with_upstream(gate, given, settings, store)
         chosen = chosen_settings({"encoder": NO_ENCODER}, given, settings, store.encoders.dimension)
@@ -128,11 +122,6 @@ def create(
         note(
             f"It takes embeddings of dimension {chosen.dimension} from events whose embedding_encoder is "
             f"{chosen.encoder.removeprefix(EXTERNAL_PREFIX)}: only the publisher vouches for them."
-        )
-    if chosen.learn_score == "propose":
-        note(
-            "It begins with Gram energy. Once 250 prompts are labelled, `streamer recalibrator` fits a learned score on half of "
-            f"them, and proposes it where it would serve more: `streamer score show {gate}`."
         )
     if chosen.audit_probability == 0:
         note(
@@ -275,13 +264,17 @@ def _effect(gate: str, policy: "Policy", another: "Sequence[str]", *, calibrated
 def list_(json: opt.JsonOption = False) -> None:
     """List the gates, and whether each ships."""
     with wiring.open_store(wiring.load_settings()) as store:
-        gates = [(revision, store.policies.newest(revision.gate)) for revision in store.gates.list()]
+        policies = store.policies.newest_of_all()
+        revisions = store.gates.list() if json else []
+    if json:
+        for revision in revisions:
+            print_json(gate_json(revision, policies[revision.gate]))
+        return
     print_list(
-        gates,
+        list(policies.values()),
         ["gate", "threshold", "mode", "unit", "alpha", "method", "not shipped", "audit", "version", "since"],
-        lambda one: _cells(one[1]),
+        _cells,
         none=NO_GATE,
-        to_json=(lambda one: gate_json(*one)) if json else None,
     )
 
 
@@ -335,82 +328,6 @@ def with_promise(given: "Mapping[str, Any]", promise: str | None) -> dict[str, A
     return {**given, "method": opt.promised_method(promise, given.get("method"))}
 
 
-def with_best_scorer(given: "Mapping[str, Any]", settings: "Settings") -> dict[str, Any]:
-    """Replace the scorer ``best-of:FILE`` by the one that ships most on a file of response clouds, and say why.
-
-    Compared is all that the file has or this installation computes, but for a learned score, which no new gate has, at the gate's
-    budget, unit and method (with its usual parameters). The marks of a judge count where one is configured, which must be theirs.
-    Another one than Gram energy is taken only where it ships more by two standard errors. The file's labels choose, so that
-    they must not be those that will calibrate the gate.
-
-    Raises
-    ------
-    UsageError
-        When the file cannot be evaluated, or the gate's unit is `batch`.
-    """
-    from streamer.scoring.plugins import entry_points
-    from streamer.scoring.registry import SCORER_NAMES
-    from streamer.scoring.scorers.judge import Judge
-
-    if not str(given.get("scorer", "")).startswith(BEST_OF):
-        return dict(given)
-    file = str(given["scorer"]).removeprefix(BEST_OF)
-    if not file:
-        raise UsageError(f"{BEST_OF} needs a file: --scorer {BEST_OF}FILE")
-    unit, alpha = given.get("unit", "best"), given.get("alpha", 0.05)
-    if unit == "batch":
-        raise UsageError("scores are compared for the units best and response, not batch; name a scorer")
-    encoder = given.get("encoder", settings.encoder.name)
-    if encoder in (None, NO_ENCODER) or str(encoder).startswith(EXTERNAL_PREFIX):
-        raise UsageError("answers are compared by their embeddings, which needs an encoder that runs here")
-    with needed_by("--scorer best-of:FILE", "research"):
-        from streamer.research.evaluation import Encoding, evaluate
-    method = str(given.get("method", DEFAULT_METHOD))
-    packages = entry_points()
-    found = evaluate(
-        Path(file),
-        alphas=(alpha,),
-        units=(unit,),
-        scorers=(*SCORER_NAMES, *packages),
-        method=method,
-        encoding=Encoding(str(encoder).partition("@")[0]),
-    )
-    (result,) = found.data_sets
-    rows = {row.scorer: row for row in result.compared if row.scorer in EVERY or row.scorer in packages}
-    if Judge.name in rows and (why_not := _no_judge(settings)) is not None:
-        del rows[Judge.name]
-        note(f"The judge's marks in {file} are left out: {why_not}")
-    shares = ", ".join(f"{name} {percent(row.ship_rate.mean or 0.0, 1)}" for name, row in rows.items())
-    best = max(rows.values(), key=lambda row: row.ship_rate.mean or 0.0)
-    clear = (best.more.mean or 0.0) > 2 * (best.more.error if best.more.error is not None else float("inf"))
-    chosen = best.scorer if clear else GRAM
-    why = (
-        f"it ships {100 * (best.more.mean or 0):.1f} ± {100 * (best.more.error or 0):.1f} points more than {GRAM}"
-        if clear
-        else f"none ships more than {GRAM} by two standard errors"
-    )
-    note(
-        f"{len(rows)} scorers were compared. Of {result.questions} prompts each would ship, at a budget of {percent(alpha)}, unit "
-        f"{unit} and method {method}: {shares}."
-    )
-    note(f"The scorer is {chosen}: {why}. The labels of {file} chose it: calibrate the gate on others.")
-    scorer = EVERY.get(chosen)
-    if chosen == Judge.name:
-        note(f"The marks in {file} must be those of the configured judge.")
-    if scorer is not None and scorer.in_place is not None:
-        given = {name: value for name, value in given.items() if name != "encoder"}
-    return {**given, "scorer": chosen}
-
-
-def _no_judge(settings: "Settings") -> str | None:
-    """Why no gate can have the judge's marks as scores here; None where one can."""
-    try:
-        wiring.judge_scoring_id(settings)
-    except UsageError as error:
-        return str(error)
-    return None
-
-
 def with_floor(
     given: "Mapping[str, Any]",
     share: float,
@@ -460,19 +377,18 @@ def chosen_settings(
             for name, value in chosen.items()
             if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
         }
-    given = _with_learning(given, present)
     chosen |= given
     if "scorer" in given and given["scorer"] != present.get("scorer"):
-        chosen["model"] = None  # only a proposal that is adopted brings one
+        chosen["model"] = None
     if "scorer" in given and given["scorer"] not in EVERY:
         chosen |= _of_another_package(str(given["scorer"]))
     named = EVERY.get(str(chosen.get("scorer", GRAM)))
     if named is not None and named.in_place is not None:
         chosen["encoder"] = _in_place(named, given, present, settings)
     elif "encoder" in given:
-        chosen["encoder"] = _encoder_id(str(given["encoder"]), settings)
+        chosen["encoder"] = _encoder_id(str(given["encoder"]), chosen, settings)
     elif is_in_place(chosen.get("encoder", NO_ENCODER)):
-        chosen["encoder"] = _encoder_id(settings.encoder.name, settings)
+        chosen["encoder"] = _encoder_id(settings.encoder.name, chosen, settings)
     if chosen["encoder"] != present["encoder"]:
         # The choice for another encoder's embeddings does not carry over to this one's.
         default = {"embeddings": _embeddings_of(chosen["encoder"], settings), "dimension": None}
@@ -514,21 +430,6 @@ def _check_suited(
         raise UsageError(f"gate {gate} could ship no answer of its upstream: {why}; nothing was changed")
 
 
-def _with_learning(given: "Mapping[str, Any]", present: "Mapping[str, Any]") -> dict[str, Any]:
-    """Replace the scorer ``learned`` by what it means: Gram energy, or the present learned score, and a request for one.
-
-    Raises `UsageError` where another option says the contrary.
-    """
-    if given.get("scorer") != LEARNED:
-        return dict(given)
-    if given.get("learn_score") == "off":
-        raise UsageError(
-            "--scorer learned asks for a learned score, and --learn-score off for none: leave one out"
-        )
-    scorer = str(present.get("scorer", GRAM))
-    return {**given, "scorer": scorer if is_learned(scorer) else GRAM, "learn_score": "propose"}
-
-
 def _of_another_package(name: str) -> "dict[str, str]":
     """Freeze the scorer of an installed package. Raises `UsageError` for a name that none has."""
     from streamer.scoring.plugins import entry_points, frozen
@@ -537,8 +438,7 @@ def _of_another_package(name: str) -> "dict[str, str]":
         if "@" in name:
             return {}  # by its whole name, as it is recorded
         raise UsageError(
-            f"--scorer must be one of {', '.join(EVERY)}, or one of an installed package (`streamer scorer list`), not {name!r}; "
-            "`streamer score adopt` gives a gate a learned score"
+            f"--scorer must be one of {', '.join(EVERY)}, or one of an installed package (`streamer scorer list`), not {name!r}"
         )
     try:
         spec = frozen(name)
@@ -608,14 +508,14 @@ _IDENTITY = re.compile(r"(?!openai:)[^/\s]+@[0-9a-f]{8}|openai:[!-~]+@[1-9][0-9]
 _FIELDS = frozenset((*FLAT_NAMES, *PARAMETERS))
 
 
-def _encoder_id(name: str, settings: "Settings") -> str:
+def _encoder_id(name: str, chosen: "Mapping[str, Any]", settings: "Settings") -> str:
     """Name an encoder by its weights; an identity (``name@hash``) or an external encoder is taken as it is.
 
     So is ``openai:MODEL@DIMENSION``; without a dimension the configured endpoint is asked for it.
     """
     if name == NO_ENCODER:
         raise UsageError(
-            "a gate with the scorer gram needs an encoder; give --encoder NAME, or --scorer external, or, for "
+            f"a gate with the scorer {chosen.get('scorer', GRAM)} needs an encoder; give --encoder NAME, or --scorer external, or, for "
             "embeddings that events bring, --encoder external:NAME --dimension D"
         )
     if name.startswith(EXTERNAL_PREFIX) or _IDENTITY.fullmatch(name):

@@ -16,7 +16,6 @@ from streamer.gates.labeller_names import normalised
 from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
-    LEARN_SCORE,
     METHODS,
     MODES,
     ON_ALARM,
@@ -167,8 +166,7 @@ SETTINGS: tuple[SettingOption, ...] = (
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
-        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares; learned begins with gram and proposes a learned score. With gate create, best-of:FILE takes the one that ships most on a file of "
-        "labelled answers at the gate's budget, unit and method, if it is clearly better than gram; logprob and judge take part where the file has their numbers.",
+        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares.",
         _POLICY,
     ),
     SettingOption(
@@ -370,13 +368,6 @@ SETTINGS: tuple[SettingOption, ...] = (
         _BY_ITSELF,
         none=True,
         read=opt.whole_number,
-    ),
-    _of(
-        "learn_score",
-        "|".join(LEARN_SCORE),
-        "Whether `streamer recalibrator` fits a learned score once there are labels for one, and proposes it (`streamer score "
-        "show`). --scorer learned is --scorer gram with propose.",
-        _BY_ITSELF,
     ),
     _of(
         "max_lambda_step",

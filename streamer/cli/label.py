@@ -73,7 +73,7 @@ def import_(
     ] = False,
     json: opt.JsonOption = False,
 ) -> None:
-    """Import severities from a file, all or none. Rows without a severity are skipped.
+    """Import severities from a file. Rows without a severity are skipped; of a file with an error nothing is stored.
 
     The columns are gate, batch_id, attempt, response_id, severity, kind, labeller, labelled_at; `streamer label queue`
     writes a file that has them. Rows without labelled_at get the time when the file was last changed, so

@@ -112,7 +112,6 @@ def show(
         found = store.policies.version(gate, newest.version if version is None else version)
         policy = newest if version is None else store.policies.get(gate, version)
         proposal = store.calibration.proposal(gate)
-        score = store.score_fits.proposal(gate)
         unread = store.labels.unread(gate)
         waiting = store.calibration.waiting(gate)
         present = policy.version == newest.version
@@ -164,8 +163,6 @@ def show(
             f"Run {proposal.run} proposes {cut_text(proposal.cut, proposal.rule)}: streamer threshold activate {gate}"
             f"{_why_it_waits(proposal)}"
         )
-    if score is not None and score.model is not None and present:
-        note(f"The score {score.model.name} is proposed: {score.reason}. streamer score adopt {gate}")
 
 
 def _why_it_waits(proposal: "Proposal") -> str:

@@ -24,6 +24,7 @@ class Batch(TypedDict, total=False):
     `scores` : one for each answer, in [0, 1].
     `logprobs` : the mean log-probability of each answer's tokens, at most 0; None for a blank one.
     `models` : the model that gave each answer; None where that is not said.
+    `signals` : numbers of your own for each answer, by name: ``{"retrieval": 0.82}``; None where one is not known.
     `created_at` : with a zone. The gate's decision deadline counts from it.
     """
 
@@ -34,6 +35,7 @@ class Batch(TypedDict, total=False):
     scores: Sequence[float]
     logprobs: Sequence[float | None]
     models: Sequence[str | None]
+    signals: Sequence[Mapping[str, float | None] | None]
     references: Sequence[str]
     metadata: Mapping[str, Any]
     created_at: datetime
@@ -74,11 +76,13 @@ def responses_event(
         ("score", fields.pop("scores", None)),
         ("logprob", fields.pop("logprobs", None)),
         ("model", fields.pop("models", None)),
+        ("signals", fields.pop("signals", None)),
     ):
         if values is None:
             continue
-        if isinstance(values, str):
-            raise Trouble("invalid_request", f"of {name} there must be one for each answer, not one text")
+        if isinstance(values, str | Mapping):
+            what = "one text" if isinstance(values, str) else "one mapping"
+            raise Trouble("invalid_request", f"of {name} there must be one for each answer, not {what}")
         if len(values) != len(responses):
             raise Trouble(
                 "invalid_request", f"there are {len(responses)} answers and {len(values)} of {name}"
@@ -136,5 +140,7 @@ def gate_path(gate: str, *parts: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Plain numbers of what may be an array of numpy, which is not imported for that."""
+    """Plain numbers of what may be an array of numpy, which is not imported for that; of a mapping what is known."""
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if one is not None}
     return value.tolist() if hasattr(value, "tolist") else value

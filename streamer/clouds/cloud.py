@@ -1,9 +1,10 @@
 """Response clouds: one prompt, its sampled responses, and the severities that are known of them.
 
-A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question``, optional ``references``,
+A file of clouds has one JSON object a line, plain or gzip: ``question_id``, ``question`` (null: not known), optional ``references``,
 and ``responses``, each with ``text``, an optional ``label`` (severity in [0, 1]; null: unlabelled), an optional
 ``meta`` object, whose ``label_kind`` says how the severity arose, an optional ``embedding``, which `streamer evaluate`
-and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens, and an optional ``model``, which gave it. Other fields are passed over. Tables are read as clouds too:
+and `streamer gpso` take in the place of an encoder's, an optional ``logprob``, the mean log-probability of its tokens, an optional ``model``, which gave it, and optional ``signals``,
+numbers of the user's own by name (null: not known). Other fields are passed over. Tables are read as clouds too:
 `streamer.clouds.cloud_files`.
 """
 
@@ -25,11 +26,13 @@ from streamer.events.responses import (
     LEAST_LOGPROB,
     ResponsesV1,
     ResponseV1,
+    SignalName,
     decode_responses,
     encode_responses,
 )
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.scoring.blank import is_blank
+from streamer.scoring.signals.declared import GIVEN, MOST_DECLARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,6 +60,7 @@ class CloudResponse:
     score : of the publisher's own, in [0, 1], higher is safer; all responses of a cloud have one, or none has.
     logprob : the mean log-probability of its tokens, in [-10000, 0].
     model : the model that gave it; None where that is not said.
+    signals : numbers of the user's own, by name; what is not known is not there.
     """
 
     id: str
@@ -68,6 +72,7 @@ class CloudResponse:
     score: float | None = None
     logprob: float | None = None
     model: str | None = None
+    signals: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +122,12 @@ class _ResponseLine(msgspec.Struct):
     embedding: Annotated[tuple[float, ...], msgspec.Meta(min_length=2)] | None = None
     logprob: Annotated[float, msgspec.Meta(ge=LEAST_LOGPROB, le=0)] | None = None
     model: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    signals: Annotated[dict[SignalName, float | None], msgspec.Meta(max_length=MOST_DECLARED)] = {}
 
 
 class _CloudLine(msgspec.Struct):
     question_id: str | int
-    question: str
+    question: str | None
     responses: Annotated[list[_ResponseLine], msgspec.Meta(min_length=2)]
     references: list[str] | None = None
 
@@ -169,16 +175,20 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
         raise UsageError(
             f"{where} is not JSON ({error}); write one JSON object a line, in UTF-8{hint}"
         ) from error
-    texts = [row.question, *(row.references or ()), *(response.text for response in row.responses)]
+    texts = [row.question or "", *(row.references or ()), *(response.text for response in row.responses)]
     for text in texts:
         if not is_publishable(text):
             raise UsageError(
                 f"{where}: a text holds a NUL or half a surrogate pair, which no event may carry; remove it"
             )
+    if taken := GIVEN.keys() & {name for response in row.responses for name in response.signals}:
+        raise UsageError(
+            f"{where}: the signals have {min(taken)}, which is read from elsewhere; call it otherwise"
+        )
     check_embeddings([(response.embedding, response.text) for response in row.responses], where)
     return Cloud(
         question_id=str(row.question_id),
-        question=row.question,
+        question=row.question or "",
         references=tuple(row.references or ()),
         responses=tuple(
             CloudResponse(
@@ -190,6 +200,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
                 embedding=response.embedding,
                 logprob=response.logprob,
                 model=None if response.model is None else identifier(response.model),
+                signals={name: number for name, number in response.signals.items() if number is not None},
             )
             for i, response in enumerate(row.responses)
         ),
@@ -228,7 +239,8 @@ def cloud_row(cloud: Cloud) -> dict[str, Any]:
             "label": response.severity,
             "meta": {**response.meta, **kind},
         }
-        return row if response.embedding is None else row | {"embedding": list(response.embedding)}
+        own = {name: getattr(response, name) for name in ("embedding", "logprob", "model", "signals")}
+        return row | {name: value for name, value in own.items() if value not in (None, {})}
 
     return {
         "question_id": cloud.question_id,
@@ -296,6 +308,7 @@ def cloud_to_event(cloud: Cloud, gate: str, *, embeddings_of: str | None = None)
                 score=r.score,
                 logprob=r.logprob,
                 model=r.model,
+                signals=dict(r.signals),
                 embedding=r.embedding if embeddings_of else None,
             )
             for r in cloud.responses

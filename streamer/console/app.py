@@ -22,10 +22,9 @@ from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageErro
 from streamer.gates import free_text
 from streamer.review.app import PERSON
 from streamer.security.accounts import ROLES
-from streamer.security.loopback import is_loopback
 from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COLOURS
-from streamer.web.requests import bounded_body, media_type, static_file
+from streamer.web.requests import bounded_body, caller, media_type, static_file
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -89,6 +88,7 @@ def console_app(
     port: int,
     clock: Callable[[], datetime],
     public: str | None = None,
+    proxies: int | None = None,
     issuer: Issuer | None = None,
 ) -> ASGIApp:
     """Make the console's application.
@@ -101,6 +101,7 @@ def console_app(
     announce : has a new policy announced to the workers, if that can be done from here.
     listening, port : address that it is served on.
     public : the address by which a proxy in front is known; None: there is none.
+    proxies : how many are in front, see `caller`; None: one on this machine, if `public` is given.
     issuer : where people may sign in by OpenID Connect; None: nowhere else than here.
     """
     site = _Site(
@@ -112,6 +113,7 @@ def console_app(
         clock=clock,
         port=port,
         public=public,
+        proxies=0 if public is None and proxies is None else proxies,
         issuer=issuer,
     )
     page, act = site.page, site.act
@@ -143,7 +145,6 @@ def console_app(
         Route("/desk/reject", act("release", site.reject_at_desk, at_desk=True), methods=["POST"]),
         Route("/proposals/approve", act("approve", site.approve), methods=["POST"]),
         Route("/proposals/reject", act("approve", site.reject), methods=["POST"]),
-        Route("/proposals/reject-score", act("approve", site.reject_score), methods=["POST"]),
         Route("/gates/close", act("approve", site.close), methods=["POST"]),
         Route("/alerts/acknowledge", act("approve", site.acknowledge), methods=["POST"]),
         Route("/people/add", act("administer", site.add_person), methods=["POST"]),
@@ -174,6 +175,7 @@ class _Site:
         clock: Callable[[], datetime],
         port: int,
         public: str | None,
+        proxies: int | None,
         issuer: Issuer | None,
     ) -> None:
         self.pages = Pages(store, keys=keys, clock=clock)
@@ -186,7 +188,7 @@ class _Site:
         self._templates = environment()
         self._cookie = f"streamer-console-{port}"
         self._secure = public is not None and public.startswith("https://")
-        self._proxied = public is not None
+        self._proxies = proxies
         self._issuer = issuer
 
     # -- who asks -------------------------------------------------------------------------------------------
@@ -249,7 +251,9 @@ class _Site:
         session, cookie = await self.session(request), None
         if session is None:
             name, password = form.get("name", ""), form.get("password", "")
-            cookie = await run_in_threadpool(self._doors.sign_in, name, password, self._address(request))
+            cookie = await run_in_threadpool(
+                self._doors.sign_in, name, password, caller(request, proxies=self._proxies)
+            )
             session = await run_in_threadpool(self._doors.session, cookie or "")
         if session is None:
             raise Refused(403, "name and password do not fit, or the account is closed")
@@ -317,21 +321,15 @@ class _Site:
             )
         form = await _form(request)
         name, password = form.get("name", ""), form.get("password", "")
-        cookie = await run_in_threadpool(self._doors.sign_in, name, password, self._address(request))
+        cookie = await run_in_threadpool(
+            self._doors.sign_in, name, password, caller(request, proxies=self._proxies)
+        )
         if cookie is None:
             wrong = "Name and password do not fit, or the account is closed."
             return await run_in_threadpool(
                 self._login_page, request, wrong, _inside(form.get("next", "")), 403, name[:200]
             )
         return self._let_in(cookie, _inside(form.get("next", "")))
-
-    def _address(self, request: Request) -> str:
-        """Where a request comes from: behind a proxy on this machine, as the proxy says."""
-        peer = "" if request.client is None else request.client.host
-        if self._proxied and is_loopback(peer):
-            # The last one: the proxy wrote it; anybody can have sent what stands before it.
-            return request.headers.get("x-forwarded-for", "").rpartition(",")[2].strip() or peer
-        return peer
 
     async def enter(self, request: Request) -> Response:
         """Exchange the token of a printed link; a page with a script takes it out of the address."""
@@ -421,13 +419,6 @@ class _Site:
         session.notice = f"Run {run} is not proposed again; the threshold of {gate} stays as it is."
         return "/proposals"
 
-    def reject_score(self, session: Session, form: Mapping[str, str]) -> str:
-        """Reject a learned score."""
-        gate = form.get("gate", "")
-        self._store.score_fits.reject(gate, by=session.actor, reason=_reason(form))
-        session.notice = f"The score is not proposed again; gate {gate} keeps the one that it has."
-        return "/proposals"
-
     def close(self, session: Session, form: Mapping[str, str]) -> str:
         """Close a gate."""
         gate = form.get("gate", "")
@@ -468,7 +459,6 @@ class _Site:
 
     def change_roles(self, session: Session, form: Mapping[str, str]) -> str:
         """Change somebody's roles."""
-        self._keep_an_administrator(session, form.get("name", ""), "administrator" in _roles(form))
         made = self._store.accounts.set_roles(
             form.get("name", ""), _roles(form), by=session.actor, reason="other roles"
         )
@@ -485,7 +475,6 @@ class _Site:
 
     def close_account(self, session: Session, form: Mapping[str, str]) -> str:
         """Close somebody's account."""
-        self._keep_an_administrator(session, form.get("name", ""), stays=False)
         made = self._store.accounts.close(form.get("name", ""), by=session.actor, reason="closed")
         self._access.end(made.name)
         session.notice = f"{made.name} cannot sign in any more."
@@ -502,17 +491,6 @@ class _Site:
         )
         self._access.end(session.name)
         return "/login"
-
-    def _keep_an_administrator(self, session: Session, name: str, stays: bool) -> None:
-        if stays:
-            return
-        others = [
-            one.name
-            for one in self._store.accounts.list()
-            if not one.closed and "administrator" in one.roles and one.name != name
-        ]
-        if not others and session.account is not None:
-            raise Refused(409, f"{name} is the last administrator: make another one first")
 
     # -- answers --------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
+from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.numbers import when
@@ -26,7 +27,6 @@ MOST_FORM_BYTES: Final = 4 * MOST_TEXT_BYTES
 """A form writes most bytes of a text as three."""
 
 _LISTED: Final = 100
-_ATTEMPT_DIGITS: Final = 4
 _MINUTE = 60.0
 _HOURS_FROM = 120
 
@@ -181,10 +181,10 @@ def _key_of(outcome: DeskV1) -> BatchKey:
 
 
 def _key(fields: Mapping[str, str]) -> BatchKey:
-    attempt = fields.get("attempt", "1")
-    if not attempt.isdecimal() or not attempt.isascii() or len(attempt) > _ATTEMPT_DIGITS:
+    attempt = read_attempt(fields.get("attempt", "1"))
+    if attempt is None:
         raise NoSuchItem("that is no attempt")
-    return BatchKey(fields.get("gate", ""), fields.get("batch", ""), int(attempt))
+    return BatchKey(fields.get("gate", ""), fields.get("batch", ""), attempt)
 
 
 def _remark(form: Mapping[str, str]) -> str:

@@ -48,7 +48,6 @@ if TYPE_CHECKING:
 
     from streamer.calibration.specification import Risk
     from streamer.gates.policy import Policy
-    from streamer.labels.learning import ScoreFit
     from streamer.recalibration.in_sample import InSample
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.verdict import OpenFigures
@@ -96,11 +95,7 @@ class Pages:
             return known[1]
         names = [one.gate for one in self._store.gates.list()]
         found = {
-            "proposals": sum(
-                (self._store.calibration.proposal(name) is not None)
-                + (self._store.score_fits.proposal(name) is not None)
-                for name in names
-            ),
+            "proposals": sum(self._store.calibration.proposal(name) is not None for name in names),
             "alerts": len(self._store.alerts.list(limit=100, unacknowledged=True)),
             "desk": sum(queue.waiting for queue in self._store.desk.queues().values()),
         }
@@ -150,7 +145,7 @@ class Pages:
             ),
             "versions": [self._version(one) for one in reversed(shown)],
             "more": len(versions) - len(shown),
-            "proposal": proposal is not None or self._store.score_fits.proposal(name) is not None,
+            "proposal": proposal is not None,
             "closed": policy.state == "closed" and not own_cuts(policy.rule),
             **self._questions.sliders(name, {}),
             **self._course(name, report),
@@ -325,36 +320,19 @@ class Pages:
 
     def proposals(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """What is proposed, beside what is in force."""
-        found, scores, troubles = [], [], []
+        found, troubles = [], []
         for gate in self._store.gates.list():
             try:
-                score = self._store.score_fits.proposal(gate.gate)
-                if score is not None:
-                    scores.append(self._score(score))
                 proposal = self._store.calibration.proposal(gate.gate)
                 if proposal is not None:
                     found.append(self._proposal(proposal))
             except UsageError as error:
                 troubles.append(str(error))
-        return {"proposals": found, "scores": scores, "troubles": troubles}
+        return {"proposals": found, "troubles": troubles}
 
     def people(self, _query: Mapping[str, str]) -> dict[str, Any]:
         """Every account."""
         return {"people": self._store.accounts.list()}
-
-    def _score(self, proposed: ScoreFit) -> dict[str, Any]:
-        present = self._store.policies.newest(proposed.gate)
-        name = "" if proposed.model is None else proposed.model.name
-        return {
-            "gate": proposed.gate,
-            "proposal": proposed,
-            "rows": [
-                ("score", present.settings.scorer, name),
-                ("would serve", percent(proposed.before or 0.0), percent(proposed.after or 0.0)),
-                ("labels that calibrate it", "all", "half: the other half fitted it"),
-            ],
-            "two_people": present.settings.two_people,
-        }
 
     def _proposal(self, proposal: Proposal) -> dict[str, Any]:
         present = self._store.policies.newest(proposal.gate)

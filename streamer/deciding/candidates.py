@@ -20,7 +20,6 @@ from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, Cand
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.answer_forms import answer_batch
-from streamer.scoring.learned import UnknownModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -158,8 +157,6 @@ class CandidateScorer:
             return CandidateDecision(number, scores, self._shipped(one, scores))
         except NoScore as error:
             return CandidateDecision(number, why=str(error))
-        except UnknownModel:
-            return CandidateDecision(number, why="unknown_model")
         except (Unavailable, EncoderGivenUp):
             return CandidateDecision(number, why=NO_ENCODER_HERE)
         except Exception as error:

@@ -44,7 +44,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.learned import UnknownModel
 from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
@@ -378,10 +377,6 @@ class BatchDecider:
             rows = batch.unit_rows
             p.batch = batch if p.active.candidate is not None else None
             scores, raw = scorer.with_raw(batch)
-        except UnknownModel as error:
-            log.info("deciding.unknown_model", gate=p.key.gate, batch_id=p.key.batch_id, reason=str(error))
-            p.held = "unknown_model"
-            return
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
@@ -429,7 +424,7 @@ class BatchDecider:
             content_hash=p.content_hash,
             prompt=p.event.prompt,
             references=None if references is None else tuple(references),
-            metadata=recorded_metadata(p.event),
+            metadata=recorded_metadata(p.event, (settings.of_event or "",)),
             created_at=p.event.created_at,
             unit=settings.unit,
             mode=settings.mode,

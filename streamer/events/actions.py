@@ -43,7 +43,6 @@ Reason = Literal[
     "scorer_failed",
     "no_logprob",
     "no_mark",
-    "unknown_model",
     "upstream_mismatch",
     "attempts_exhausted",
     "deadline_passed",

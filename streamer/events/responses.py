@@ -6,7 +6,7 @@ import hashlib
 import math
 import struct
 from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
 import msgspec
 import numpy as np
@@ -23,10 +23,11 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
+from streamer.scoring.signals.declared import GIVEN, MOST_DECLARED, SIGNAL_NAME
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +35,9 @@ SCHEMA: Final = "streamer.responses.v1"
 
 MODELS: Final = "streamer.models"
 """The key of a batch's metadata, reserved, under which the record keeps which answer is of which model; see `recorded_metadata`."""
+
+SIGNALS: Final = "streamer.signals"
+"""The key of a batch's metadata, reserved, under which the record keeps the numbers that came with each answer."""
 
 UPSTREAM: Final = "upstream"
 """The key of a batch's metadata that names the upstream its answers were sampled from, as ``MODEL@HASH``."""
@@ -47,7 +51,15 @@ Attempt = Annotated[
     int,
     Meta(ge=1, le=MAX_ATTEMPT, description="1 for the first batch of a prompt, +1 for each regeneration."),
 ]
+_ATTEMPT_DIGITS = len(str(MAX_ATTEMPT))
 _FLOAT32_BYTES = 4
+
+
+def read_attempt(text: str) -> int | None:
+    """Read an attempt that an address or a form names; None for what is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > _ATTEMPT_DIGITS:
+        return None
+    return number if 1 <= (number := int(text)) <= MAX_ATTEMPT else None
 
 
 def _base64_length(dimension: int) -> int:
@@ -86,6 +98,9 @@ _SEND_NUMBERS = "send a list of numbers, or padded base64 (standard alphabet) of
 _MIN_NORM, _MAX_NORM = 1e-18, 1e18  # between these a norm and its square are normal numbers in float32 too
 
 
+SignalName = Annotated[str, Meta(pattern=rf"^{SIGNAL_NAME}$(?!\n)")]
+
+
 class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """One of the responses."""
 
@@ -120,13 +135,18 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
     model: (
         Annotated[
             Identifier,
-            Meta(
-                description="The model that gave this response, by any name that stays the same. A learned score that was fitted on "
-                "responses with models knows them, and a batch with one that it does not know is held (`unknown_model`)."
-            ),
+            Meta(description="The model that gave this response, by any name that stays the same."),
         ]
         | None
     ) = None
+    signals: Annotated[
+        dict[SignalName, float],
+        Meta(
+            max_length=MOST_DECLARED,
+            description="Numbers of your own that say something of this response, by names of 1 to 40 of a-z, 0-9 and `_`, the first "
+            f"a letter, other than {', '.join(GIVEN)}. A gate reads those that it declares; leave out what is not known.",
+        ),
+    ] = {}
 
 
 class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
@@ -160,8 +180,8 @@ class ResponsesV1(Event, frozen=True, gc=False, kw_only=True):
     metadata: Annotated[
         dict[str, Any],
         Meta(
-            description="Whatever the publisher wants to keep with the batch; integers fit 64 bits. The key `streamer.models` is "
-            "reserved: the record keeps there which response is of which model."
+            description="Whatever the publisher wants to keep with the batch; integers fit 64 bits. The keys `streamer.models` and "
+            "`streamer.signals` are reserved: the record keeps there which response is of which model, and the numbers that came with it."
         ),
     ] = {}  # noqa: RUF012 - msgspec copies an empty literal default for each instance
     created_at: (
@@ -223,11 +243,12 @@ def decode_responses(value: bytes | None, limits: Limits = DEFAULT_LIMITS) -> Re
     check_identifier("batch_id", event.batch_id, limits.max_identifier)
     if event.embedding_encoder is not None:
         check_identifier("embedding_encoder", event.embedding_encoder, limits.max_identifier)
-    if MODELS in event.metadata:
-        raise BadMessage(
-            codes.INVALID_FIELD,
-            f"metadata has the key {MODELS}, which is reserved: name a response's model in its field `model`",
-        )
+    for key, field in (
+        (MODELS, "name a response's model in its field `model`"),
+        (SIGNALS, "give numbers in a response's `signals`"),
+    ):
+        if key in event.metadata:
+            raise BadMessage(codes.INVALID_FIELD, f"metadata has the key {key}, which is reserved: {field}")
     strings = _check_responses(event.responses, limits)
     assert value is not None  # the reader has refused it
     _check_keys(event, value, strings, limits)
@@ -243,8 +264,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
     """SHA-256 (32 bytes) of what the decision depends on: prompt, references and responses.
 
     It is taken over the canonical JSON (`streamer.events.codec`) of an object with the keys `prompt`, `references`
-    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats) or `model`
-    where the response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
+    (null or an array) and `responses`, an array of objects with `id` and `text`, with `score` or `logprob` (floats), `model`
+    or `signals` (an object of floats) where the response has one, and with `embedding` where it has one: the SHA-256, in lower-case hexadecimal, of its
     components as consecutive little-endian IEEE 754 doubles. Those of an embedding in base64 are float32, which
     doubles hold exactly: the same numbers have one hash, however they were sent. `rows` are the `embedding_rows` of the
     event, where somebody has made them already.
@@ -261,6 +282,8 @@ def content_hash(event: ResponsesV1, rows: NDArray[np.float64] | None = None) ->
             hashed["logprob"] = response.logprob
         if response.model is not None:
             hashed["model"] = response.model
+        if response.signals:
+            hashed["signals"] = response.signals
         responses.append(hashed)
     return hashlib.sha256(
         canonical_json({"prompt": event.prompt, "references": event.references, "responses": responses})
@@ -273,11 +296,63 @@ def models_named(event: ResponsesV1) -> tuple[str, ...]:
     return named if any(named) else ()
 
 
-def recorded_metadata(event: ResponsesV1) -> dict[str, Any]:
-    """Return the metadata that the record keeps: the publisher's, and under `MODELS` the model of each response that names one."""
-    if not models_named(event):
-        return event.metadata
-    return {**event.metadata, MODELS: {one.id: one.model for one in event.responses if one.model is not None}}
+class HasNumbers(Protocol):
+    """What numbers come with: a response of an event or of a cloud."""
+
+    @property
+    def score(self) -> float | None:
+        """The publisher's own, in [0, 1]."""
+        ...
+
+    @property
+    def logprob(self) -> float | None:
+        """The mean log-probability of its tokens."""
+        ...
+
+    @property
+    def signals(self) -> Mapping[str, float]:
+        """Those that a gate declares."""
+        ...
+
+
+def numbers_given(
+    responses: Sequence[HasNumbers], without: Collection[str] = ()
+) -> dict[str, list[float | None]]:
+    """Return the numbers that came with n responses: by name n values, None where one has none.
+
+    `score` and `logprob` have the names of their fields. Names in `without` are left out.
+    """
+    found: dict[str, list[float | None]] = {}
+    for place, one in enumerate(responses):
+        for name, number in (("score", one.score), ("logprob", one.logprob), *one.signals.items()):
+            if number is not None and name not in without:
+                found.setdefault(name, [None] * len(responses))[place] = number
+    return found
+
+
+def recorded_metadata(event: ResponsesV1, kept: Collection[str] = ()) -> dict[str, Any]:
+    """Return the metadata that the record keeps: the publisher's, and by ids of responses under `MODELS` the model of each that
+    names one, under `SIGNALS` the numbers that came with it. `kept` : names of those that the record has elsewhere.
+    """
+    models = {one.id: one.model for one in event.responses if one.model is not None}
+    signals: dict[str, dict[str, float]] = {}
+    for name, numbers in numbers_given(event.responses, kept).items():
+        for response, number in zip(event.responses, numbers, strict=True):
+            if number is not None:
+                signals.setdefault(response.id, {})[name] = number
+    return {
+        **event.metadata,
+        **({MODELS: models} if models else {}),
+        **({SIGNALS: signals} if signals else {}),
+    }
+
+
+def recorded_numbers(metadata: Mapping[str, Any] | None, ids: Sequence[str]) -> dict[str, list[float | None]]:
+    """Read back what `recorded_metadata` kept of `numbers_given`, by the ids of the responses; None: it is erased."""
+    kept = (metadata or {}).get(SIGNALS)
+    found: Mapping[str, Mapping[str, float]] = kept if isinstance(kept, dict) else {}
+    names = dict.fromkeys(name for one in found.values() for name in one)
+    return {name: [found.get(one, {}).get(name) for one in ids] for name in names}
 
 
 def recorded_models(metadata: Mapping[str, Any] | None, ids: Iterable[str]) -> tuple[str, ...]:
@@ -339,6 +414,13 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
             strings += 2
             if not (0 < len(response.model) <= longest and response.model.isprintable()):
                 check_identifier(f"the model of response {excerpt(response.id)}", response.model, longest)
+        if response.signals:
+            strings += 1 + len(response.signals)
+            if taken := GIVEN.keys() & response.signals:
+                raise BadMessage(
+                    codes.INVALID_FIELD,
+                    f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",
+                )
         strings += (response.score is not None) + (response.logprob is not None)
     if embedded:
         strings += embedded + _check_embeddings(responses, embedded, limits)

@@ -29,7 +29,6 @@ from streamer.gates.settings import (
     Embeddings,
     GateSettings,
     HoldAction,
-    LearnScore,
     Mode,
     OnAlarm,
     Pending,
@@ -37,7 +36,7 @@ from streamer.gates.settings import (
     SegmentFallback,
     Unit,
 )
-from streamer.scoring.learned import LONGEST_MODEL
+from streamer.scoring.plugins import LONGEST as LONGEST_MODEL
 
 if TYPE_CHECKING:
     from streamer.journal import OutboxMessage
@@ -95,7 +94,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
             str,
             Meta(
                 extra_json_schema={"maxLength": LONGEST_MODEL},
-                description="What a learned score (`learned@HASH`) computes, as JSON; null: the scorer is another one.",
+                description="What is frozen of another package's scorer (`NAME@HASH`), as JSON; null: the scorer is none.",
             ),
         ]
         | None
@@ -182,9 +181,6 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     recalibrate: Recalibrate = "propose"
     recalibrate_every_seconds: Annotated[float, Meta(gt=0)] | None = 86_400.0
     recalibrate_after_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = 100
-    learn_score: Annotated[
-        LearnScore, Meta(description="Whether the service fits a learned score and proposes it.")
-    ] = "off"
     max_lambda_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
     max_ship_rate_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
     least_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 100

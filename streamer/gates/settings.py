@@ -15,13 +15,10 @@ from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
-from streamer.gates.folds import cannot_learn
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.learned import NAME as LEARNED_NAME
-from streamer.scoring.learned import learned_scorer
 from streamer.scoring.registry import EVERY as EVERY_SCORER
-from streamer.scoring.registry import GRAM, is_learned, is_plugin, scorer_named
+from streamer.scoring.registry import GRAM, is_plugin, scorer_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +32,6 @@ HoldAction = Literal["abstain", "regenerate", "escalate"]
 SegmentFallback = Literal["closed", "pooled"]
 Embeddings = Literal["refuse", "accept"]
 Recalibrate = Literal["manual", "propose", "auto"]
-LearnScore = Literal["off", "propose"]
 OnAlarm = Literal["report", "close"]
 Pending = Literal["age", "worst", "labelled-only"]
 
@@ -53,7 +49,6 @@ HELD_WORDS: dict[str, str] = {
 SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
 EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
 RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
-LEARN_SCORE: tuple[LearnScore, ...] = get_args(LearnScore)
 ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
 PENDING: tuple[Pending, ...] = get_args(Pending)
 METHODS: tuple[str, ...] = registry.offered()
@@ -104,10 +99,9 @@ class GateSettings:
     ----------
     unit : what ships; see `streamer.gates.gate`.
     scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., `external` (a score
-        in the event), `logprob` (made of log-probabilities in the event), or ``learned@HASH`` or
-        ``NAME@HASH`` (a scorer of another package), that of `model`.
-    model : what a learned score computes, as JSON (`streamer.scoring.learned`), or what is frozen of another package's
-        scorer (`streamer.scoring.plugins`); None for every other scorer.
+        in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
+        package), that of `model`.
+    model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
         the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -146,8 +140,6 @@ class GateSettings:
         policies within the limits below (`auto`).
     recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
     recalibrate_after_groups : newly labelled groups that make a run due, >= 1; None: not by labels.
-    learn_score : whether the service fits a learned score once there are labels for one, and proposes it (`propose`); it
-        changes no score by itself.
     max_lambda_step : `auto`: how far one run may move lambda, in (0, 1].
     max_ship_rate_step : `auto`: how far one run may move the share of the calibration groups that ships, in (0, 1].
     least_groups : `auto`: groups that a looser threshold must be calibrated on at least, >= 1.
@@ -200,7 +192,6 @@ class GateSettings:
     recalibrate: Recalibrate = "propose"
     recalibrate_every_seconds: float | None = 86_400.0
     recalibrate_after_groups: int | None = 100
-    learn_score: LearnScore = "off"
     max_lambda_step: float = 0.1
     max_ship_rate_step: float = 0.1
     least_groups: int = 100
@@ -342,21 +333,15 @@ class GateSettings:
             ("hold_action", HOLD_ACTIONS),
             ("mode", MODES),
             ("recalibrate", RECALIBRATE),
-            ("learn_score", LEARN_SCORE),
             ("on_alarm", ON_ALARM),
             ("pending", PENDING),
             ("on_selective_alarm", ON_ALARM),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if (
-            self.scorer not in SCORERS
-            and not LEARNED_NAME.fullmatch(self.scorer)
-            and not is_plugin(self.scorer)
-        ):
+        if self.scorer not in SCORERS and not is_plugin(self.scorer):
             raise ValueError(
-                f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer score adopt` gives a gate a "
-                "learned score, and `streamer scorer list` shows installed ones"
+                f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer scorer list` shows installed ones"
             )
         self._check_model()
         for name, want in setting_ranges.of_another_type(self):
@@ -391,21 +376,9 @@ class GateSettings:
             except ValueError as error:
                 raise ValueError(f"model must be the specification of {self.scorer}: {error}") from None
             return
-        if not is_learned(self.scorer):
-            if self.model is not None:
-                raise ValueError(f"model must be absent with the scorer {self.scorer}, not a learned score's")
-            return
-        if self.model is None:
-            raise ValueError(f"model must be that of {self.scorer}: `streamer score fit` makes one")
-        try:
-            made = learned_scorer(self.model)
-        except ValueError as error:
-            raise ValueError(f"model must be that of {self.scorer}: {error}") from None
-        if made.model.name != self.scorer:
-            raise ValueError(f"model must be that of {self.scorer}, not of {made.model.name}")
-        if self.unit == "best" and made.model.order != "gram":
+        if self.model is not None:
             raise ValueError(
-                "unit must be response or batch with this model, whose own first answer is another's"
+                f"model must be absent with the scorer {self.scorer}: it is not of another package"
             )
 
     def at_desk_until(self, outcome: str, decided_at: datetime) -> datetime | None:
@@ -506,8 +479,6 @@ def unsupported(settings: GateSettings) -> str | None:
 
     The table of what works with what is in docs/guarantees.md.
     """
-    if settings.learn_score != "off" and (why := cannot_learn(settings)) is not None:
-        return f"learn_score must be off: {why}"
     method, shape, unit = settings.calibrator, settings.shape, settings.unit
     if (refusal := shape.refusal(type(method), unit)) is not None:
         return refusal

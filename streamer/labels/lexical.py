@@ -46,12 +46,12 @@ def normal_form(text: str) -> str:
 
 
 def _plainer(text: str) -> str:
-    kept = {i for match in _KEPT.finditer(text) for i in range(*match.span())}
-    plain = "".join(
-        ("-" if character in _MINUS_SIGNS else character) if i in kept else character
-        for i, character in enumerate(text)
-        if i in kept or not _is_punctuation(character)
-    )
+    dropped = dict.fromkeys(ord(one) for one in set(text) if _is_punctuation(one))
+    pieces, end = [], 0
+    for kept in _KEPT.finditer(text):
+        pieces += [text[end : kept.start()].translate(dropped), kept[0].replace("\N{MINUS SIGN}", "-")]
+        end = kept.end()
+    plain = "".join([*pieces, text[end:].translate(dropped)])
     words = unicodedata.normalize("NFKC", plain.casefold()).split()
     return " ".join([word for word in words if word not in _ARTICLES] or words)
 

@@ -43,7 +43,6 @@ class GateStatus:
     raised_groups : groups that the newest usable run has read with a label, and of which a response got a higher one since;
         at most `MOST_COUNTED`. They may bring a run about, and are no new evidence for holding less.
     proposed : the newest run's threshold waits for a person.
-    score_proposed : a learned score waits for a person.
     held_until : the end of the wait of a looser threshold; None: none waits.
     labels : labels of the gate that came since this process began to look.
     missing_key : why no policy of it can be made here for want of a key to sign with; None when one can.
@@ -55,7 +54,6 @@ class GateStatus:
     new_groups: int
     proposed: bool
     raised_groups: int = 0
-    score_proposed: bool = False
     held_until: datetime | None = None
     labels: int = field(default=0, compare=False)
     missing_key: str | None = None

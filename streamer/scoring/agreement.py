@@ -30,7 +30,7 @@ FEATURES = (
     "log_length", "relative_length", "length_rank", "behind_best", "margin", "batch_gram", "batch_spread",
     "log_answers", "blank_share",
 )  # fmt: skip
-"""What is measured of all answers; docs/proofs.md#learned-score says what each is."""
+"""What is measured of all answers."""
 
 ACROSS_MODELS = "other_models_cosine"
 """What only answers have that name their language models."""

@@ -30,12 +30,12 @@ GROUP = "streamer.scorers"
 
 FORMAT = "streamer.scorer.v1"
 
-NAME = re.compile(r"(?!learned@)([a-z][a-z0-9-]{0,45})@[0-9a-f]{16}")
+NAME = re.compile(r"([a-z][a-z0-9-]{0,45})@[0-9a-f]{16}")
 """How a gate names one; the rest is of its specification's SHA-256."""
 
 _KEYS = ("distribution", "entry_point", "files", "format", "name", "version")
 _OWN_NAME = re.compile(r"[a-z][a-z0-9-]{0,45}")
-_LONGEST = 2000
+LONGEST = 2000
 _UNHASHED = ("RECORD", "INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")
 """Written by whoever installs, so that the same package has others elsewhere."""
 
@@ -62,7 +62,7 @@ class ScorerSpec:
     def of_text(cls, text: str) -> ScorerSpec:
         """Read one from its JSON. Raises `ValueError` for anything that `text` would not write."""
         try:
-            values = json.loads(text) if len(text) <= _LONGEST else None
+            values = json.loads(text) if len(text) <= LONGEST else None
         except (ValueError, RecursionError) as error:
             raise ValueError(f"a scorer's specification must be JSON: {error}") from None
         if not isinstance(values, dict) or values.get("format") != FORMAT or sorted(values) != sorted(_KEYS):

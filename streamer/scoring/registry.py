@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from streamer.calibration.specification import discovered
 from streamer.scoring import plugins, scorers
-from streamer.scoring.learned import PREFIX, learned_scorer
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.gram import Gram
 
@@ -30,14 +29,6 @@ SCORER_NAMES = tuple(one.name for one in SCORERS)
 
 GRAM = Gram.name
 
-LEARNED = "learned"
-"""What `streamer evaluate` calls the score that it fits itself. A gate's has a model, and the model's name."""
-
-
-def is_learned(name: str) -> bool:
-    """Whether a gate's scorer is a model: its name is ``learned@`` and the model's hash."""
-    return name.startswith(PREFIX)
-
 
 def is_plugin(name: str) -> bool:
     """Whether a gate's scorer is of another package: its name is its entry point's, ``@`` and the specification's hash."""
@@ -50,17 +41,15 @@ def scorer_named(name: str, model: str | None = None) -> Scorer:
     Parameters
     ----------
     name : as in its settings.
-    model : of a learned score, or the specification of another package's scorer, as JSON.
+    model : the specification of another package's scorer, as JSON.
 
     Raises
     ------
     KeyError
         If there is no scorer of this name.
     ValueError
-        If the model is none, or of another name.
+        If the specification is none, or of another name.
     """
-    if is_learned(name):
-        return _learned(name, model or "")
     return _plugin(name, model or "") if is_plugin(name) else EVERY[name]
 
 
@@ -70,11 +59,3 @@ def _plugin(name: str, model: str) -> Scorer:
     if spec.frozen_name != name:
         raise ValueError(f"the specification is that of {spec.frozen_name}, not {name}")
     return plugins.Installed(spec)
-
-
-@lru_cache(maxsize=64)
-def _learned(name: str, model: str) -> Scorer:
-    made = learned_scorer(model)
-    if made.model.name != name:
-        raise ValueError(f"the model is {made.model.name}, not {name}")
-    return made

@@ -89,10 +89,6 @@ class Scorer(Parametrised, ABC):
         """Return the scores, and the quantity that they are made of where it is kept with a decision."""
         return self.score(batch), None
 
-    def score_before(self, batch: AnswerBatch) -> Floats | None:
-        """Return the scores by an earlier definition of this name, which decisions on record may have; None: it had no other."""
-        return None
-
     def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
         """Return the scores of one number an answer, and what is kept with them; None where one is missing.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamer.errors import BadMessage
+from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies, requests
 from streamer.serving.chat.routes import chat_routes
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from streamer.serving.deadlines import Deadline
     from streamer.serving.releases import Releases
     from streamer.serving.request_log import RequestLog
-
-_MOST_ATTEMPT_DIGITS: Final = 10
 
 
 def serving_app(
@@ -96,10 +95,10 @@ def serving_app(
         return _json(told(key, state), requests.receipt(await releases.receipt(state.outcome)))
 
     def _key(request: Request, gate: str) -> BatchKey:
-        attempt = request.query_params.get("attempt", "1")
-        if not (attempt.isascii() and attempt.isdigit() and len(attempt) < _MOST_ATTEMPT_DIGITS):
+        attempt = read_attempt(request.query_params.get("attempt", "1"))
+        if attempt is None:
             raise Problem(400, "bad_request", "attempt must be a number from 1")
-        return BatchKey(gate, request.path_params["batch_id"], int(attempt))
+        return BatchKey(gate, request.path_params["batch_id"], attempt)
 
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request)

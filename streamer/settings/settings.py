@@ -49,7 +49,8 @@ class DatabaseSettings(_Group):
     url: str = Field(
         "sqlite:///.streamer/audit.db",
         repr=False,
-        description="SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`.",
+        description="SQLAlchemy URL: `sqlite:///FILE` or `postgresql+psycopg://USER:PASSWORD@HOST/NAME`. Of several hosts "
+        "(`...@/NAME?host=A:5432&host=B:5432`) the one that takes writes.",
     )
 
 

@@ -68,7 +68,6 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "two_people": False,
     "model": None,
     "desk_deadline_seconds": None,
-    "learn_score": "off",
     "upstream": None,
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows

@@ -9,7 +9,7 @@ from streamer.lazy import lazy_names
 if TYPE_CHECKING:
     from streamer.store.audit.forgetting import SIX_MONTHS, Pruned, prune
     from streamer.store.db.engine import absolute_url
-    from streamer.store.db.migrate import SchemaState, check, downgrade, migrate, schema_state
+    from streamer.store.db.migrate import SchemaState, check, migrate, schema_state
     from streamer.store.db.roles import Roles, create_roles
     from streamer.store.store import Store, open_store
 else:
@@ -24,7 +24,6 @@ else:
             "absolute_url": "streamer.store.db.engine",
             "check": "streamer.store.db.migrate",
             "create_roles": "streamer.store.db.roles",
-            "downgrade": "streamer.store.db.migrate",
             "migrate": "streamer.store.db.migrate",
             "open_store": "streamer.store.store",
             "prune": "streamer.store.audit.forgetting",
@@ -41,7 +40,6 @@ __all__ = [
     "absolute_url",
     "check",
     "create_roles",
-    "downgrade",
     "migrate",
     "open_store",
     "prune",

@@ -59,9 +59,8 @@ if TYPE_CHECKING:
     from streamer.store.audit.chained_rows import ChainedRows
     from streamer.store.audit.verify import ChainFault
     from streamer.store.calibration.calibration_runs import Calibrations
-    from streamer.store.calibration.learned_scores import LearnedScores
+    from streamer.store.calibration.carried_scores import CarriedScores
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
-    from streamer.store.calibration.score_fits import ScoreFits
     from streamer.store.db.leases import ProcessLease
     from streamer.store.desk.release_desk import DeskMessage, ReleaseDesk
     from streamer.store.labels.answers import SqlAnswers
@@ -186,18 +185,11 @@ class Store:
         return Judgements(self._database, clock=self._clock, read=self._read)
 
     @cached_property
-    def learned_scores(self) -> LearnedScores:
-        """What learned scores learn from, and make of batches that were decided before them."""
-        from streamer.store.calibration.learned_scores import LearnedScores
+    def carried_scores(self) -> CarriedScores:
+        """What adopted candidates made of batches that were decided before them."""
+        from streamer.store.calibration.carried_scores import CarriedScores
 
-        return LearnedScores(self._database, read=self._read, clock=self._clock)
-
-    @cached_property
-    def score_fits(self) -> ScoreFits:
-        """What became of the fits of learned scores by the service."""
-        from streamer.store.calibration.score_fits import ScoreFits
-
-        return ScoreFits(self._database, gates=self.gates, clock=self._clock)
+        return CarriedScores(self._database, clock=self._clock)
 
     @cached_property
     def calibration(self) -> Calibrations:
@@ -241,7 +233,6 @@ class Store:
             labels=self.labels,
             writer=self._writer,
             read=self._read,
-            score_fits=self.score_fits,
         )
 
     @cached_property

@@ -44,7 +44,7 @@ class Backoff:
 
 
 async def until_available(
-    executor: Executor,
+    executor: Executor | None,
     call: Callable[[], T],
     *,
     part: str,
@@ -55,7 +55,7 @@ async def until_available(
 
     Parameters
     ----------
-    executor : where `call` may block.
+    executor : where `call` may block; None: the event loop's own.
     call : safe to repeat.
     part : which dependency is unavailable then, for the log and for `report_status`: ``database`` or ``broker``.
     wanted : asked before each attempt.

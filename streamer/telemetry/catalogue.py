@@ -210,7 +210,7 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("calibration_lambda_ratio", "gate method", "recalibrator",
         "Lambda by each calibrator in the gate's newest run; absent where that one holds or ships everything."),
     _gauge("proposal_pending", "gate", "recalibrator",
-        "1 while a run's threshold or a learned score waits for a person to put it in force."),
+        "1 while a run's threshold waits for a person to put it in force."),
     _gauge("proposal_held_until_timestamp_seconds", "gate", "recalibrator",
         "When a looser threshold that waits for one label lag is tested again; absent where none waits."),
     _gauge("labels_pending", "gate", "recalibrator",

@@ -82,7 +82,7 @@ class RecalibratorMetrics:
         self._set("calibration_new_groups", gate, status.news)
         self._set("calibration_wanted_groups", gate, settings.recalibrate_after_groups)
         held = status.held_until
-        self._set("proposal_pending", gate, int((status.proposed and held is None) or status.score_proposed))
+        self._set("proposal_pending", gate, int(status.proposed and held is None))
         self._set("proposal_held_until_timestamp_seconds", gate, None if held is None else held.timestamp())
         last = status.last
         self._set("calibration_groups", gate, None if last is None else last.groups)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from starlette.responses import PlainTextResponse, Response
+
+from streamer.security.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -17,6 +20,32 @@ if TYPE_CHECKING:
 def media_type(request: Request) -> str:
     """Return what a request says that its body is, without parameters; empty where it does not."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def caller(request: Request, *, proxies: int | None) -> str:
+    """Return the address that a request comes from; empty where the connection has none.
+
+    Each proxy adds the address that it was called from at the end of `X-Forwarded-For`, over all its lines; what stands before
+    that anybody can have sent. So the caller's is the one so many places from the end, and where there are fewer, or it is no
+    address, the connection's.
+
+    Parameters
+    ----------
+    proxies : how many are in front; None: one, if the connection comes from this machine.
+    """
+    peer = "" if request.client is None else request.client.host
+    if proxies is None:
+        proxies = int(is_loopback(peer))
+    said = [one.strip() for line in request.headers.getlist("x-forwarded-for") for one in line.split(",")]
+    if not 0 < proxies <= len(said):
+        return peer
+    host = said[-proxies]
+    if not host.startswith("["):
+        host = host if host.count(":") > 1 else host.partition(":")[0]  # some proxies add the port
+    try:
+        return str(ip_address(host.strip("[").partition("]")[0]))
+    except ValueError:
+        return peer
 
 
 async def bounded_body(request: Request, most: int) -> bytes | None:

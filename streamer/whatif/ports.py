@@ -88,6 +88,6 @@ class Scores(Protocol):
     ) -> Sequence[tuple[float, ...] | None]:
         """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
 
-        `model` : of a learned score, as JSON. `models` : the language models of each batch's answers, as in `PastText`.
+        `model` : the specification of another package's scorer, as JSON. `models` : the language models of each batch's answers, as in `PastText`.
         """
         ...

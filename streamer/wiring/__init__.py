@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from streamer.wiring.console import run_console
     from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
     from streamer.wiring.keys import key_block, label_keys, policy_keys
-    from streamer.wiring.learning import adopt_fitted, adopt_proposed, fit_score
     from streamer.wiring.parts import (
         check_database,
         check_topics,
@@ -57,7 +56,6 @@ else:
         "streamer.wiring.console": "run_console",
         "streamer.wiring.encoders": "encoder encoder_identity endpoint_encoder",
         "streamer.wiring.keys": "key_block label_keys policy_keys",
-        "streamer.wiring.learning": "adopt_fitted adopt_proposed fit_score",
         "streamer.wiring.parts": "check_database check_topics connection create_topics limits migrate now open_store "
         "publish_pending publisher recalibrate tail topics",
         "streamer.wiring.recalibrator": "run_recalibrator",
@@ -71,9 +69,9 @@ else:
     )
 
 __all__ = [
-    "adopt_candidate", "adopt_fitted", "adopt_proposed", "check_database", "check_topics", "check_witnesses",
+    "adopt_candidate", "check_database", "check_topics", "check_witnesses",
     "checkpointer", "compared_with_log", "connection", "create_topics", "encoder", "encoder_identity",
-    "endpoint_encoder", "fit_score", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
+    "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
     "run_serving", "run_worker", "set_candidate", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",

@@ -151,7 +151,7 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
         found[one.number] = dict(zip(one.response_ids, scores, strict=True))
     numbers = list(found)
     for start in range(0, len(numbers), _AT_ONCE):
-        store.learned_scores.keep(
+        store.carried_scores.keep(
             wanted.scorer, {number: found[number] for number in numbers[start : start + _AT_ONCE]}
         )
     return Counter(why for number, why in missing.items() if number not in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,6 +42,7 @@ def run_console(
     host: str,
     port: int,
     public: str | None,
+    proxies: int | None = None,
     announce: Callable[[OpenedConsole], None],
 ) -> None:
     """Serve the console until SIGINT or SIGTERM.
@@ -49,6 +51,7 @@ def run_console(
     ----------
     name : under which whoever comes by the link acts.
     public : the address by which a proxy in front is known; None: there is none.
+    proxies : how many are in front; None: one on this machine, if `public` is given.
 
     Raises
     ------
@@ -61,13 +64,15 @@ def run_console(
     from streamer.review.server import listen, serve
     from streamer.web.server import base_url
     from streamer.wiring.keys import policy_keys
+    from streamer.wiring.process import when_available
     from streamer.wiring.review import Due, for_people, rubrics
 
     person = labeller_name(name)
     if public is not None:
         public = _checked(public)
     # Without a broker nothing would ever take what is put into the outbox, texts among it.
-    with open_store(settings, publish=settings.kafka.bootstrap_servers is not None) as store:
+    publish = settings.kafka.bootstrap_servers is not None
+    with when_available(partial(open_store, settings, publish=publish)) as store:
         listening = listen(host, port, insecure=settings.insecure, command="console")
         with listening:
             base = base_url(host, listening)
@@ -97,6 +102,7 @@ def run_console(
                 port=bound,
                 clock=now,
                 public=public,
+                proxies=proxies,
                 issuer=issuer,
             )
             # A link that does everything is no way in where people have identities.

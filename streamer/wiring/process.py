@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from streamer.collector import look_as_usual
 from streamer.wiring.audit import checkpointer, witnesses
@@ -35,9 +36,19 @@ if TYPE_CHECKING:
     from streamer.telemetry.metrics import Metrics
     from streamer.tracing import Tracing
 
+T = TypeVar("T")
 
 _ROUNDS_PER_COUNT = 15
 """Rounds of housekeeping from one count of all outcomes at the desk to the next."""
+
+
+def when_available(
+    call: Callable[[], T], report_status: Callable[[str, bool], None] = lambda _part, _up: None
+) -> T:
+    """Return what a call of the database returns, however long it is away: what starts a service may start before it."""
+    from streamer.stream.backoff import until_available
+
+    return cast("T", asyncio.run(until_available(None, call, part="database", report_status=report_status)))
 
 
 def telemetry(
@@ -46,10 +57,11 @@ def telemetry(
     """Serve metrics and health on the settings' address; `part` is called unready until `loaded`. Raises `UsageError`."""
     from streamer.telemetry.http import TelemetryServer
 
+    loading = "the encoder is being loaded"
     return TelemetryServer(
         metrics.exposition,
         alive=lambda: {} if health.alive else {part: "stopping"},
-        ready=lambda: health.unready() if loaded.is_set() else ["the encoder is being loaded"],
+        ready=lambda: health.unready() if loaded.is_set() or not health.reachable("database") else [loading],
         stuck=health.stuck,
         open_metrics=metrics.open_metrics,
         host=settings.http.host,
@@ -115,7 +127,7 @@ def candidate_encoder(settings: Settings, store: Store) -> CachedEncoder | None:
     """Return the encoder that the settings name beside the process's own, in the record from now on; None where they name none."""
     cached = load_candidate_encoder(settings, in_worker=True)
     if cached is not None:
-        store.encoders.register(cached.identity)
+        when_available(partial(store.encoders.register, cached.identity))
     return cached
 
 
@@ -136,12 +148,16 @@ def housekeeping(
         lease = store.leases.of_desk()
         return lease, store.under(lease).desk
 
+    def chores() -> None:
+        store.policies.chain_closings()
+        chore()
+
     clerk = DeskClerk(store.desk, lease=leased)
     return Housekeeping(
         refresh_policies=book.refresh,
         reports=store.reports,
         show=partial(_show_figures, metrics, health),
-        chore=chore,
+        chore=chores,
         desk=partial(_at_the_desk, store, clerk, metrics, count()),
         checkpoint=None if settings.audit.private_key is None else _checkpoints(settings, store, metrics),
     )

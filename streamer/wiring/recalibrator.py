@@ -6,11 +6,10 @@ import signal
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-
-from streamer.errors import LeaseLost, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
-from streamer.wiring.process import settle_memory, tracing
+from streamer.wiring.process import settle_memory, tracing, when_available
 
 log = structlog.get_logger(__name__)
 
@@ -79,7 +78,6 @@ def run_recalibrator(
     from streamer.stream.stop_deadline import StopDeadline
     from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
-    from streamer.wiring.learning import ScoreLearner
 
     metrics = RecalibratorMetrics()
     stop = threading.Event()
@@ -88,7 +86,7 @@ def run_recalibrator(
     failpoint = from_environment()
     with ExitStack() as stack:
         traces = stack.enter_context(tracing("recalibrator"))
-        store = stack.enter_context(open_store(settings))
+        store = stack.enter_context(when_available(partial(open_store, settings)))
 
         def recalibrate(status: GateStatus) -> str:
             gate = status.gate.gate
@@ -107,12 +105,6 @@ def run_recalibrator(
                 )
                 ended(done.outcome)
             log.info("recalibrator.decided", gate=gate, outcome=done.outcome, why=done.why)
-            try:
-                learner.after_run(leading, gate)
-            except (LeaseLost, Unavailable) as error:  # the run is recorded; the next one tries again
-                log.info("recalibrator.score_put_off", gate=gate, reason=str(error)[:300])
-            except Exception:
-                log.exception("recalibrator.score_failed", gate=gate)
             return done.outcome
 
         def look(status: GateStatus) -> str | None:
@@ -121,7 +113,6 @@ def run_recalibrator(
                 done = tighten_by_rule(calibrating.calibration, calibrating.policies, status.gate, clock=now)
                 return None if done is None else done.outcome
 
-        learner = ScoreLearner(settings, stopping=stop.is_set)
         leadership = store.leases.leadership()
         stack.callback(leadership.release)
         leading = store.under(leadership)

@@ -25,6 +25,7 @@ from streamer.wiring.process import (
     settle_memory,
     telemetry,
     tracing,
+    when_available,
 )
 from streamer.wiring.upstreams import upstreams
 
@@ -122,10 +123,11 @@ def run_serving(
             )
             for gate, one in behind.items()
         }
-        store = stack.enter_context(open_store(settings, publish=kafka))
-        ring = _keys(store, host)
+        at_last = partial(when_available, report_status=health.part)
+        store = stack.enter_context(at_last(partial(open_store, settings, publish=kafka)))
+        ring = at_last(partial(_keys, store, host))
         if identity is not None:
-            store.encoders.register(identity)
+            at_last(partial(store.encoders.register, identity))
         listening = stack.enter_context(listen(host, port, what="requests"))
         announce(
             {
@@ -139,7 +141,7 @@ def run_serving(
             }
         )
         book = policy_book(settings, store, metrics)
-        book.refresh()
+        at_last(book.refresh)
         cached = loaded_encoder(settings, metrics, health)
         beside = candidate_encoder(settings, store)
         with suppress(Unavailable):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from streamer.gates.settings import NO_ENCODER
@@ -28,6 +29,7 @@ from streamer.wiring.process import (
     settle_memory,
     telemetry,
     tracing,
+    when_available,
 )
 
 
@@ -60,9 +62,10 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     with ExitStack() as stack:
         http = stack.enter_context(telemetry(settings, metrics, health, part="worker", loaded=loaded))
         traces = stack.enter_context(tracing("worker"))
-        store = stack.enter_context(open_store(settings))
+        at_last = partial(when_available, report_status=health.part)
+        store = stack.enter_context(at_last(partial(open_store, settings)))
         if identity is not None:
-            store.encoders.register(identity)
+            at_last(partial(store.encoders.register, identity))
         group = settings.kafka.group_id
         announce({"http": http.url, "encoder": encoder_id, "broker": broker.bootstrap, "group": group})
         book = policy_book(settings, store, metrics)
@@ -74,7 +77,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
             limits=bounds,
             clock=time.monotonic,
         )
-        book.refresh()
+        at_last(book.refresh)
         cached = loaded_encoder(settings, metrics, health)
         beside = candidate_encoder(settings, store)
         loaded.set()

@@ -23,7 +23,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from streamer.clouds.simulation import simulate_clouds
-from streamer.scoring.registry import LEARNED, SCORER_NAMES
+from streamer.scoring.registry import SCORER_NAMES
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ def test_an_evaluation_by_command_and_from_python(
     names: dict[str, Any] = {}
     exec(compile(python, "using.md", "exec"), names)
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * len((*SCORER_NAMES, LEARNED)) * 2, "units, scores, budgets"
+    assert len(lines) == 2 * len(SCORER_NAMES) * 2, "units, scores, budgets"
     assert names["found"].data_sets[0].questions == 24
 
 

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from streamer.store.db.schema import batches, decisions
-from tests.e2e.test_learned_in_service import answered, is_lost, publish, publish_labels, taken_up
+from tests.e2e.test_gates_in_service import answered, is_lost, publish, publish_labels, taken_up
 from tests.faults.site import empty_site
 from tests.services.service_forks import PRELOADED, ServiceForks
 

@@ -38,10 +38,6 @@ def upgrade() -> None:
     op.execute("ALTER TABLE decisions ADD COLUMN reviewed BOOLEAN NOT NULL DEFAULT false")
     op.execute("ALTER TABLE progress ADD COLUMN remark TEXT")
 
-
-def downgrade() -> None:
-    op.execute("ALTER TABLE progress DROP COLUMN remark")
-    op.execute("ALTER TABLE decisions DROP COLUMN reviewed")
 '''
 
 

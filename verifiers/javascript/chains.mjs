@@ -77,7 +77,7 @@ const WRITTEN_AT = {
   calibration_runs: "finished_at", candidate_policies: "at", data_gaps: "recorded_at", dead_letter_replays: "at",
   desk_outcomes: "at", encoders: "first_seen_at", erasures: "at", gate_revisions: "created_at", gates: "created_at",
   judgements: "judged_at", label_revisions: "received_at", label_signatures: "received_at", policies: "valid_from", policy_events: "at",
-  proposal_rejections: "rejected_at", score_fits: "at",
+  proposal_rejections: "rejected_at",
 };
 const SEALED_LATER = new Set(["alert_acknowledgements", "dead_letter_replays"]);
 

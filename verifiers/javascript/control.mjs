@@ -17,7 +17,7 @@ export class Governance {
   desk = [];
   judgements = []; // what judges were asked and said for labels
   waits = new Waits();
-  learned = new Map(); // scorer, batch and response: what a learned score made of an earlier decision
+  carried = new Map(); // scorer, batch and response: what an adopted candidate made of an earlier decision
 
   constructor(report) {
     this.report = report;
@@ -37,7 +37,7 @@ export class Governance {
     else if (kind === "label_signatures") this.labelSignatures.push({ row, height });
     else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
     else if (kind === "judgements") this.judgements.push(entry);
-    else if (kind === "learned_scores") this.learned.set(canonical([row.scorer, row.of, row.response_id]), row.score);
+    else if (kind === "carried_scores") this.carried.set(canonical([row.scorer, row.of, row.response_id]), row.score);
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);
       this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);

@@ -84,7 +84,7 @@ export class Decisions {
       }
     } else {
       report.count("texts not given or erased");
-      if (erasedAt !== undefined && erasedAt !== null) this.#erasure(place, facts.decided_at, erasedAt, facts.content_mac);
+      if (erasedAt !== undefined && erasedAt !== null) this.erased.push({ place, decidedAt: facts.decided_at });
       else this.missing(facts.batch[0], place);
     }
   }
@@ -131,15 +131,11 @@ export class Decisions {
       if (wordsMac(content.salt, raw.content.exchanges) !== row.content_mac) {
         report.fault("seal", place, "what its judge was asked or said was changed");
       }
-    } else if (erasedAt) this.erased.push({ place, decidedAt: row.judged_at, erasedAt, mac: row.content_mac });
+    } else if (erasedAt) this.erased.push({ place, decidedAt: row.judged_at });
     else this.missing(row.gate, place, "its judge's words");
   }
 
   erased = [];
-
-  #erasure(place, decidedAt, erasedAt, mac) {
-    this.erased.push({ place, decidedAt, erasedAt, mac });
-  }
 
   /** The newest policy that the link's control chain has is the one that decided, or one that the worker refused. */
   #order({ facts, place }, policy) {
@@ -147,7 +143,9 @@ export class Decisions {
     const seen = facts.control;
     if (policy.row.gate !== facts.batch[0]) return;
     if (seen === undefined) return;
-    const wrong = notNewest(facts, this.governance.newest(facts.batch[0], seen[0])?.row.version);
+    const newest = this.governance.newest(facts.batch[0], seen[0])?.row.version;
+    const wrong = notNewest(facts, newest, isClosing(policy.row));
+    if (wrong === null && facts.policy > (newest ?? 0)) report.count("decisions under a closing that was sealed after them");
     if (wrong !== null) report.fault("order", place, wrong);
     else report.count("decisions under the newest policy");
     if (facts.newest_seen !== undefined && facts.newest_seen !== null) {
@@ -180,14 +178,6 @@ export class Decisions {
       const same = plain(metadata.upstream ?? null) === wanted;
       if (!same && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and its answers are not of its gate's upstream");
       if (same && facts.reason === "upstream_mismatch") fault("it was held for its upstream, which is its gate's");
-    }
-    const model = settings.model ?? null;
-    if (metadata !== undefined && model !== null && settings.scorer === `learned@${sha256(model).slice(0, 16)}`) {
-      const known = plain(parse(model)).models ?? [];
-      const named = plain(metadata ?? {})["streamer.models"] ?? {};
-      const strange = known.length > 0 && facts.responses.some((one) => !known.includes(named[one[0]] ?? ""));
-      if (strange && facts.responses.some((one) => one[1] !== null)) fault("it was scored, and an answer is of a model that its score does not know");
-      if (!strange && facts.reason === "unknown_model") fault("it was held for a model that its score knows");
     }
     const hold = settings.hold_action;
     const scores = facts.responses.map((one) => one[1]);
@@ -413,9 +403,12 @@ export class Decisions {
   }
 }
 
-/** Why a decision was not made under the newest policy that its link's control chain has; null: it was. */
-export function notNewest({ policy, newest_seen: seen }, newest) {
-  if (newest === undefined || policy > newest) return `it was decided under policy ${policy}, which was not there yet`;
+/** Whether a policy is one by which somebody closed the gate: no calibration found it, and nothing ships by it. */
+const isClosing = (row) => row.state === "closed" && row.calibration_run === null && row.rule === null;
+
+/** Why a decision was not made under the newest policy that its link's control chain has, or a closing after it; null: it was. */
+export function notNewest({ policy, newest_seen: seen }, newest, closes) {
+  if (policy > (newest ?? 0)) return closes ? null : `it was decided under policy ${policy}, which was not there yet`;
   return newest > policy && newest !== seen ? `it was decided under policy ${policy}, when policy ${newest} was in force` : null;
 }
 

@@ -61,7 +61,7 @@ function checkDecision(entry, decision, { row, content, height, place, fault }, 
   const position = facts.responses.findIndex((one) => one[0] === row.response_id);
   if (position < 0) fault(`the batch has no answer ${row.response_id}`);
   else if (content === null) {
-    if (entry.erased_at) decisions.erased.push({ place, decidedAt: facts.decided_at, erasedAt: entry.erased_at, mac: row.text_mac });
+    if (entry.erased_at) decisions.erased.push({ place, decidedAt: facts.decided_at });
     else if (entry.missing === undefined) decisions.missing(row.gate, place);
   } else if (decision.texts && (decision.texts[position] === content.text) === row.edited) {
     fault(row.edited ? "it says that a person edited it" : "the answer is not the one it says");

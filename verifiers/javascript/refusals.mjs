@@ -12,7 +12,7 @@ export function checkRefusals({ kind, facts, raw, content, place, erased_at: era
       if (hmac(Buffer.from(content.salt, "hex"), canonical(sealed)) !== facts.content_mac) {
         report.fault("seal", place, "the bytes of the refused message, or why it was refused, were changed");
       }
-    } else if (erasedAt) decisions.erased.push({ place, decidedAt: raw.recorded_at, erasedAt, mac: facts.content_mac });
+    } else if (erasedAt) decisions.erased.push({ place, decidedAt: raw.recorded_at });
     else decisions.missing(null, place);
   } else if (kind === "label") {
     if (!isSeverity(facts.severity)) report.fault("label", place, "its severity is not a number in [0, 1]");

@@ -8,8 +8,8 @@ const TOLERANCE = 1e-12; // of what rounding does to a sum of losses
 export const bar = ({ state, threshold }) => (state === "closed" ? Infinity : state === "open" ? -Infinity : threshold);
 
 /** Code points that no reader sees though their category does not say so. */
-const UNSEEN = new Set([0x115f, 0x1160, 0x2065, 0x2800, 0x3164, 0xffa0, 0xfffc, 0x13441, 0x13442, 0x1d159]);
-const UNSEEN_CATEGORY = /^[\p{Cc}\p{Cf}\p{Cs}\p{Mc}\p{Me}\p{Mn}\p{Zl}\p{Zp}\p{Zs}]$/u;
+const UNSEEN = new Set([0x115f, 0x1160, 0x2065, 0x2800, 0x3164, 0xffa0, 0xfffc, 0xfffd, 0x13441, 0x13442, 0x1d159]);
+const UNSEEN_CATEGORY = /^[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Mc}\p{Me}\p{Mn}\p{Zl}\p{Zp}\p{Zs}]$/u;
 
 function seen(character) {
   const code = character.codePointAt(0);

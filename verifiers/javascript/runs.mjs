@@ -1,7 +1,6 @@
 // What calibration runs read: all drawn batches that were there, with their scores, and severities that labels can give.
 
 import { canonical, parse, plain } from "./json.mjs";
-import { keyedBits } from "./hashes.mjs";
 
 /** Every run has read every drawn batch that was there when it began to read. */
 export function checkCompleteness(governance, decisions, headsOf, report) {
@@ -15,8 +14,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
   for (const run of governance.runs.values()) {
     const { row, inputs, place } = run;
     const settings = governance.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
-    const gate = governance.gates.get(row.gate);
-    if (settings === undefined || gate === undefined) {
+    if (settings === undefined || !governance.gates.has(row.gate)) {
       report.fault("calibration", place, "its gate or revision is not on record");
       continue;
     }
@@ -36,19 +34,13 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       const known = [...read].map((key) => decisions.byBatch.get(key)?.facts.decided_at).filter(Boolean).sort();
       oldest = known[0] ?? "";
     }
-    const learned = settings.scorer.startsWith("learned@");
-    if (learned && gate.salt === null) {
-      report.note("folds", "without the salt of a gate nobody can tell which batches its learned score was not fitted on");
-      continue;
-    }
     let complete = true;
     for (const { facts, partition, height, place: where } of byGate.get(row.gate) ?? []) {
       const concerns =
         height <= (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
         (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
-        facts.encoder === settings.encoder && ofUpstream(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null) &&
-        !(learned && keyedBits(gate.salt, "fold", row.gate, facts.batch[1]) < 2n ** 63n);
+        facts.encoder === settings.encoder && ofUpstream(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);
       if (!concerns || read.has(canonical(facts.batch))) continue;
       complete = false;
       const batch = `${row.gate}/${facts.batch[1]}#${facts.batch[2]}`;
@@ -69,8 +61,6 @@ export function checkInputs(governance, decisions, report) {
   for (const { row, inputs, place } of governance.runs.values()) {
     const settings = governance.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
     if (settings === undefined) continue;
-    const gate = governance.gates.get(row.gate);
-    const learned = settings.scorer.startsWith("learned@");
     for (const one of inputs) {
       const batch = `${row.gate}/${one.batch_id}#${one.attempt}, response ${one.response_id}`;
       const fault = (detail) => report.fault("calibration", place, `${batch}: ${detail}`);
@@ -83,15 +73,12 @@ export function checkInputs(governance, decisions, report) {
       const { facts } = found;
       if (!response[4] || facts.extra_draw) fault("it has read what its gate's own audit did not draw");
       if (!ofUpstream(governance, facts, settings)) fault("it has read a decision for another upstream");
-      if (learned && gate?.salt && keyedBits(gate.salt, "fold", row.gate, one.batch_id) < 2n ** 63n) {
-        fault("it has read a label of the fold that fits the score");
-      }
       const revision = governance.policy(row.gate, facts.policy)?.settings;
       const base = facts.audit_rate == null ? facts.sampling_probability : revision?.audit_probability;
       if (base !== undefined && one.probability !== base) fault(`its own audit drew it with the probability ${base}`);
       if (revision !== undefined && one.draws !== revision.audit_draws) fault("another number of its responses was to be drawn");
       const plainScore = settings.unit !== "batch" && settings.shape !== "rank" && facts.scorer === settings.scorer;
-      const later = governance.learned.get(canonical([settings.scorer, facts.batch, one.response_id]));
+      const later = governance.carried.get(canonical([settings.scorer, facts.batch, one.response_id]));
       if (plainScore && one.score !== response[1]) fault("its score is not the recorded one");
       else if (settings.unit !== "batch" && later !== undefined && facts.scorer !== settings.scorer && one.score !== later) {
         fault("its score is not the one that it was given later");

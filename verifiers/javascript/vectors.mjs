@@ -7,7 +7,6 @@ import { checkControl } from "./chains.mjs";
 import { Governance, policyStatement } from "./control.mjs";
 import { actionId, isLate, isOverdue, notNewest, wordsMac } from "./decisions.mjs";
 import { deskDeadline, deskId, textMac } from "./desk.mjs";
-import { digestOf } from "./erasures.mjs";
 import { hmac, keyedBits, named, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
 import { Num, canonical, parse, plain } from "./json.mjs";
 import { Labels, labelStatement, severities } from "./labels.mjs";
@@ -85,7 +84,6 @@ const VECTORS = {
     until: micros(until) === deskDeadline(decidedAt, seconds) ? until : null,
   }),
   judgement: ({ salt }, raw) => ({ content_mac: wordsMac(salt, raw.exchanges) }),
-  erasures: ({ content_macs: macs }) => ({ digest: digestOf(macs) }),
   severities(given) {
     const labels = new Labels();
     given.labels.forEach((one, height) => labels.addRow({ row: { ...given.response, ...one, id: height }, height }));
@@ -103,7 +101,7 @@ const VECTORS = {
       return report.faults.length === 0;
     };
     return {
-      decisions: decisions.map((one) => ({ fits: notNewest(one, newest(one.control)) === null })),
+      decisions: decisions.map((one) => ({ fits: notNewest(one, newest(one.control), policies.some(([, version, closes]) => version === one.policy && closes)) === null })),
       chains: chains.map(({ controls }) => ({ fits: fits(controls) })),
     };
   },
@@ -126,7 +124,6 @@ const VECTORS = {
       audit: n("audit", gate, batch, String(attempt)),
       draw: n("draw", gate, batch, String(attempt), response),
       dither: uniform(bytes(salt), gate, batch, attempt, response),
-      fold: n("fold", gate, batch) < 2n ** 63n ? "fit" : "calibrate",
     };
   },
   "policy-signature"({ private_key: hex, record, salt, seed, row, settings }, raw) {

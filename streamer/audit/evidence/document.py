@@ -555,16 +555,15 @@ def _came_again(alike: int, otherwise: int) -> str:
 
 @_words_of("erasures", "Erasures of texts")
 def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
-    ruled = [one for one in value if one["before"] is not None]
-    if not ruled:
+    if not value:
         return "no erasure in the period", []
-    sooner = sum(bool(one["sooner"]) for one in ruled)
+    sooner = sum(bool(one["sooner"]) for one in value)
     rows = [
         (_when(one["at"]), one["by"], one["reason"], _when(one["before"]), "yes" if one["sooner"] else "no")
-        for one in ruled
+        for one in value
     ]
     return (
-        f"{counted(len(ruled), 'erasure', 'erasures')}, each with who, why and the age from which texts were erased;"
+        f"{counted(len(value), 'erasure', 'erasures')}, each with who, why and the age from which texts were erased;"
         f" {_number(sooner)} of what was younger than six months",
         [_rows(("at", "by", "reason", "erased what is older than", "younger than six months"), rows)],
     )

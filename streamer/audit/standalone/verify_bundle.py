@@ -9,7 +9,7 @@ BUNDLE is a folder or a .zip made by `streamer audit export`; its form is descri
 recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
 record still agrees with them, the audit draw from the revealed salt, each action from stored scores and policy, and each
 calibration run from what it has read and the gate's seed. With embeddings of the answers, which no record has, also the
-scores of Gram energy and of learned scores.
+scores of Gram energy.
 
 Exit status: 0 everything fits, 3 something does not (the first row that does not is named), 2 wrong usage, or a bundle
 that cannot be read.
@@ -55,8 +55,6 @@ HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at", "judgements.label")
-LEARNED = "learned@"
-"""Begins the name of a learned score; the rest is of its model's SHA-256."""
 
 SCORED_BY: dict[str, Callable[[float], float]] = {
     "logprob": lambda made_of: round(math.exp(min(made_of, 0.0)), 6),
@@ -364,11 +362,6 @@ def keyed_number(salt: bytes, *parts: str) -> int:
     return int.from_bytes(hmac.digest(salt, message, "sha256")[:8], "big")
 
 
-def fits_a_score(salt: bytes, gate: str, batch_id: str) -> bool:
-    """Whether the labels of a batch are for fitting learned scores, and never for calibrating one."""
-    return keyed_number(salt, "fold", gate, batch_id) < 2**63
-
-
 def keyed_uniform(salt: bytes, *parts: str) -> float:
     """Map names to [0, 1): what the audit draw compares with its probability."""
     return keyed_number(salt, *parts) / 2.0**64
@@ -418,12 +411,12 @@ def is_severity(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
-_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
 _UNSEEN_OTHERS = frozenset(
     map(
         chr,
         (
-            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC,
+            0x115F, 0x1160, 0x2065, 0x2800, 0x3164, 0xFFA0, *range(0xFFF0, 0xFFF9), 0xFFFC, 0xFFFD,
             0x13441, 0x13442, 0x1D159, *range(0xE0000, 0xE1000), *range(0xFDD0, 0xFDF0),
             *range(0xFFFE, 0x110000, 0x10000), *range(0xFFFF, 0x110000, 0x10000),
         ),
@@ -454,12 +447,6 @@ def decided_as_blank(texts: Sequence[str], responses: Sequence[Sequence[Any]], u
     ]
     earlier = all(unseen) or (unit == "batch" and any(unseen))
     return [not text.strip() or (blank and not earlier) for text, blank in zip(texts, unseen, strict=True)]
-
-
-def models_of(content: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    """Return the language model of each answer of a batch, empty for one that names none."""
-    named = (content["metadata"] or {}).get("streamer.models")
-    return [str(named.get(one[0]) or "") if isinstance(named, dict) else "" for one in facts["responses"]]
 
 
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]
@@ -691,7 +678,6 @@ class _Run:
         settings: dict[str, Any],
         groups: Iterable[tuple[str, int]],
         place: str,
-        salt: bytes | None,
     ) -> None:
         self.place = place
         self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
@@ -702,9 +688,6 @@ class _Run:
         self._read = array("q", sorted(hash(group) for group in groups))
         # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
         self.checked = settings.get("pending") != "labelled-only" and settings.get("segment_by") is None
-        # Of a learned score it had to read one fold, which nobody knows without the salt.
-        self._learned, self._salt = settings["scorer"].startswith(LEARNED), salt
-        self.checked = self.checked and not (self._learned and salt is None)
         self._windowed = settings.get("window") is not None
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
@@ -725,7 +708,6 @@ class _Run:
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
             and self._settings.get("upstream") in (None, decision.settings.get("upstream"))
             and any(one[4] and one[1] is not None for one in facts["responses"])
-            and not (self._learned and self._salt and fits_a_score(self._salt, *facts["batch"][:2]))
         ):
             place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
             self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
@@ -767,7 +749,7 @@ WRITTEN_AT = {
     "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
     "judgements": "judged_at",
     "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
-    "proposal_rejections": "rejected_at", "score_fits": "at",
+    "proposal_rejections": "rejected_at",
 }  # fmt: skip
 """The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
 SEALED_BY_A_MIGRATION = ("alert_acknowledgements", "dead_letter_replays")
@@ -838,10 +820,8 @@ class Verifier:
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._runs: dict[str, list[_Run]] = {}
-        self._adopted: dict[str, Any] | None = None
         self._erasable = ""
-        self._erased_before: list[str] = []
-        self._forgotten: list[tuple[dict[str, Any], str, str, str]] = []  # judges' words that are erased
+        self._forgotten: list[tuple[str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
@@ -1164,7 +1144,7 @@ class Verifier:
         if kind == "desk_outcomes":
             self._keep_desk(row, line, place)
         if kind == "judgements" and self._words(line, row["content_mac"], place, row["gate"]):
-            self._forgotten.append((line, row["judged_at"], row["content_mac"], place))
+            self._forgotten.append((row["judged_at"], place))
         if kind == "proposal_rejections":
             self._looser.rejection(row["run"])
         if kind == "data_gaps":
@@ -1249,24 +1229,12 @@ class Verifier:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
         if row.get("heads") is not None and settings is not None:
-            self._runs.setdefault(row["gate"], []).append(
-                _Run(row, settings, groups, place, self._salts.get(row["gate"]))
-            )
-        salt = self._salts.get(row["gate"])
-        if settings is not None and settings["scorer"].startswith(LEARNED) and salt is not None:
-            for batch_id in sorted({one["batch_id"] for one in inputs}):
-                if fits_a_score(salt, row["gate"], batch_id):
-                    self.fault(
-                        "calibration",
-                        place,
-                        f"it has read {batch_id}, whose labels may fit a learned score and never calibrate it",
-                    )
-                    break
+            self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
 
     def _check_model(self, row: dict[str, Any], place: str) -> None:
-        """Compare a learned score's name with its model, whose hash it is."""
+        """Compare the scorer of another package with what is frozen of it, whose hash its name has."""
         scorer, model = row["scorer"], row.get("model")
-        if "@" in scorer:  # a learned score, or the scorer of another package
+        if "@" in scorer:
             if model is None or scorer != scorer.partition("@")[0] + "@" + sha256(model.encode())[:16]:
                 self.fault("policy", place, f"its model is not {scorer}")
             else:
@@ -1275,7 +1243,7 @@ class Verifier:
             self.fault("policy", place, f"it has a model, and its scorer is {scorer}")
 
     def model(self, scorer: str) -> str | None:
-        """Return the model of a learned score as JSON, from the revisions that were read."""
+        """Return what is frozen of another package's scorer as JSON, from the revisions that were read."""
         return self._models.get(scorer)
 
     def _keep_gate(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
@@ -1487,7 +1455,7 @@ class Verifier:
         content, action = line.get("content"), line.get("action")
         if content is None:
             self.counts["texts not given or erased"] += 1
-            self._erased(line, facts["decided_at"], facts["content_mac"], place, facts["batch"][0])
+            self._erased(line, facts["decided_at"], place, facts["batch"][0])
         else:
             sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
             mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
@@ -1518,7 +1486,7 @@ class Verifier:
             # Where a gate keeps no texts, a judge's words never were there.
             erased = self._words(words, one["content_mac"], place, facts["batch"][0])
             if erased and decision.kept:
-                self._allowed(words, one["judged_at"], one["content_mac"], place)
+                self._allowed(one["judged_at"], place)
             if one["judged_at"] != facts["decided_at"]:
                 self.fault("seal", place, "its judge was asked at another moment than it was decided")
             if scored and not facts["encoder"].startswith(f"judge:{one['judge']}/"):
@@ -1555,20 +1523,17 @@ class Verifier:
         if left is not None and not left.get("texts") and left.get("other_gates_than") in (None, gate):
             self.fault("seal", place, f"{what} are not there, and neither erased nor said to be left out")
 
-    def _erased(self, line: dict[str, Any], moment: str, seal: str, place: str, gate: str = "") -> None:
-        """Check that what was erased was old enough for an erasure that is on record, or was erased before these were kept."""
+    def _erased(self, line: dict[str, Any], moment: str, place: str, gate: str = "") -> None:
+        """Check that what was erased was old enough for an erasure that is on record."""
         if "erased_at" not in line:
             self._not_there("its texts", place, gate)
             return
         self.counts["texts erased"] += 1
-        self._allowed(line, moment, seal, place)
+        self._allowed(moment, place)
 
-    def _allowed(self, line: dict[str, Any], moment: str, seal: str, place: str) -> None:
+    def _allowed(self, moment: str, place: str) -> None:
         """Check that what was erased was old enough; once the control chain is read."""
-        adopted = self._adopted
-        if adopted is not None and line["erased_at"] <= adopted["at"]:
-            self._erased_before.append(seal)
-        elif moment >= self._erasable:
+        if moment >= self._erasable:
             self.fault(
                 "erasure",
                 place,
@@ -1578,31 +1543,12 @@ class Verifier:
 
     def _keep_erasure(self, row: dict[str, Any], place: str) -> None:
         self.counts["erasures on record"] += 1
-        if row["before"] is None:
-            if self._adopted is not None:
-                self.fault("erasure", place, "what was erased before erasures were kept is on record twice")
-            self._adopted = row
-            return
         age = datetime.fromisoformat(row["at"]) - datetime.fromisoformat(row["before"])
         if age < timedelta(0) or (age < SIX_MONTHS and not row["sooner"]):
             self.fault(
                 "erasure", place, "it permits to erase what is younger than six months, and does not say so"
             )
         self._erasable = max(self._erasable, row["before"])
-
-    def _all_erased_before(self) -> None:
-        """Compare what was erased before erasures were kept with what is said to have been erased by then."""
-        adopted = self._adopted
-        if adopted is None or self._begins:
-            return
-        found = sha256(canonical_json(sorted(self._erased_before)))
-        if (len(self._erased_before), found) != (adopted["erased"], adopted["digest"]):
-            self.fault(
-                "erasure",
-                f"control, erasures {adopted['id']}",
-                f"{adopted['erased']} texts were erased before erasures were kept, and these are others or"
-                f" {len(self._erased_before)}",
-            )
 
     def _keep_desk(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         """Remember what became of a batch at the desk until its decision comes."""
@@ -1667,7 +1613,7 @@ class Verifier:
         shown, own = of_row.get("content"), decision.line.get("content")
         if shown is None:
             if "missing" not in of_row:  # else that was said
-                self._erased(of_row, decision.facts["decided_at"], row["text_mac"], where, row["gate"])
+                self._erased(of_row, decision.facts["decided_at"], where, row["gate"])
         elif own is not None:
             same = own["texts"][names.index(row["response_id"])] == shown["text"]
             if same == row["edited"]:
@@ -1691,7 +1637,7 @@ class Verifier:
     def _seal_of_letter(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         content = line.get("content")
         if content is None:
-            self._erased(line, line["recorded_at"], facts["content_mac"], place)
+            self._erased(line, line["recorded_at"], place)
         else:
             sealed = [_hex(content["key"]), _hex(content["value"]), content["headers"], content["detail"]]
             mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
@@ -1751,7 +1697,6 @@ class Verifier:
             and facts.get("segment") != segment_of(metadata.get(key))
         ):
             self.fault("action", place, "its segment is not that of its metadata")
-        self._of_models(decision)
         self._judged(decision)
         best = self._action(decision)
         if best is not False:
@@ -1779,24 +1724,8 @@ class Verifier:
         if differs and metadata.get("upstream") == wanted:
             self.fault("action", place, "it was held for its upstream, which is its gate's")
 
-    def _of_models(self, decision: _Decision) -> None:
-        """Check that a learned score scored answers of the models alone that it knows, as far as metadata are there."""
-        facts, scorer, place = decision.facts, decision.settings["scorer"], decision.place
-        model = self._models.get(scorer) if scorer.startswith(LEARNED) else None
-        content, differs = decision.line.get("content"), facts["reason"] == "unknown_model"
-        if content is None or model is None or not decision.kept:  # erased, or never kept
-            return
-        known = json.loads(model).get("models", [])
-        strange = known and set(models_of(content, facts)) - set(known)
-        if decision.scored and strange:
-            self.fault(
-                "action", place, "it was scored, and an answer is of a model that its score does not know"
-            )
-        if differs and not strange:
-            self.fault("action", place, "it was held for a model that its score knows")
-
     def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
-        """Check that a decision was made under the newest policy there was.
+        """Check that a decision was made under the newest policy there was, but for closings, which may be sealed after it.
 
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
         chain was is read before that: so this holds exactly, whatever the clocks say.
@@ -1816,7 +1745,11 @@ class Verifier:
                 "decisions under an older policy whose workers say that they refused the newest one: whether they had to"
             )
         if self._control_link.get(("policies", (gate, version)), 0) > height:
-            self.fault("order", place, f"its policy {version} was written after it")
+            # A closing is in force before the chain has it; it lets nothing ship.
+            if _is_closing(self._rows["policies"][gate, version]):
+                self.counts["decisions under a closing that was sealed after them"] += 1
+            else:
+                self.fault("order", place, f"its policy {version} was written after it")
         rate = facts.get("audit_rate")
         if rate is not None and self._control_link.get(("audit_rates", (rate,)), 0) > height:
             self.fault("order", place, f"the audit rate {rate} that it names was written after it")
@@ -2089,7 +2022,6 @@ class Verifier:
                 " wrote it"
             )
         self._end_of_desk()
-        self._all_erased_before()
         self._uncovered(head)
 
     def _end(
@@ -2138,6 +2070,11 @@ class Verifier:
 def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
     """How high the chains are by a manifest or a checkpoint, the control chain under `()`."""
     return {(): head["control"]["height"]} | {_CHAIN_OF(one): one["height"] for one in head["partitions"]}
+
+
+def _is_closing(policy: dict[str, Any]) -> bool:
+    """Whether somebody closed the gate by it: no calibration found it, and nothing ships by it."""
+    return policy["state"] == "closed" and policy["calibration_run"] is None and policy.get("rule") is None
 
 
 def _name(kind: str, row: dict[str, Any] | None) -> str:
@@ -2826,7 +2763,7 @@ class Runs:
         self._gates: dict[str, dict[str, Any]] = {}
         self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
         self._policies: dict[tuple[str, int], int] = {}
-        self._learned: dict[tuple[Any, ...], float] = {}
+        self._carried: dict[tuple[Any, ...], float] = {}
         self._read: set[tuple[str, str, int]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
@@ -2849,8 +2786,8 @@ class Runs:
             self._revisions[row["gate"], row["revision"]] = row
         elif kind == "policies":
             self._policies[row["gate"], row["version"]] = row["gate_revision"]
-        elif kind == "learned_scores":
-            self._learned[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+        elif kind == "carried_scores":
+            self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
         elif kind == "label_signatures":
             self._signatures.setdefault(row["label"], []).append((line["height"], row))
         elif kind == "calibration_runs":
@@ -2962,9 +2899,9 @@ class Runs:
         """Whether labels that came by topics were signed by file: which, no bundle says."""
         return bool(self._signatures.keys() - self._of_files)
 
-    def learned(self, scorer: str, response: tuple[Any, ...]) -> float | None:
-        """Return what a learned score made of a response that was decided before it."""
-        return self._learned.get((scorer, *response))
+    def carried(self, scorer: str, response: tuple[Any, ...]) -> float | None:
+        """Return what an adopted candidate's scorer made of a response that was decided before it."""
+        return self._carried.get((scorer, *response))
 
 
 def _parsed(value: Any) -> Any:
@@ -3050,7 +2987,7 @@ class _RunAgain:
             if one["score"] != score:
                 yield "its score is not the recorded one"
         else:
-            later = self._runs.learned(settings["scorer"], (*batch, one["response_id"]))
+            later = self._runs.carried(settings["scorer"], (*batch, one["response_id"]))
             if later is not None and one["score"] != later:
                 yield "its score is not the one that it was given later"
 
@@ -3247,97 +3184,18 @@ def _near(one: Any, other: Any) -> bool:
 
 TOLERANCE = 1e-5
 """How far a score may lie from the recorded one: another processor's embeddings differ in the last digits."""
-STEEPEST = 1e4
-"""Of a learned score: those last digits would carry a steeper one further than a tenth. No fit comes near it."""
-_SAME_MEANING = 0.8
-_MOST_WORDS = 16
-_FINAL = re.compile(
-    r"(?:^|[.!?…。！？])[ \t*_#>-]*final(?:[ \t]+answer)?[ \t*_]*[:：][*_]*", re.IGNORECASE | re.MULTILINE
-)
-_SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
-_LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
-_WORD = re.compile(r"\w+")
-_ABBREVIATIONS = frozenset((
-    "adm", "al", "approx", "blvd", "ca", "capt", "cf", "co", "col", "corp", "dept", "dr", "e.g", "ed",
-    "eds", "est", "etc", "fig", "ft", "gen", "gov", "hon", "i.e", "inc", "jr", "lt", "ltd", "maj", "messrs",
-    "mr", "mrs", "ms", "mt", "mx", "op", "p", "pp", "pres", "prof", "rep", "rev", "sen", "sgt", "sr", "st",
-    "univ", "viz", "vol", "vs",
-))  # fmt: skip
-_SYMBOLS = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
-_MINUS_SIGNS = "-\N{MINUS SIGN}"
-_KEPT = re.compile(
-    rf"(?<=[0-9])\.(?=[0-9])|(?<![\w.])\.(?=[0-9])|(?<!\w)[{_MINUS_SIGNS}](?=\.?[0-9])|(?<=\w)[+#]+"
-)
-
-
-def head_of(text: str) -> str:
-    """Return what an answer claims, in the form in which answers are compared: 3.5 is not 35, and "The Paris." is "paris"."""
-    fields = list(_FINAL.finditer(text))
-    lines = (text[fields[-1].end() :] if fields else text).strip().splitlines()
-    line = lines[0] if lines else ""
-    if not fields:
-        ends = (
-            end.end()
-            for end in _SENTENCE_END.finditer(line)
-            if line[end.start()] != "." or _ends_sentence(line, end.start(), end.end())
-        )
-        line = line[: next(ends, len(line))]
-    head = " ".join(line.strip().strip("*").split(maxsplit=_MOST_WORDS)[:_MOST_WORDS])
-    form = "" if is_blank(head) else _nfkc(_nfkc(head).casefold())
-    while (plainer := _plainer(form)) != form:
-        form = plainer
-    return form
-
-
-def _ends_sentence(line: str, point: int, after: int) -> bool:
-    if line[point : point + 2] == "..":
-        return True
-    last = _LAST_WORD.search(line[max(0, point - 20) : point])
-    word = last.group() if last else ""
-    following = line[after:].lstrip()[:1]
-    return not (
-        (len(word) == 1 and word.isalpha() and word.isupper())
-        or word.lower() in _ABBREVIATIONS
-        or ("." in word and word.replace(".", "").isalpha())
-        or (word.isdecimal() and not line[: point - len(word)].strip())
-        or (word.lower() == "no" and following.isdecimal())
-        or following.islower()
-    )
-
-
-def _nfkc(text: str) -> str:
-    return unicodedata.normalize("NFKC", text)
-
-
-def _plainer(text: str) -> str:
-    kept = {i for match in _KEPT.finditer(text) for i in range(*match.span())}
-    plain = "".join(
-        ("-" if character in _MINUS_SIGNS else character) if i in kept else character
-        for i, character in enumerate(text)
-        if i in kept
-        or not (
-            character in _SYMBOLS or (unicodedata.category(character)[0] in "PC" and not character.isspace())
-        )
-    )
-    words = _nfkc(plain.casefold()).split()
-    return " ".join([word for word in words if word not in ("a", "an", "the")] or words)
 
 
 def _step(value: float) -> float:
     return round(value * 1e6) / 1e6
 
 
-def agreement(
-    texts: Sequence[str], blank: Sequence[bool], rows: Sequence[Sequence[float]], models: Sequence[str]
-) -> dict[str, list[float]]:
-    """Measure how each of n >= 2 answers agrees with the others; docs/audit-format.md says what each number is.
+def gram_energy(blank: Sequence[bool], rows: Sequence[Sequence[float]]) -> list[float]:
+    """Return the root of the mean squared cosine of each of n >= 2 answers with the others; a blank one has none.
 
-    Parameters
-    ----------
-    rows : n embeddings of any positive length; those of blank answers are not looked at.
-    models : the language model of each answer, empty for one that names none.
+    `rows` : n embeddings of any positive length; those of blank answers are not looked at.
     """
-    n, every = len(texts), range(len(texts))
+    every = range(len(rows))
     written = [i for i in every if not blank[i]]
     unit: dict[int, list[float]] = {}
     for i in written:
@@ -3345,107 +3203,12 @@ def agreement(
         if not 0 < length < math.inf:
             raise ValueError("an embedding has no direction")
         unit[i] = [x / length for x in rows[i]]
-    cosine = [[0.0] * n for _ in every]
+    squares = [[0.0] * len(rows) for _ in every]
     for i, j in itertools.combinations(written, 2):
         if len(unit[i]) != len(unit[j]):
             raise ValueError("embeddings of one batch differ in their dimension")
-        cosine[i][j] = cosine[j][i] = sum(map(mul, unit[i], unit[j]))
-    others = [[cosine[i][j] for j in every if j != i] for i in every]
-
-    def over(values: Iterable[float]) -> float:
-        return math.fsum(values) / (n - 1)
-
-    def of_written(values: Sequence[float]) -> float:
-        return math.fsum(values[i] for i in written) / len(written) if written else 0.0
-
-    gram = [min(1.0, math.sqrt(over(c * c for c in row))) for row in others]
-    mean = [over(row) for row in others]
-    clusters, before = list(every), list[int]()
-    while clusters != before:
-        before = clusters
-        clusters = [
-            min(before[j] for j in every if j == i or _step(cosine[i][j]) >= _SAME_MEANING) for i in every
-        ]
-    sizes = [clusters.count(one) for one in clusters]
-    heads = ["" if blank[i] else head_of(texts[i]) for i in every]
-    votes = Counter(heads)
-    exact = [(votes[head] - 1) / (n - 1) if head else 0.0 for head in heads]
-    words = [set[str]() if blank[i] else set(_WORD.findall(texts[i].casefold())) for i in every]
-    said = [set(_WORD.findall(head)) for head in heads]
-    alike = [
-        [len(words[i] & words[j]) / len(words[i] | words[j]) if words[i] or words[j] else 0.0 for j in every if j != i]
-        for i in every
-    ]  # fmt: skip
-    inside = [[len(said[i] & words[j]) / len(said[i]) if said[i] and i != j else 0.0 for j in every] for i in every]  # fmt: skip
-    lengths = [math.log1p(len(text.strip())) / 10 for text in texts]
-    first = max(written, key=lambda i: (gram[i], heads[i]), default=0)
-    rest = [gram[i] for i in written if heads[i] != heads[first]]
-    across = [[cosine[i][j] for j in every if models[i] and models[j] not in ("", models[i])] for i in every]
-    found: dict[str, float | list[float]] = {
-        "gram": gram,
-        "mean_cosine": mean,
-        "largest_cosine": [max(row) for row in others],
-        "smallest_cosine": [min(row) for row in others],
-        "cosine_spread": [math.sqrt(over((c - mean[i]) ** 2 for c in others[i])) for i in every],
-        "cluster_share": [(size - 1) / (n - 1) for size in sizes],
-        "cluster_entropy": 1.0 + math.fsum(math.log(size / n) / n for size in sizes) / math.log(n),
-        "largest_cluster": max(sizes) / n,
-        "exact_match": exact,
-        "most_exact": max(exact),
-        "word_jaccard": [over(row) for row in alike],
-        "largest_jaccard": [max(row) for row in alike],
-        "contains": [over(inside[j][i] for j in every) for i in every],
-        "contained": [over(inside[i]) for i in every],
-        "log_length": lengths,
-        "relative_length": [one - of_written(lengths) for one in lengths],
-        "length_rank": [over((b < a) + 0.5 * (b == a) for j, b in enumerate(lengths) if j != i) for i, a in enumerate(lengths)],
-        "behind_best": [one - max(gram) for one in gram],
-        "margin": gram[first] - max(rest) if rest else 0.0,
-        "batch_gram": of_written(gram),
-        "batch_spread": 1.0 - math.fsum(map(math.fsum, others)) / (n * (n - 1)),
-        "log_answers": math.log(n) / 10,
-        "blank_share": 1.0 - len(written) / n,
-        "other_models_cosine": [math.fsum(row) / len(row) if row else 0.0 for row in across],
-    }  # fmt: skip
-    return {name: one if isinstance(one, list) else [one] * n for name, one in found.items()}
-
-
-def learned_scores(
-    model: dict[str, Any], features: dict[str, list[float]], blank: Sequence[bool], models: Sequence[str]
-) -> list[float] | None:
-    """Score a batch by a learned score; None where it knows the language model of one of the answers not.
-
-    In the order `gram` the answers that Gram energy puts first get the largest score of theirs, and all others less.
-    """
-    known, every = model.get("models", []), range(len(blank))
-    if known and set(models) - set(known):
-        return None
-    columns = features | {f"model={name}": [float(one == name) for one in models] for name in known}
-    odds = [
-        model["intercept"]
-        + math.fsum(
-            coefficient * (columns[name][i] - mean) / scale
-            for name, mean, scale, coefficient in zip(
-                model["features"], model["means"], model["scales"], model["coefficients"], strict=True
-            )
-        )
-        for i in every
-    ]
-    scores = [
-        0.0 if blank[i] else _step(1.0 / (1.0 + math.exp(-min(max(odds[i], -700.0), 700.0)))) for i in every
-    ]
-    gram = [_step(one) for one in features["gram"]]
-    best = max((gram[i] for i in every if not blank[i]), default=None)
-    if model["order"] == "own" or best is None:
-        return scores
-    top = max(1e-6, *(scores[i] for i in every if not blank[i] and gram[i] == best))
-    return [top if not blank[i] and gram[i] == best else _step(min(scores[i], top - 1e-6)) for i in every]
-
-
-def _steepness(model: dict[str, Any]) -> float:
-    """Return how far a score may move for a step of one in all its measured features together, at least 1."""
-    rows = zip(model["features"], model["coefficients"], model["scales"], strict=True)
-    return max(1.0, math.fsum(abs(c) / s for name, c, s in rows if not name.startswith("model=")) / 4)
+        squares[i][j] = squares[j][i] = sum(map(mul, unit[i], unit[j])) ** 2
+    return [_step(min(1.0, math.sqrt(math.fsum(row) / (len(rows) - 1)))) for row in squares]
 
 
 def read_embeddings(lines: Iterable[bytes]) -> dict[tuple[str, str], array[float]]:
@@ -3465,26 +3228,19 @@ def read_embeddings(lines: Iterable[bytes]) -> dict[tuple[str, str], array[float
 
 
 class _ScoresAgain:
-    """Derives the scores of Gram energy and of learned scores again, from a bundle's texts and embeddings from elsewhere."""
+    """Derives the scores of Gram energy again, from a bundle's texts and embeddings from elsewhere."""
 
     def __init__(self, embeddings: dict[tuple[str, str], array[float]], verifier: Verifier) -> None:
         self._embeddings = embeddings
         self._verifier = verifier
-        self._models: dict[str, dict[str, Any]] = {}
         self._later: dict[tuple[Any, ...], dict[str, dict[str, float]]] = {}
 
     def control(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Read models, and scores that they gave to batches which were decided before."""
+        """Read scores that adopted candidates gave to batches which were decided before."""
         for line in lines:
             row = line.get("row") or {}
             with suppress(*_UNREADABLE):
-                if line["kind"] == "gate_revisions" and row["scorer"].startswith(LEARNED):
-                    model = row.get("model") or ""
-                    if (
-                        row["scorer"] == LEARNED + sha256(model.encode())[:16]
-                    ):  # else the verifier has named it
-                        self._models[row["scorer"]] = json.loads(model)
-                elif line["kind"] == "learned_scores":
+                if line["kind"] == "carried_scores":
                     of = self._later.setdefault(tuple(row["of"]), {})
                     of.setdefault(row["scorer"], {})[row["response_id"]] = row["score"]
 
@@ -3516,7 +3272,6 @@ class _ScoresAgain:
             self._left_out("their texts are erased, or not in the bundle")
             return
         texts = content["texts"]
-        models = models_of(content, facts)
         unseen = [is_blank(text) for text in texts]
         rows: list[Sequence[float]] = []
         for text, empty in zip(texts, unseen, strict=True):
@@ -3529,51 +3284,26 @@ class _ScoresAgain:
         if blank != unseen:
             self._left_out("an earlier version took answers with nothing to see for text")
             return
-        features = agreement(texts, blank, rows, models)
-        self._compare(facts["scorer"], features, blank, models, recorded, ids, place)
+        derived = gram_energy(blank, rows)
+        self._compare(facts["scorer"], derived, recorded, ids, place)
         for scorer, scores in sorted(later.items()):
             if scores.keys() == set(ids):
                 kept = [scores[one] for one in ids]
-                self._compare(scorer, features, blank, models, kept, ids, f"learned_scores {scorer}, {place}")
+                self._compare(scorer, derived, kept, ids, f"carried_scores {scorer}, {place}")
             else:
                 self._verifier.fault(
                     "score", place, f"{scorer} has scored some of its responses later, and not all"
                 )
 
     def _compare(
-        self,
-        scorer: str,
-        features: dict[str, list[float]],
-        blank: Sequence[bool],
-        models: Sequence[str],
-        recorded: Sequence[float],
-        ids: Sequence[str],
-        place: str,
+        self, scorer: str, derived: Sequence[float], recorded: Sequence[float], ids: Sequence[str], place: str
     ) -> None:
-        most = TOLERANCE
-        if scorer == "gram":
-            derived: list[float] | None = [_step(one) for one in features["gram"]]
-        elif (model := self._models.get(scorer)) is not None:
-            if model["format"] != "streamer.learned.v1":
-                self._left_out(f"this file does not know models of the form {model['format']}")
-                return
-            if not (steepness := _steepness(model)) <= STEEPEST:
-                self._left_out(f"the model of {scorer} is too steep for its scores to follow from embeddings")
-                return
-            derived, most = learned_scores(model, features, blank, models), TOLERANCE * steepness
-        elif scorer.startswith(LEARNED):
-            self._left_out(f"the model of {scorer} is not in the bundle")
-            return
-        else:
+        if scorer != "gram":
             self._left_out(f"this file does not compute the scorer {scorer}")
             return
         self._verifier.counts["batches scored again"] += 1
-        if (
-            derived is None
-        ):  # such a batch is held without scores; one of earlier has 0, where an early version kept it 1
-            derived = [float(recorded[0] == 1.0)] * len(recorded)
         for name, score, again in zip(ids, recorded, derived, strict=True):
-            if not abs(score - again) <= most:
+            if not abs(score - again) <= TOLERANCE:
                 self._verifier.fault(
                     "score",
                     place,
@@ -4106,7 +3836,7 @@ class Figures:
         )
         put(
             "erasures",
-            _only(self._erasures, "at", "by", "reason", "before", "sooner", "erased"),
+            _only(self._erasures, "at", "by", "reason", "before", "sooner"),
             f"control.jsonl, kind erasures; at {period}",
             self._rows.get("erasures"),
         )

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.research.evaluation.learned import Features
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -51,7 +50,6 @@ class DataSet:
     judge : what made the scores ``judge``, where they are there.
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
-    features : how the answers of each cloud agree, for a learned score; empty where none is asked for.
     """
 
     name: str
@@ -63,7 +61,6 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
-    features: Features = ()
 
     @property
     def digest(self) -> str:

@@ -21,7 +21,7 @@ from streamer.research.experiments.compared_methods import (
     served_above,
 )
 from streamer.research.experiments.halves import Halves, outcomes
-from streamer.scoring.registry import GRAM, LEARNED
+from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,17 +169,11 @@ def scorer_rows(
     unit: Unit,
     *,
     alphas: Sequence[float],
-    learned: Mapping[float, Halves] | None = None,
     method: str = "mean",
 ) -> list[ScorerRow]:
-    """Run a method on each score and pair what it ships with what the Gram energy ships.
-
-    `learned` : halves of the learned score, which is fitted and judged for each budget.
-    """
+    """Run a method on each score and pair what it ships with what the Gram energy ships."""
     run = RUNS[method]
     found = {(name, alpha): outcomes(run, one, alpha) for name, one in halves.items() for alpha in alphas}
-    if learned is not None:
-        found |= {(LEARNED, alpha): outcomes(run, learned[alpha], alpha) for alpha in alphas}
     test, calibration = _sizes(halves[GRAM])
     return [
         ScorerRow(

@@ -25,8 +25,7 @@ from streamer.research.evaluation.ranking import RESAMPLES
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.research.evaluation.tables import all_tables, method_table
 from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
-from streamer.scoring.learned import Learned
-from streamer.scoring.registry import LEARNED, SCORER_NAMES, SCORERS
+from streamer.scoring.registry import SCORER_NAMES, SCORERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,10 +107,7 @@ def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
         tables=all_tables(evaluation),
         many_scores=many_scores,
         files=[(name, _file_words(name)) for name in pictures],
-        meanings=[
-            *((one.title, one.says) for one in SCORERS if one.name in evaluation.options.scorers),
-            *([(Learned.title, Learned.says)] if LEARNED in evaluation.options.scorers else []),
-        ],
+        meanings=[(one.title, one.says) for one in SCORERS if one.name in evaluation.options.scorers],
         resamples=RESAMPLES,
         contents=[
             ("pictures", "What it would do, in pictures"),
@@ -203,7 +199,7 @@ def command(evaluation: Evaluation) -> str:
     words += ["--splits", str(options.splits), "--seed", str(options.seed)]
     words += [
         "--scorers",
-        "all" if set(options.scorers) == {*SCORER_NAMES, LEARNED} else ",".join(options.scorers),
+        "all" if set(options.scorers) == set(SCORER_NAMES) else ",".join(options.scorers),
     ]
     for field in options.external:
         words += ["--score-field", field]

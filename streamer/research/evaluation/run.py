@@ -16,7 +16,6 @@ from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
-from streamer.research.evaluation.learned import in_gram_order, learned_halves
 from streamer.research.evaluation.measures import (
     JUDGE,
     RUNS,
@@ -40,7 +39,7 @@ from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.score_cache import compiled_pattern
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.plugins import entry_points
-from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.evaluation.learned import Features
 
 UNITS: tuple[Unit, ...] = ("best", "response")
 
@@ -87,7 +85,6 @@ class _Part:
     data_set: int
     unit: Unit
     scored: Mapping[str, Sequence[ScoredCloud]]
-    features: Features
     options: Options
 
 
@@ -100,7 +97,6 @@ class _Found:
     ranking: tuple[RankingRow, ...]
     compared: tuple[ScorerRow, ...]
     mean_severity: float
-    refused: Mapping[float, int] | None
 
 
 def check_options(options: Options) -> Options:
@@ -117,11 +113,11 @@ def check_options(options: Options) -> Options:
     for unit in options.units:
         if unit not in UNITS:
             raise UsageError(f"a unit is one of {', '.join(UNITS)}, not {unit!r}")
-    names = (*SCORER_NAMES, LEARNED, *packages_of(options))
+    names = (*SCORER_NAMES, *packages_of(options))
     wanted = (set(names) if "all" in options.scorers else set()) | (set(options.scorers) - {"all"}) | {GRAM}
     if unknown := sorted(wanted - {*names, Logprob.name}):
         raise UsageError(
-            f"there is no scorer {', '.join(unknown)}: name some of {', '.join((*SCORER_NAMES, LEARNED, Logprob.name))}, one of "
+            f"there is no scorer {', '.join(unknown)}: name some of {', '.join((*SCORER_NAMES, Logprob.name))}, one of "
             "an installed package (`streamer scorer list`), or all"
         )
     if options.method not in RUNS:
@@ -143,7 +139,7 @@ def check_options(options: Options) -> Options:
 
 def packages_of(options: Options) -> tuple[str, ...]:
     """Return the scorers of installed packages that are named, in order; ``all`` stands for all that are installed."""
-    own = {*SCORER_NAMES, LEARNED, Logprob.name}
+    own = {*SCORER_NAMES, Logprob.name}
     named = set(options.scorers) - own
     return tuple(name for name in sorted(entry_points()) if name in named or "all" in named) if named else ()
 
@@ -175,7 +171,6 @@ def evaluate_data_sets(
             place,
             unit,
             {name: data.scored(name) for name in _scorers(data, options)},
-            data.features,
             options,
         )
         for place, data in enumerate(data_sets)
@@ -303,41 +298,24 @@ def _compute(part: _Part) -> _Found:
     splits = seeded_splits([item.cloud for item in part.scored[GRAM]], seeds)
     drop = options.unlabelled == "drop"
     halves = {
-        name: Halves.at(clouds, unit, splits, drop_unlabelled=drop)
-        for name, clouds in part.scored.items()
-        if name != LEARNED
+        name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
     }
-    scored, learned = dict(part.scored), None
-    if LEARNED in scored:
-        learned = learned_halves(
-            scored[GRAM],
-            part.features,
-            unit,
-            splits,
-            halves[GRAM],
-            options.alphas,
-            drop_unlabelled=drop,
-        )
-        if unit == "best":
-            scored[LEARNED] = in_gram_order(scored[LEARNED], scored[GRAM])
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
             *calibrator_rows(halves[GRAM], unit, alphas=options.alphas),
         ),
         stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
-        ranking=tuple(ranking_rows(scored, unit, seed=options.seed, drop_unlabelled=drop)),
+        ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed, drop_unlabelled=drop)),
         compared=tuple(
             scorer_rows(
                 halves,
                 unit,
                 alphas=options.alphas,
-                learned=None if learned is None else learned.halves,
                 method=options.method,
             )
         ),
         mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),
-        refused=None if learned is None else learned.refused,
     )
 
 
@@ -354,14 +332,6 @@ def _result(
             f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, and the guarantee needs {listed}: "
             "there nothing ships, whatever the answers are.",
         )
-    for unit, one in found:
-        if one.refused is not None:
-            listed = ", ".join(f"{count} at {alpha:g}" for alpha, count in one.refused.items())
-            notes = (
-                *notes,
-                f"Unit {unit}: of {options.splits} splits the learned score was refused in {listed}, because the labels that fit it "
-                "did not show that it serves more; there Gram energy decides, with all labels.",
-            )
     return DataSetResult(
         name=data.name,
         source=data.source,

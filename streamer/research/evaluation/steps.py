@@ -22,15 +22,13 @@ from streamer.research.evaluation.run import (
 )
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
-    agreement_of,
     compiled_pattern,
     every_score,
     final_answer,
     package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
-from streamer.scoring.fitting import NothingToLearn
-from streamer.scoring.registry import GRAM, LEARNED, SCORER_NAMES
+from streamer.scoring.registry import GRAM, SCORER_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -173,8 +171,7 @@ def scored_data_sets(
 ) -> list[DataSet]:
     """Give data sets the scores of every label-free scorer; see `every_score` and `StoredEncoder` for what is kept.
 
-    Where `options.scorers` names them, scorers of installed packages too, and a learned score, which their labels fit: every
-    answer by a model that its own prompt did not fit. Raises `UsageError` where they name one that is computed of texts which
+    Where `options.scorers` names them, scorers of installed packages too. Raises `UsageError` where they name one that is computed of texts which
     are not there.
     """
     watch = watch or NoWatch()
@@ -233,21 +230,7 @@ def _scored(
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
         scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load(), pattern))
-    if LEARNED in options.scorers:
-        scored = _with_learned(scored, None if own else load(), pattern)
     return scored if pattern is None else _noting_no_answer(scored, pattern)
-
-
-def _with_learned(data: DataSet, encoder: StoredEncoder | None, answer_pattern: str | None) -> DataSet:
-    """Give a data set how its answers agree, and what scores learn from that; where they learn nothing, a note says so."""
-    from streamer.research.evaluation.learned import left_out_scores
-
-    features = agreement_of(data.clouds, encoder, answer_pattern)
-    try:
-        scores = left_out_scores(data.clouds, features)
-    except NothingToLearn as error:
-        return data.with_note(f"There is no learned score: {error}.")
-    return replace(data.with_scores(LEARNED, scores), features=features)
 
 
 def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:

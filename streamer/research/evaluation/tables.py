@@ -20,7 +20,6 @@ from streamer.research.evaluation.words import (
     ratio,
     scorer_title,
 )
-from streamer.scoring.registry import LEARNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -258,8 +257,7 @@ def scorer_table(evaluation: Evaluation, unit: str) -> ResultTable:
                 row = found[alpha]
                 more = "" if name == "gram" else f" ({_signed(row.more.mean, row.more.error)})"
                 cells.append(f"{percentage(row.ship_rate)}{more}")
-            refusable = ", Gram energy where refused" if name == LEARNED else ""
-            rows.append((result.name, f"{scorer_title(name)}{refusable}", *cells))
+            rows.append((result.name, scorer_title(name), *cells))
     return ResultTable(
         title=f"What each score ships at the same budget, %, unit {unit}",
         caption=(

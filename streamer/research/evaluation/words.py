@@ -6,8 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from streamer.research.evaluation.data_sets import OWN_SCORE
-from streamer.scoring.learned import Learned
-from streamer.scoring.registry import LEARNED, SCORERS
+from streamer.scoring.registry import SCORERS
 from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
@@ -22,7 +21,6 @@ UNIT_TITLES = {
 
 _LONGEST_NAME = 24
 _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
-    LEARNED: Learned.title,
     Logprob.name: Logprob.title,
     "judge": "judge (Q_J)",
     OWN_SCORE: "the file's score",

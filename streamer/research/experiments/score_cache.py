@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -46,6 +46,7 @@ _TEXTS_AT_ONCE = 20_000
 
 Floats: TypeAlias = "NDArray[np.float64]"
 CloudScores = dict[str, tuple[float, ...]]
+Measure = TypeVar("Measure")
 
 
 class Embeds(Protocol):
@@ -218,7 +219,7 @@ def agreement_of(
     encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
     answer_pattern : as in `every_score`.
     """
-    return tuple(_of_answers(clouds, encoder, agreement, answer_pattern))
+    return tuple(measured_batches(clouds, encoder, lambda batch, _: agreement(batch), answer_pattern))
 
 
 def package_scores(
@@ -230,18 +231,21 @@ def package_scores(
     """
     try:
         scorer = loaded(frozen(name))
-        scores = _of_answers(clouds, encoder, lambda batch: checked_scores(scorer, batch), answer_pattern)
+        scores = measured_batches(
+            clouds, encoder, lambda batch, _: checked_scores(scorer, batch), answer_pattern
+        )
         return [None if one is None else tuple(one.tolist()) for one in scores]
     except ValueError as error:
         raise UsageError(f"--scorers {name}: {error}") from None
 
 
-def _of_answers(
+def measured_batches(
     clouds: Sequence[Cloud],
     encoder: Embeds | None,
-    measure: Callable[[AnswerBatch], Floats],
-    answer_pattern: str | None,
-) -> Iterator[Floats | None]:
+    measure: Callable[[AnswerBatch, Cloud], Measure],
+    answer_pattern: str | None = None,
+) -> Iterator[Measure | None]:
+    """Yield what `measure` makes of the answers of each cloud; None where all are blank. Parameters are those of `agreement_of`."""
     pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
     for first in range(0, len(clouds), _CLOUDS_A_CALL):
         some = clouds[first : first + _CLOUDS_A_CALL]
@@ -252,7 +256,7 @@ def _of_answers(
         )
         for cloud, rows in zip(some, vectors, strict=True):
             batch = _answers(cloud, rows, pattern)
-            yield None if batch is None else measure(batch)
+            yield None if batch is None else measure(batch, cloud)
 
 
 def own_embeddings(clouds: Sequence[Cloud]) -> bool:

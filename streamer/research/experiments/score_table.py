@@ -1,114 +1,150 @@
-"""What each score serves at equal labels: ``python -m streamer.research.experiments.score_table FILE...``.
+"""What `full` serves beside single scores at equal labels: ``python -m streamer.research.experiments.score_table FILE...``.
 
-The draws are those of `streamer.research.experiments.learned_score`: some prompts have labels, and on all others is measured
-what a gate serves and exposes. Rows are of the method `mean`, which bounds exposure; those of Gram energy by `selective` and
-`selective-mean` bound what is wrong among what ships. Unit `best`: a score gates the answer that it puts first, of equal ones the one that Gram
-energy puts first. `--others` takes programs that score the same answers with other packages; see
-``benchmarks/other_scorers/README.md``. Prints one Markdown table for each file.
+Each repetition draws prompts without replacement whose labels a gate has; on all others is measured what it serves and exposes.
+Unit `best`. `full` gates the answer that its choice score puts first, and a single score, cut by `mean`, that which the score puts
+first, of equal ones the one that Gram energy does. An answer without a label is bad. `--others` takes programs that score the
+same answers with other packages; see ``benchmarks/other_scorers/README.md``. Prints one Markdown table for each file and number of
+labels.
 """
 
-from __future__ import annotations
-
+import argparse
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamer.calibration import (
-    History,
-    LabelledGroup,
-    calibrate_selective,
-    calibrate_selective_mean,
-)
+from streamer.calibration import calibrate_groups
+from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed, fit_full
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
 from streamer.research.experiments.command_arguments import (
     budget_table,
     count_argument,
-    default_encoder,
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.learned_score import (
-    BEST_ROW,
-    LEARNED_ROWS,
-    GateFigures,
-    gate_figures,
-    parted,
-    read_prompts,
-    repetition,
-)
-from streamer.research.experiments.score_cache import SCORES_FOLDER, every_score
-from streamer.research.experiments.serving_more import DELTA, BestAnswers
+from streamer.research.experiments.score_cache import SCORES_FOLDER, measured_batches, own_embeddings
+from streamer.research.experiments.serving_more import BestAnswers
+from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.blank import is_blank
-from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder
-from streamer.scoring.fitting import LEAST_PROMPTS, missing_prompts
+from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder
 from streamer.scoring.gram import DECIMALS
-from streamer.scoring.registry import GRAM, SCORERS
+from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import SignalList, choice_scores
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.clouds.cloud import Cloud
-
-    Floats = NDArray[np.float64]
-    Scores = dict[str, Sequence[float]]
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
 
 ALPHAS = (0.05, 0.1, 0.2)
+LABELS = (40, 60, 100, 250, 1000)
 REPETITIONS = 100
-BEST_CUT = "the best cut that knows every label"
-"""In place of a calibration: the lowest above which at most alpha is wrong, among what it is measured on."""
-FIRST_OF_EQUAL = ("kernel-entropy", "cluster-entropy")
-"""Scorers that speak of the prompt: they have a second row, for what the first answer would make of them."""
+GRAM, FULL = "gram", "full"
+SINGLE = (GRAM, "rouge_1", "chrf")
+"""The signals that are cut alone, the first being what all others are compared with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateFigures:
+    """What one gate does on the prompts that it has no label of."""
+
+    served: float
+    exposed: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """A file as `full` sees it: shape (P, d), of each prompt's chosen answer, and shape (P,), how bad that is."""
+
+    rows: NDArray[np.float32]
+    severities: Floats
+
+    def figures(
+        self, labelled: Sequence[int], others: Places, alphas: Sequence[float], seed: int
+    ) -> list[GateFigures]:
+        """Fit and calibrate by the labels of some prompts, and measure on others. A severity between 0 and 1 draws its mark."""
+        severities = self.severities[labelled]
+        bad = np.random.default_rng([20261128, seed]).random(len(severities)) < severities
+        fit = fit_full(self.rows[labelled], bad)
+        counts = np.array([fit.count(row) for row in self.rows[others]])
+        ships = [counts <= allowed(alpha, len(labelled)) for alpha in alphas]
+        return [
+            GateFigures(float(one.mean()), float((one * self.severities[others]).mean())) for one in ships
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measures:
+    """What is measured of one prompt: its single scores, shape (n,) each, and the chosen answer, with its row."""
+
+    single: Mapping[str, Floats]
+    chosen: int
+    row: NDArray[np.float32]
+
+
+def parted(prompts: int, labels: int, seed: int) -> tuple[list[int], Places]:
+    """Draw which prompts are labelled; returns their places, and those of all others."""
+    drawn = np.random.default_rng([20261124, seed]).permutation(prompts)
+    return drawn[:labels].tolist(), drawn[labels:]
+
+
+def gate_figures(
+    answers: BestAnswers, calibrating: Sequence[int], others: Places, alpha: float, seed: int
+) -> GateFigures:
+    """Calibrate by `mean` on some prompts, and measure on others."""
+    level = calibrate_groups(answers.groups(calibrating), alpha=alpha, seed=seed).value
+    return GateFigures(*answers.among(others).outcome(level))
 
 
 def chosen_answers(
-    clouds: Sequence[Cloud], found: Sequence[Sequence[float]], tie: Sequence[Floats]
+    clouds: Sequence[Cloud], found: Sequence[Sequence[float] | Floats], tie: Sequence[Floats]
 ) -> BestAnswers:
-    """Take of each prompt the answer that scores highest and is not blank, of equal ones the one with the highest `tie`.
-
-    An answer without a severity counts as 1.
-    """
+    """Take of each prompt the answer that scores highest and is not blank, of equal ones the one with the highest `tie`."""
     scores, severities = [], []
     for cloud, given, second in zip(clouds, found, tie, strict=True):
         own = np.asarray(given, dtype=np.float64).round(DECIMALS)
         written = [place for place, text in enumerate(cloud.texts) if not is_blank(text)]
         best = max(written, key=lambda place: (own[place], second[place], -place))
-        severity = cloud.severities[best]
         scores.append(float(own[best]))
-        severities.append(1.0 if severity is None else severity)
+        severities.append(severity(cloud, best))
     return BestAnswers(np.array(scores), np.array(severities))
 
 
-def by_promise(
-    answers: BestAnswers, labelled: Sequence[int], others: NDArray[np.intp], alpha: float, seed: int
-) -> dict[str, GateFigures]:
-    """Calibrate for promises on what is wrong among what ships; the scores of the others are the unlabelled history."""
-    groups = [  # named by place: coins for graded severities follow from names
-        LabelledGroup(f"g{p}", ("a",), answers.scores[p : p + 1], answers.severities[p : p + 1])
-        for p in labelled
-    ]
-    measured = answers.among(others)
-    history = History.of(measured.scores)
-    levels = {
-        "selective": calibrate_selective(groups, alpha=alpha, delta=DELTA, history=history, seed=seed).value,
-        "selective-mean": calibrate_selective_mean(groups, alpha=alpha, seed=seed).value,
-        BEST_CUT: measured.oracle(alpha),
-    }
-    return {name: GateFigures(*measured.outcome(level)) for name, level in levels.items()}
+def severity(cloud: Cloud, place: int) -> float:
+    """How bad an answer is; 1 where nobody has said."""
+    known = cloud.severities[place]
+    return 1.0 if known is None else known
 
 
-def markdown_table(rows: dict[str, list[list[GateFigures]]], alphas: Sequence[float]) -> str:
+def measures(clouds: Sequence[Cloud], folder: Path) -> list[Measures]:
+    """Measure clouds that have a written answer; embeddings are kept in `folder`."""
+    signals = SignalList()
+    single = [one for one in signals.measured if one.name in SINGLE]
+
+    def measure(batch: AnswerBatch, cloud: Cloud) -> Measures:
+        measured = Measured(batch, cloud.question)
+        choice = np.where(measured.written, choice_scores(measured), -1.0)
+        best = int(np.argmax(choice))
+        return Measures(
+            {one.name: one.of(measured) for one in single}, best, signals.of_measured(measured)[best]
+        )
+
+    encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
+    return [one for one in measured_batches(clouds, encoder, measure) if one is not None]
+
+
+def markdown_table(rows: Mapping[str, Sequence[Sequence[GateFigures]]], alphas: Sequence[float]) -> str:
     """Write a table.
 
     Parameters
@@ -121,20 +157,19 @@ def markdown_table(rows: dict[str, list[list[GateFigures]]], alphas: Sequence[fl
         cells: list[str] = []
         for place in range(len(alphas)):
             served = np.array([one[place].served for one in draws])
-            exposed = float(np.mean([one[place].exposed for one in draws]))
+            exposed = np.array([one[place].exposed for one in draws])
             more = served - np.array([one[place].served for one in first])
-            low, high = np.quantile(more, [0.05, 0.95])
-            wrong = f"{exposed / served.mean():.3f}" if served.any() else "–"
             cells += [
                 f"{served.mean():.3f}",
-                "" if draws is first else f"{more.mean():+.3f} ({low:+.2f} to {high:+.2f})",
-                f"{exposed:.3f}",
-                wrong,
+                "" if draws is first else f"{more.mean():+.3f} ± {_error(more):.3f}",
+                f"{exposed.mean():.3f} ± {_error(exposed):.3f}",
             ]
-        written.append((name, cells))
-    return budget_table(
-        "score", ("served", "more than Gram", "exposure", "wrong among shipped"), alphas, written
-    )
+        written.append((f"`{name}`", cells))
+    return budget_table("score", ("served", "more than Gram", "exposure"), alphas, written)
+
+
+def _error(values: Floats) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def other_scores(program: Path, clouds: Sequence[Cloud], folder: Path) -> list[dict[str, tuple[float, ...]]]:
@@ -211,20 +246,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     parser = table_parser(
         "score_table",
-        "Compare what scores serve, at equal labels, on files of response clouds.",
+        "Compare what `full` and single scores serve, at equal labels, on files of response clouds.",
         alphas=ALPHAS,
         kept="embeddings",
     )
-    parser.add_argument("--scores", type=Path, default=SCORES_FOLDER, help="where scores are kept")
+    parser.add_argument(
+        "--scores", type=Path, default=SCORES_FOLDER, help="where scores of --others are kept"
+    )
     parser.add_argument(
         "--labels",
-        type=count_argument(20),
-        default=LEAST_PROMPTS,
-        help="labelled prompts; at most four fifths of a file",
+        type=count_argument(LEAST_GROUPS),
+        nargs="+",
+        default=list(LABELS),
+        help="labelled prompts; numbers above four fifths of a file are left out",
     )
     parser.add_argument(
         "--repetitions", type=count_argument(2), default=REPETITIONS, help="draws, seeded 0, 1, ..."
     )
+    parser.add_argument("--together", action="store_true", help="take all files as one")
     parser.add_argument(
         "--others",
         type=Path,
@@ -237,71 +276,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]]:
-    clouds = [cloud for cloud in read_clouds(path) if not all(map(is_blank, cloud.texts))]
-    if not clouds:
-        raise UsageError(f"{path} has no cloud with a written answer")
-    labels = min(options.labels, len(clouds) * 4 // 5)
-    by_score = _gated(clouds, options)
-    prompts = read_prompts(path, options.embeddings)
-    rows: dict[str, list[list[GateFigures]]] = {name: [] for name in by_score}
-    learned: list[list[GateFigures]] = []
-    ruled: list[list[GateFigures]] = []
-    promised: dict[str, list[list[GateFigures]]] = {}
-    for seed in range(options.repetitions):
-        labelled, others = parted(len(clouds), labels, seed)
-        for name, one in by_score.items():
-            rows[name].append([gate_figures(one, labelled, others, alpha, seed) for alpha in options.alpha])
-        promises = [by_promise(by_score[GRAM], labelled, others, alpha, seed) for alpha in options.alpha]
-        for name in promises[0]:
-            row = name if name == BEST_CUT else f"`{name}`"
-            promised.setdefault(f"`{GRAM}`, {row}", []).append([one[name] for one in promises])
-        fitted = repetition(
-            prompts, labels, seed, options.alpha, [row for row in LEARNED_ROWS if row[0] == BEST_ROW]
+    if options.together and path != options.files[0]:
+        return
+    paths = options.files if options.together else [path]
+    name = " and ".join(one.name for one in paths)
+    clouds = [cloud for one in paths for cloud in read_clouds(one) if not all(map(is_blank, cloud.texts))]
+    if len(clouds) < LEAST_GROUPS * 5 // 4:
+        raise UsageError(
+            f"{name}: {len(clouds)} prompts have a written answer, and {LEAST_GROUPS * 5 // 4} are needed"
         )
-        learned.append(fitted[BEST_ROW])
-        too_few = missing_prompts(labels) is not None
-        ruled.append(
-            [
-                own if own.proposed and not too_few else gram
-                for own, gram in zip(fitted[BEST_ROW], rows[GRAM][-1], strict=True)
-            ]
-        )
-    ordered = (
-        {GRAM: rows.pop(GRAM), "learned": learned, "learned where proposed, else Gram": ruled}
-        | rows
-        | promised
+    found = measures(clouds, options.embeddings)
+    full = Rows(
+        np.array([one.row for one in found]),
+        np.array([severity(cloud, one.chosen) for cloud, one in zip(clouds, found, strict=True)]),
     )
-    yield (
-        f"{path.name}: {labels} labelled prompts, measured on the other {len(clouds) - labels}, "
-        f"{options.repetitions} draws",
-        markdown_table(
-            {f"`{n}`" if n in rows or n == GRAM else n: one for n, one in ordered.items()}, options.alpha
-        ),
-    )
-
-
-def _gated(clouds: Sequence[Cloud], options: argparse.Namespace) -> dict[str, BestAnswers]:
-    found = every_score(
-        clouds,
-        encoder_id=encoder_identity(DEFAULT_ENCODER).id,
-        load_encoder=default_encoder,
-        folder=options.scores,
-    )
-    scores: list[Scores] = [dict(one or {}) for one in found]
-    gram = [np.asarray(one[GRAM]) for one in scores]
-    gated = {
-        scorer.name: chosen_answers(clouds, [one[scorer.name] for one in scores], gram) for scorer in SCORERS
-    }
-    for name in FIRST_OF_EQUAL:
-        flat = [np.zeros(len(one)) for one in gram]
-        gated[f"{name}, shipping the first answer"] = chosen_answers(
-            clouds, [[max(one[name])] * len(one[name]) for one in scores], flat
-        )
+    gram = [one.single[GRAM] for one in found]
+    single = {kind: chosen_answers(clouds, [one.single[kind] for one in found], gram) for kind in SINGLE}
     for program in options.others:
         theirs = other_scores(program, clouds, options.scores)
-        for name in theirs[0]:
-            gated[name] = chosen_answers(clouds, [one[name] for one in theirs], gram)
-    return gated
+        single |= {kind: chosen_answers(clouds, [one[kind] for one in theirs], gram) for kind in theirs[0]}
+    for labels in (one for one in options.labels if one <= len(clouds) * 4 // 5):
+        rows: dict[str, list[list[GateFigures]]] = {kind: [] for kind in (GRAM, FULL, *single)}
+        for seed in range(options.repetitions):
+            labelled, others = parted(len(clouds), labels, seed)
+            rows[FULL].append(full.figures(labelled, others, options.alpha, seed))
+            for kind, one in single.items():
+                rows[kind].append(
+                    [gate_figures(one, labelled, others, alpha, seed) for alpha in options.alpha]
+                )
+        yield (
+            f"{name}: {labels} labelled prompts, measured on the other {len(clouds) - labels}, "
+            f"{options.repetitions} draws",
+            markdown_table(rows, options.alpha),
+        )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
+from streamer.scoring.blank import is_blank
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 
 if TYPE_CHECKING:
@@ -58,6 +59,9 @@ def answer(
     every: list[Any] = [*((one.metadata or {})["sampling"] for one in done.earlier), sampling]
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
+    said = "" if shown is None else released or batch.texts[shown] or ""
+    if is_blank(said):  # in shadow mode the first answer is shown, whatever it is
+        shown = None
     told = _told(action, batch, sampling, shown) | {
         "calls": sum(len(one["calls"]) for one in every),
         "cost": _total([one["cost"] for one in every]),
@@ -84,7 +88,7 @@ def answer(
     text, finish_reason = upstream.hold_message, _HELD
     if shown is not None:
         place = [one.id for one in action.responses].index(shown)
-        text = released or batch.texts[shown] or ""
+        text = said
         reason = sampling["finish_reasons"][place]
         finish_reason = reason if reason in _FINISHED else _FINISHED[0]
     whole = {

@@ -9,12 +9,11 @@ from __future__ import annotations
 import base64
 import json
 from contextlib import contextmanager, suppress
-from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.errors import BadMessage
+from streamer.errors import BadMessage, Unavailable
 from streamer.events.checkpoints import decode_checkpoint
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
@@ -79,7 +78,12 @@ class ChainedRows:
 
     @contextmanager
     def _of_one_moment(self) -> Iterator[sa.Connection]:
+        control.chain_closings(self._database, wait=True)
         with self._database.reading(snapshot=True) as connection:
+            if control.is_waiting(connection):
+                raise Unavailable(
+                    "a gate was closed at this moment, which is not in the control chain yet; run this again"
+                )
             if not self._database.sqlite:
                 # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
                 connection.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -91,7 +95,6 @@ class ChainedRowsSnapshot:
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
-        self._part_columns = cache(partial(control.part_columns, connection))
 
     def head(self) -> dict[str, Any]:
         try:
@@ -385,10 +388,10 @@ class ChainedRowsSnapshot:
         sealed = _sealed(entry["sealed"])
         if row is not None and entry["kind"] == calibration_runs.name:
             for part in control.RUN_PARTS:
-                columns = self._part_columns(part)
+                columns = control.part_columns(part)
                 if sealed is not None:
                     columns = _columns(sealed.get(part), columns)
-                rows = control.run_part(self._connection, part, row["id"], columns)
+                rows = control.run_part(self._connection, part, row["id"])
                 row[part] = control.digest_of(columns, rows)
                 if sealed is not None:
                     line[part] = rows

@@ -3,22 +3,27 @@
 A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, candidate policies, API keys and their revocations, accounts, rejected proposals, labels that came by a
 file and their signatures, what a judge was asked and said for labels, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
-what became of batches at the desk, what a learned score made of earlier batches, and what became of each fit of one are written by commands and the recalibrator; each such row is sealed here, in the
+what became of batches at the desk, and what an adopted candidate made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
-itself; a row that was sealed before the column existed keeps its link.
+itself.
+
+Who seals holds the chain's head to the end of its transaction. A closing must not wait for that (`chain_later`): its rows
+come first, their seals wait in `control_queue`, and whoever holds the head next puts them into the chain before its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import secrets
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.engine import default
 
+from streamer.errors import Unavailable
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
 from streamer.store.db import bulk_insert
@@ -34,8 +39,10 @@ from streamer.store.db.schema import (
     calibration_inputs,
     calibration_runs,
     candidate_policies,
+    carried_scores,
     control_head,
     control_log,
+    control_queue,
     data_gaps,
     dead_letter_replays,
     desk_outcomes,
@@ -46,17 +53,15 @@ from streamer.store.db.schema import (
     judgements,
     label_revisions,
     label_signatures,
-    learned_scores,
     policies,
     policy_events,
     proposal_rejections,
-    score_fits,
 )
-from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
 
 SEALED_TABLES = (
@@ -79,8 +84,7 @@ SEALED_TABLES = (
     erasures,
     desk_outcomes,
     dead_letter_replays,
-    learned_scores,
-    score_fits,
+    carried_scores,
     candidate_policies,
     judgements,
 )
@@ -96,8 +100,8 @@ RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 _ERASABLE = {(judgements.name, name) for name in ("exchanges", "salt", "erased_at")}
 """What no seal covers, because it is erased one day; another column is a seal of it."""
 
+_QUEUED = ("kind", "subject", "sealed", "recorded_at")
 _FORMAT = 1
-_PAGE = 1_000
 _NO_DIALECT = default.DefaultDialect()
 
 
@@ -132,6 +136,48 @@ def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:
     return ControlHead(*connection.execute(query.with_for_update() if lock else query).one())
 
 
+def chain_later(connection: sa.Connection) -> None:
+    """Have what this transaction seals wait for the chain, and the transaction wait for nobody who holds its head.
+
+    `chain_closings` brings it into the chain as soon as the head is free. For closings alone: decisions name a policy, and
+    verifiers accept of no other that it was sealed after a decision by it. SQLite's one writer holds everything anyway.
+    """
+    if connection.dialect.name != "sqlite":
+        connection.execution_options(chain_later=True)
+
+
+def hold_head(connection: sa.Connection) -> None:
+    """Take the chain's head, unless this transaction does without: always before a gate's lock, for which closings wait."""
+    if not connection.get_execution_options().get("chain_later", False):
+        head(connection, lock=True)
+
+
+def chain_closings(database: Database, *, wait: bool = False) -> None:
+    """Put what waits for the chain there, unless somebody holds its head, who will; with `wait` raises `Unavailable` then."""
+
+    def work(connection: sa.Connection) -> None:
+        free = sa.select(control_head.c.id).with_for_update(skip_locked=not wait)
+        if connection.execute(free).first() is not None:
+            _append(connection, [], None)
+
+    with nullcontext() if wait else suppress(Unavailable):
+        with database.reading() as connection:
+            waits = is_waiting(connection)
+        if waits:
+            database.writing(work)
+
+
+def is_waiting(connection: sa.Connection) -> bool:
+    """Whether anything waits for the chain."""
+    return connection.execute(sa.select(control_queue.c.id).limit(1)).first() is not None
+
+
+def waits_for_chain(table: sa.Table) -> sa.ColumnElement[bool]:
+    """Whether a row waits for the chain, by its `id`."""
+    subject = sa.literal("[") + sa.cast(table.c.id, sa.Text) + "]"
+    return sa.exists().where(control_queue.c.kind == table.name, control_queue.c.subject == subject)
+
+
 def append(
     connection: sa.Connection, table: sa.Table, keys: Sequence[Sequence[Any]], *, now: datetime
 ) -> None:
@@ -155,7 +201,11 @@ def insert(connection: sa.Connection, table: sa.Table, row: Row, *, now: datetim
 
 
 def append_sealed(
-    connection: sa.Connection, table: sa.Table, rows: Sequence[dict[str, Any]], *, now: datetime
+    connection: sa.Connection,
+    table: sa.Table,
+    rows: Sequence[dict[str, Any]],
+    *,
+    now: datetime,
 ) -> None:
     """Put rows into the chain that `sealed_rows` has read, for who takes no lock before that is done."""
     if rows:
@@ -167,7 +217,6 @@ def sealed_rows(
     table: sa.Table,
     keys: Sequence[Sequence[Any]],
     *,
-    columns: Sequence[sa.Column[Any]] | None = None,
     parts: bool = True,
 ) -> list[dict[str, Any]]:
     """Read rows as they are sealed, in the order of `keys`; a row that is not there is left out.
@@ -175,27 +224,24 @@ def sealed_rows(
     `parts`: with the digests of what calibration runs kept.
     """
     key = list(table.primary_key.columns)
-    query = sa.select(*columns) if columns is not None else sa.select(table)
     found = {
         tuple(row[column.name] for column in key): row
-        for row in bulk_insert.look_up(connection, query, key, [tuple(one) for one in keys])
+        for row in bulk_insert.look_up(connection, sa.select(table), key, [tuple(one) for one in keys])
     }
     # Numbers of ours mean nothing to others, and could be given to other batches.
     names = (
-        _batch_names(connection, {row["batch"] for row in found.values()}) if table is learned_scores else {}
+        _batch_names(connection, {row["batch"] for row in found.values()}) if table is carried_scores else {}
     )
     rows = []
     for one in keys:
         row = found.get(tuple(one))
         if row is not None:
             sealed = seal(table, row)
-            if table is learned_scores:
+            if table is carried_scores:
                 sealed["of"] = names[row["batch"]]
             if parts and table is calibration_runs:
                 for part in RUN_PARTS:
-                    sealed[part] = digest_of(
-                        part_columns(connection, part), run_part(connection, part, row["id"])
-                    )
+                    sealed[part] = digest_of(part_columns(part), run_part(connection, part, row["id"]))
             rows.append(sealed)
     return rows
 
@@ -225,23 +271,20 @@ def subject_of(table: sa.Table, row: Row) -> str:
     return canonical_json([_plain(column, row[column.name]) for column in table.primary_key.columns]).decode()
 
 
-def part_columns(connection: sa.Connection, part: str) -> list[str]:
-    """Name what a run keeps of each of its inputs or candidates, as far as the database has it already."""
+def part_columns(part: str) -> list[str]:
+    """Name what a run keeps of each of its inputs or candidates."""
     table = RUN_PARTS[part]
-    there = {column["name"] for column in sa.inspect(connection).get_columns(table.name)}
-    own = [column.name for column in table.c if column.name in there - {"run", "batch"}]
+    own = [column.name for column in table.c if column.name not in ("run", "batch")]
     return ["batch_id", "attempt", *own] if table is calibration_inputs else own
 
 
-def run_part(
-    connection: sa.Connection, part: str, run: int, columns: Sequence[str] | None = None
-) -> list[list[Any]]:
-    """Read a run's inputs or candidates: one list of values each, in the order of `columns` and sorted by key.
+def run_part(connection: sa.Connection, part: str, run: int) -> list[list[Any]]:
+    """Read a run's inputs or candidates: one list of values each, in the order of `part_columns` and sorted by key.
 
     Inputs name their batch by its own id and attempt, not by a number of ours.
     """
     table = RUN_PARTS[part]
-    names = list(columns) if columns is not None else part_columns(connection, part)
+    names = part_columns(part)
     source: sa.FromClause = table
     order: list[sa.Column[Any]] = [table.c.method] if table is calibration_candidates else []
     named: dict[str, sa.Column[Any]] = dict(table.c.items())
@@ -268,30 +311,6 @@ def digest_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str
     }
 
 
-def adopt(connection: sa.Connection) -> None:
-    """Begin the chain of a database: draw the record's identity and seal what is there already.
-
-    For the migration that makes the chain's tables. The tables may have fewer columns than they have today.
-    """
-    record_id = secrets.token_bytes(HASH_BYTES)
-    connection.execute(
-        sa.insert(control_head).values(
-            id=1, record_id=record_id, chain_height=0, chain_hash=genesis(record_id)
-        )
-    )
-    inspector = sa.inspect(connection)
-    now = datetime.now(UTC)
-    for table in SEALED_TABLES:
-        if not inspector.has_table(table.name):
-            continue
-        there = {column["name"] for column in inspector.get_columns(table.name)}
-        keys = [tuple(row) for row in connection.execute(keys_to_seal(table))]
-        columns = [column for column in table.c if column.name in there]
-        for start in range(0, len(keys), _PAGE):
-            rows = sealed_rows(connection, table, keys[start : start + _PAGE], columns=columns)
-            _append(connection, [(table, row) for row in rows], now)
-
-
 def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     """Turn a row into what is sealed of it: plain JSON values, secrets as commitments."""
     plain = {
@@ -311,24 +330,34 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
 
 
 def _append(
-    connection: sa.Connection, entries: Sequence[tuple[sa.Table, dict[str, Any]]], now: datetime
+    connection: sa.Connection,
+    entries: Sequence[tuple[sa.Table, dict[str, Any]]],
+    now: datetime | None,
 ) -> None:
+    added = [
+        {
+            "kind": table.name,
+            "subject": subject_of(table, sealed),
+            "sealed": canonical_json(sealed).decode(),
+            "recorded_at": now,
+        }
+        for table, sealed in entries
+    ]
+    if connection.get_execution_options().get("chain_later", False):
+        bulk_insert.append(connection, control_queue, added)
+        return
     _, height, previous = head(connection, lock=True)
-    rows = []
-    for table, sealed in entries:
+    # Read after the head is ours: what our rows are built on is in the chain, or is here.
+    gone = connection.execute(sa.delete(control_queue).returning(control_queue)).mappings()
+    waited = [{name: one[name] for name in _QUEUED} for one in sorted(gone, key=itemgetter("id"))]
+    found = [*(json.loads(one["sealed"]) for one in waited), *(sealed for _, sealed in entries)]
+    for entry, sealed in zip(waited + added, found, strict=True):
         height += 1
-        previous = link(previous, height=height, kind=table.name, recorded_at=now, row=sealed)
-        rows.append(
-            {
-                "chain_height": height,
-                "kind": table.name,
-                "subject": subject_of(table, sealed),
-                "sealed": canonical_json(sealed).decode(),
-                "recorded_at": now,
-                "chain_hash": previous,
-            }
+        previous = link(
+            previous, height=height, kind=entry["kind"], recorded_at=entry["recorded_at"], row=sealed
         )
-    bulk_insert.append(connection, control_log, rows)
+        entry |= {"chain_height": height, "chain_hash": previous}
+    bulk_insert.append(connection, control_log, waited + added)
     connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=previous))
 
 

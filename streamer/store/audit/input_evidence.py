@@ -16,11 +16,11 @@ from streamer.store.db.schema import (
     batches,
     calibration_inputs,
     calibration_runs,
+    carried_scores,
     decisions,
     gate_revisions,
     judgements,
     label_revisions,
-    learned_scores,
     policies,
     responses,
 )
@@ -60,19 +60,19 @@ def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
 
 
 def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Batches that a learned score was applied to after they were decided; see `streamer.audit.verification.Snapshot`."""
+    """Batches that got an adopted candidate's scores after they were decided; see `streamer.audit.verification.Snapshot`."""
     query = (
         sa.select(
-            learned_scores.c.scorer,
+            carried_scores.c.scorer,
             *batches.c["id", "gate", "batch_id", "attempt", "metadata"],
             *decisions.c["encoder", "embedding_source"],
             *responses.c["response_id", "text"],
-            learned_scores.c.score,
+            carried_scores.c.score,
         )
-        .join_from(learned_scores, batches, batches.c.id == learned_scores.c.batch)
+        .join_from(carried_scores, batches, batches.c.id == carried_scores.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
-        .join(responses, same(responses, learned_scores, "batch", "response_id"))
-        .order_by(learned_scores.c.scorer, batches.c.id, responses.c.position)
+        .join(responses, same(responses, carried_scores, "batch", "response_id"))
+        .order_by(carried_scores.c.scorer, batches.c.id, responses.c.position)
     )
     found = connection.execution_options(yield_per=1000).execute(query)
     for (scorer, _), group in groupby(found, key=itemgetter(0, 1)):
@@ -152,7 +152,7 @@ def _query(given: sa.Subquery) -> sa.Select[Any]:
     decided_by = policies.alias()
     decided_under = gate_revisions.alias()
     base = base_probability(decided_under)
-    later, answer = learned_scores, ("batch", "response_id")
+    later, answer = carried_scores, ("batch", "response_id")
     recorded = sa.func.coalesce(later.c.score, responses.c.score)
     severity, score = calibration_inputs.c.severity, calibration_inputs.c.score
     beyond = given.c.least.is_(None) | ~severity.between(

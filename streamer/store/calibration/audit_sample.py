@@ -10,17 +10,14 @@ import sqlalchemy as sa
 
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.folds import fold_of
 from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import segment_of
 from streamer.recalibration.run import SampledGroup, SampledItem
-from streamer.scoring.registry import is_learned
 from streamer.store.db.schema import (
     batches,
+    carried_scores,
     decisions,
     gate_revisions,
-    gates,
-    learned_scores,
     policies,
     responses,
 )
@@ -78,14 +75,14 @@ def _of_upstream(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bo
 def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:
     """Whether a decision has scores of the settings' scorer: it was made with them, or has got them later."""
     later = sa.exists().where(
-        learned_scores.c.scorer == settings.scorer, learned_scores.c.batch == decisions.c.batch
+        carried_scores.c.scorer == settings.scorer, carried_scores.c.batch == decisions.c.batch
     )
     return (decisions.c.scorer == settings.scorer) | later
 
 
 def scores_of(settings: GateSettings) -> tuple[sa.ColumnElement[float], sa.FromClause]:
     """What the settings' scorer makes of a response, and what has to be joined to `responses` for it."""
-    later = sa.select(learned_scores).where(learned_scores.c.scorer == settings.scorer).subquery("later")
+    later = sa.select(carried_scores).where(carried_scores.c.scorer == settings.scorer).subquery("later")
     return sa.func.coalesce(later.c.score, responses.c.score), later
 
 
@@ -147,42 +144,13 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
     several: Severities | None = None
     if asked.severities == "mean":
         several = Severities.read(connection, labels, gate, settings.severity_kind, of_several=True)
-    salt = None
-    if is_learned(settings.scorer):
-        salt = bytes(
-            connection.execute(sa.select(gates.c.audit_salt).where(gates.c.name == gate)).scalar_one()
-        )
     groups = []
     for _, found in groupby(connection.execute(query), key=_BATCH):
         rows = list(found)
-        # Labels that may have fitted a score never calibrate it.
-        if salt is not None and fold_of(salt, gate, rows[0].batch_id) == "fit":
-            continue
         group = _group(gate, rows, settings, several)
         if group.items and (settings.segment_by is None or group.segment is not None):
             groups.append(group)
     return groups
-
-
-def count_not_scored_again(connection: sa.Connection, asked: SampleQuery) -> int:
-    """Count the batches that `read_sample` reads with the score 1, for their texts were gone when a learned score came."""
-    of_one = (
-        sa.select(learned_scores.c.batch)
-        .where(learned_scores.c.scorer == asked.settings.scorer)
-        .group_by(learned_scores.c.batch)
-        .having(sa.func.min(learned_scores.c.score) == 1.0)
-    )
-    query = (
-        sa.select(sa.func.count(sa.distinct(decisions.c.batch)))
-        .join_from(decisions, batches, batches.c.id == decisions.c.batch)
-        .join(responses, responses.c.batch == decisions.c.batch)
-        .where(
-            *readable(asked),
-            decisions.c.batch.in_(of_one),
-            (decisions.c.embedding_source != "encoder") | responses.c.text.is_(None),
-        )
-    )
-    return int(connection.execute(query).scalar_one())
 
 
 def read_label_delays(

@@ -10,15 +10,12 @@ import sqlalchemy as sa
 from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
 from streamer.gates.policy import RECALIBRATOR
-from streamer.labels.learning import no_safe_side
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.run import PolicyChanged, SampledGroup, Since
 from streamer.recalibration.verdict import Held
 from streamer.risk.states import RiskAlarm
-from streamer.scoring.registry import is_learned
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (
-    count_not_scored_again,
     read_label_delays,
     read_sample,
     read_undrawn_scores,
@@ -80,12 +77,6 @@ class Calibrations:
         """
         with self._database.reading(snapshot=True) as connection:
             self._database.take_time(connection)
-            settings = query.settings
-            # Asked when a score is adopted; a gate may change its method later.
-            if is_learned(settings.scorer) and settings.calibrator.risk == "selective":
-                lost = count_not_scored_again(connection, query)
-                if lost:
-                    raise UsageError(no_safe_side(query.gate, settings.method, lost))
             return read_sample(connection, self._read.table(connection, query.gate), query)
 
     def label_delays(

@@ -24,10 +24,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.policy import GateRevision, Policy
-    from streamer.labels.learning import ScoreFit
     from streamer.store.calibration.group_counts import GroupCount
     from streamer.store.calibration.newest_runs import NewestRun
-    from streamer.store.calibration.score_fits import ScoreFits
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.labels.revisions import Labels
@@ -57,14 +55,12 @@ class RecalibrationStatus:
         labels: Labels,
         writer: PolicyWriter,
         read: ReadLabels,
-        score_fits: ScoreFits,
     ) -> None:
         self._database = database
         self._policies = policies
         self._gates = gates
         self._labels = labels
         self._writer = writer
-        self._score_fits = score_fits
         self._versions: dict[str, int] = {}
         self._in_force: dict[str, _InForce] = {}
         self._runs = NewestRuns()
@@ -84,9 +80,8 @@ class RecalibrationStatus:
                 for name, one in self._in_force.items()
             }
             counts = self._counts.count(connection, asked, now, recount=recount)
-            fits = self._score_fits.read(connection)
             return [
-                self._status(one, runs.get(name), asked[name], counts[name], fits.get(name))
+                self._status(one, runs.get(name), asked[name], counts[name])
                 for name, one in sorted(self._in_force.items())
             ]
 
@@ -97,9 +92,7 @@ class RecalibrationStatus:
         unread = self._labels.unread()
         return {gate: unread[gate].total if gate in unread else 0 for gate in self._in_force}
 
-    def _status(
-        self, one: _InForce, run: NewestRun | None, asked: Asked, count: GroupCount, fit: ScoreFit | None
-    ) -> GateStatus:
+    def _status(self, one: _InForce, run: NewestRun | None, asked: Asked, count: GroupCount) -> GateStatus:
         last = None
         if run is not None:
             last = LastRun(
@@ -123,7 +116,6 @@ class RecalibrationStatus:
             new_groups=count.new,
             raised_groups=count.raised,
             proposed=proposed,
-            score_proposed=fit is not None and fit.waits(one.gate.settings),
             held_until=run.held_until if run is not None and proposed else None,
             labels=self._counts.labels_seen(one.gate.gate),
             missing_key=self._writer.missing_key(one.gate.gate, signed=one.signed),

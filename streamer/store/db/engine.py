@@ -22,7 +22,7 @@ from streamer.security.redaction import redact_text
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.pooling import STATEMENT_MODE, is_pooled
 from streamer.store.db.schema.types import asked_of_text
-from streamer.store.db.transport import protected
+from streamer.store.db.transport import protected, to_the_primary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -78,6 +78,8 @@ _TOO_MUCH_MEMORY = "invalid memory alloc request size"
 """What PostgreSQL says, as an internal error, of a value that is larger than any that it keeps."""
 _UNSUPPORTED = ("Error binding parameter", "cannot adapt type")
 """How the drivers' messages begin when a value has a type or size that they cannot send; they have no code for it."""
+_READ_ONLY = ("default_transaction_read_only", "in_hot_standby")
+"""What PostgreSQL 14 and later report of themselves whenever it changes."""
 _COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
 
 
@@ -149,7 +151,7 @@ class Database:
             event.listen(self.engine, "begin", _begin_sqlite)
             event.listen(self.engine, "handle_error", _refuse_damage)
         else:
-            self.url = protected(self.url, insecure=insecure)
+            self.url = to_the_primary(protected(self.url, insecure=insecure))
             self.engine = sa.create_engine(
                 self.url,
                 connect_args={
@@ -211,8 +213,8 @@ class Database:
     def writing(self, work: Callable[[sa.Connection], T]) -> T:
         """Run `work` in one transaction and commit it.
 
-        A deadlock or serialization failure rolls back and runs `work` afresh, a few times; `work` must
-        therefore touch nothing but its connection.
+        A deadlock or serialization failure rolls back and runs `work` afresh, a few times, and a server that turned
+        read-only by another connection, once; `work` must therefore touch nothing but its connection.
         """
         for attempt in range(_ATTEMPTS):
             try:
@@ -228,6 +230,9 @@ class Database:
                     raise
                 if attempt + 1 == _ATTEMPTS:
                     raise Unavailable(f"{self}: transactions kept colliding: {_first_line(error)}") from error
+            except Unavailable as error:
+                if attempt or not _is_read_only(getattr(error.__cause__, "orig", None)):
+                    raise
             time.sleep(random.uniform(0.005, 0.02) * 2**attempt)  # noqa: S311  # jitter, no secret
         raise AssertionError("unreachable")
 
@@ -244,6 +249,8 @@ class Database:
                     f"{self}: the pooler gives each statement another session, and so permits no transactions; let it"
                     " pool transactions (PgBouncer: pool_mode = transaction), or connect to PostgreSQL itself"
                 ) from error
+            if _is_read_only(error.orig):
+                self.engine.dispose()  # after a failover another server takes writes
             if _may_pass(error):
                 raise Unavailable(f"{self}: {_first_line(error)}") from error
             if (
@@ -346,11 +353,19 @@ def _note_use(_connection: DBAPIConnection | None, record: ConnectionPoolEntry) 
 
 
 def _refuse_ended(connection: DBAPIConnection, record: ConnectionPoolEntry, _proxy: object) -> None:
-    """Open another connection in place of one that the server has ended since its last use; it says so unasked."""
+    """Open another connection in place of one that the server has ended since its last use, or that turned read-only.
+
+    Either it says unasked; the latter beside an answer, so that reads leave a former primary, too.
+    """
     said = select.poll()
     said.register(connection.fileno(), select.POLLIN)
-    if record.info.get("used") and said.poll(0):
+    read_only = any(connection.info.parameter_status(name) == "on" for name in _READ_ONLY)
+    if record.info.get("used") and (read_only or said.poll(0)):
         raise exc.DisconnectionError
+
+
+def _is_read_only(error: object) -> bool:
+    return isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
 
 
 def _begin_postgresql(connection: sa.Connection) -> None:

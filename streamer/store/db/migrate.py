@@ -85,7 +85,7 @@ def migrate(
     Raises
     ------
     UsageError
-        When the URL cannot be read, or the database was made by a newer version.
+        When the URL cannot be read, or the database was made by another version that this one does not read.
     Unavailable
         When the server cannot be reached or a lock does not come.
     """
@@ -126,20 +126,6 @@ def _again_after_collisions(work: Callable[[], T], database: Database) -> T:
                 ) from error
         time.sleep(random.uniform(0.2, 1.0))  # noqa: S311  # jitter, no secret
     raise AssertionError("unreachable")
-
-
-def downgrade(url: str, revision: str, *, insecure: bool = False) -> SchemaState:
-    """Go back to an older revision (``base``: no tables at all). What newer tables hold is lost."""
-    from alembic import command
-
-    database = Database(url, insecure=insecure)
-    try:
-        require_file(database)
-        with alone(database) as connection:
-            command.downgrade(_config(connection), revision)
-        return SchemaState(_revision(database), head(), ())
-    finally:
-        database.close()
 
 
 def check(url: str, *, insecure: bool = False) -> str | None:
@@ -217,10 +203,19 @@ def _known_revision(connection: sa.Connection) -> str | None:
     if revision is None:
         return None
     if revision not in revisions():
-        raise UsageError(
-            f"the database is at revision {revision}, which a newer version made; upgrade streamer"
-        )
+        raise UsageError(f"the database is at revision {revision}, {_not_read(revision)}")
     return revision
+
+
+def _not_read(revision: str) -> str:
+    """Say whose revision this is, that we do not know, and what to do."""
+    if revision > head():
+        return "which a newer version made; upgrade streamer"
+    return (
+        f"which an older version made, and this one reads databases made from revision {revisions()[0]} on. To keep the old "
+        "record, export it in a checkout with the tag pre-0.1: `git checkout pre-0.1 && streamer db upgrade && streamer audit "
+        "export --out BUNDLE.zip && git checkout -`. Then name another database and run `streamer db upgrade`"
+    )
 
 
 def _state(database: Database) -> SchemaState:

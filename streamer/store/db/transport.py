@@ -47,6 +47,13 @@ def protected(url: sa.URL, *, insecure: bool) -> sa.URL:
     )
 
 
+def to_the_primary(url: sa.URL) -> sa.URL:
+    """Return the URL of the server that takes writes where it names several; ``target_session_attrs`` may say otherwise."""
+    if len(_hosts(url)) < 2 or _option(url, "target_session_attrs", "PGTARGETSESSIONATTRS"):
+        return url
+    return url.update_query_dict({"target_session_attrs": "read-write"})
+
+
 def _hosts(url: sa.URL) -> list[str]:
     """Where libpq would connect to; an empty name is for what a connection service decides."""
     if _option(url, "service", "PGSERVICE"):

@@ -19,6 +19,7 @@ from streamer.errors import UsageError
 from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import with_receipt
 from streamer.gates.batch_key import BatchKey
+from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.db.schema import (
@@ -377,11 +378,11 @@ def _text_of(act: Release | Reject, answers: Sequence[DeskAnswer]) -> tuple[str,
     if own.text is None:
         raise UsageError("its texts were erased: it can only be rejected")
     if act.text is None or act.text == own.text:
-        if not own.text.strip():
-            raise UsageError(f"the answer {act.response_id!r} is blank; write one, or reject")
+        if is_blank(own.text):
+            raise UsageError(f"the answer {act.response_id!r} has nothing to see; write one, or reject")
         return own.text, False
-    if not act.text.strip():
-        raise UsageError("an edited answer has a text; to show nothing, reject")
+    if is_blank(act.text):
+        raise UsageError("an edited answer has a text that can be seen; to show nothing, reject")
     return act.text, True
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
-from streamer.errors import UsageError
+from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.store.audit import control
@@ -37,6 +39,12 @@ if TYPE_CHECKING:
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
     from streamer.store.log.resolve_outcomes import StoredLabel
+
+AT_ONCE = 2_000
+"""Labels that one transaction stores: others wait for it, for the head of the control chain or, with SQLite, for the file."""
+
+_PAUSE_SECONDS = 0.12
+"""Between two of them with SQLite, which looks this often at most whether the file is free."""
 
 _IDS_A_QUERY = 500
 
@@ -172,14 +180,16 @@ class Labels:
         now: datetime | None = None,
         sign: bool = False,
     ) -> Added:
-        """Store severities, all or none. An identical one that is there already is not stored again.
+        """Store severities, `AT_ONCE` in a transaction. An identical one that is there already is not stored again.
 
         With `sign` each is signed with its labeller's private key.
 
         Raises
         ------
         UsageError
-            When a gate does not exist, or there is no private key of a labeller.
+            When a gate does not exist, or there is no private key of a labeller; nothing is stored then.
+        Unavailable
+            Between two transactions, too: it says how many labels are stored.
         """
         if sign and (strangers := sorted({one.labeller for one in revisions} - self._read.keys.signs_for)):
             raise UsageError(
@@ -187,22 +197,31 @@ class Labels:
                 " `streamer label keygen` makes one); no label was stored"
             )
         keys = self._read.keys if sign else NO_LABEL_KEYS
-        moment = now or self._clock()
-
-        def work(connection: sa.Connection) -> Added:
-            names = {label.key.gate for label in revisions}
+        names = {label.key.gate for label in revisions}
+        with self._database.reading() as connection:
             if unknown := sorted(names - known_gates(connection, names)):
                 raise UsageError(f"there is no gate {', '.join(map(repr, unknown))}; no label was stored")
-            stored = store_labels(connection, revisions, keys=keys, source=source, now=moment)
-            added = sum(one.is_new for one in stored)
-            return Added(
-                added,
-                len(stored) - added,
-                sum(one.is_newly_signed for one in stored),
-                self._read.unread_among(connection, [one.label for one in stored]),
+        stored: list[StoredLabel] = []
+        for start in range(0, len(revisions), AT_ONCE):
+            if start and self._database.sqlite:
+                time.sleep(_PAUSE_SECONDS)
+            store = partial(
+                store_labels,
+                labels=revisions[start : start + AT_ONCE],
+                keys=keys,
+                source=source,
+                now=now or self._clock(),
             )
-
-        return self._database.writing(work)
+            try:
+                stored += self._database.writing(store)
+            except Unavailable as error:
+                raise Unavailable(
+                    f"{error}. {start} of {len(revisions)} labels are stored; to store the others, do the same again"
+                ) from error
+        added = sum(one.is_new for one in stored)
+        with self._database.reading() as connection:
+            unread = self._read.unread_among(connection, [one.label for one in stored])
+        return Added(added, len(stored) - added, sum(one.is_newly_signed for one in stored), unread)
 
     def unrecorded(self, revisions: Sequence[LabelRevision]) -> list[LabelRevision]:
         """Those whose batch, attempt or response is not in the record: it may come later, or the id is wrong."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from streamer.store.db.engine import Database
 
+_ADMINISTRATOR: Role = "administrator"
 _MOST_CHARACTERS = 150
 """With what is put before it, it is still a name that a policy's record has room for."""
 
@@ -86,7 +87,7 @@ class Accounts:
         return self._written(work, name)
 
     def set_roles(self, name: str, roles: Sequence[str], *, by: str, reason: str) -> Account:
-        """Give other roles to a person. Raises `UsageError` where there is no open account."""
+        """Give other roles to a person. Raises `UsageError` where there is no open account, or for the last administrator."""
         return self._next(name, roles=_roles(roles), by=by, reason=reason)
 
     def set_password(self, name: str, password: str, *, by: str, reason: str = "another password") -> Account:
@@ -94,7 +95,7 @@ class Accounts:
         return self._next(name, password=hidden(password), by=by, reason=reason)
 
     def close(self, name: str, *, by: str, reason: str) -> Account:
-        """Let a person in no more. Raises `UsageError` where there is no open account."""
+        """Let a person in no more. Raises `UsageError` where there is no open account, or for the last administrator."""
         return self._next(name, roles=(), by=by, reason=reason)
 
     def get(self, name: str) -> Account | None:
@@ -104,12 +105,8 @@ class Accounts:
 
     def list(self) -> builtins.list[Account]:
         """Every account as it stands, by name, closed ones too."""
-        newest = sa.select(accounts.c.name, sa.func.max(accounts.c.revision)).group_by(accounts.c.name)
-        query = sa.select(accounts).where(sa.tuple_(accounts.c.name, accounts.c.revision).in_(newest))
         with self._database.reading() as connection:
-            return [
-                of_row(Account, row) for row in connection.execute(query.order_by(accounts.c.name)).mappings()
-            ]
+            return _all(connection)
 
     def any(self) -> bool:
         """Whether there was ever an account: from then on people sign in."""
@@ -140,9 +137,13 @@ class Accounts:
                 raise UsageError(f"the account of {name!r} is closed; adding it again opens it")
             changed = roles if roles is not None else () if before is None else before.roles
             kept = password if password is not None else None if before is None else before.password
-            return self._append(
+            made = self._append(
                 connection, before, name=name, roles=changed, password=kept, by=by, reason=reason
             )
+            if before is not None and _ADMINISTRATOR in before.roles and _ADMINISTRATOR not in made.roles:
+                # Only now, as the chain waits for who changes another administrator at this moment.
+                _require_administrator(connection, name)
+            return made
 
         return self._written(work, name)
 
@@ -216,6 +217,18 @@ def _roles(names: Sequence[str]) -> tuple[Role, ...]:
             f"a role is one of {', '.join(ROLES)}" + (f", not {unknown[0]!r}" if unknown else "")
         )
     return tuple(role for role in ROLES if role in names)
+
+
+def _all(connection: sa.Connection) -> list[Account]:
+    newest = sa.select(accounts.c.name, sa.func.max(accounts.c.revision)).group_by(accounts.c.name)
+    query = sa.select(accounts).where(sa.tuple_(accounts.c.name, accounts.c.revision).in_(newest))
+    return [of_row(Account, row) for row in connection.execute(query.order_by(accounts.c.name)).mappings()]
+
+
+def _require_administrator(connection: sa.Connection, name: str) -> None:
+    """Raise `UsageError` where nobody may administer any more, now that `name` may not."""
+    if not any(_ADMINISTRATOR in one.roles for one in _all(connection)):
+        raise UsageError(f"{name} is the last administrator: make another one first")
 
 
 def _newest(connection: sa.Connection, name: str) -> Account | None:

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.setting_changes import calibrated_for_another
+from streamer.store.audit import control
 from streamer.store.db.schema import policy_events
 from streamer.store.db.schema.types import of_row
 from streamer.store.log.outbox import enqueue, is_waiting
@@ -53,11 +54,20 @@ class Policies:
 
     def newest(self, gate: str) -> Policy:
         """The newest policy, whether it is trusted or not. Raises `UsageError` when there is no such gate."""
-        with self._database.reading() as connection:
-            found = read_versions(connection, newest_keys(connection, [gate]))
+        found = self._newest([gate])
         if not found:
             raise no_gate(gate)
-        return _readable(found[0])
+        return found[gate]
+
+    def newest_of_all(self) -> dict[str, Policy]:
+        """The newest policy of each gate, by name, whether it is trusted or not."""
+        return self._newest(None)
+
+    def _newest(self, names: Sequence[str] | None) -> dict[str, Policy]:
+        with self._database.reading() as connection:
+            return {
+                one.gate: _readable(one) for one in read_versions(connection, newest_keys(connection, names))
+            }
 
     def active(self, names: Sequence[str] | None = None) -> dict[str, ActivePolicy]:
         """The newest readable policy of each gate (of all when None), trusted or not, with its audit draw's secret."""
@@ -66,7 +76,7 @@ class Policies:
     def versions(self, names: Sequence[str] | None = None) -> dict[str, PolicyVersion]:
         """The newest policy of each gate (of all when None), not yet trusted, with its newest audit rate and candidate."""
         with self._database.reading() as connection:
-            rates = newest_rates(connection, names)
+            rates = newest_rates(connection, names, chained=True)
             candidates = newest_candidates(connection, names)
             return {
                 one.gate: _at(one, rates.get(one.gate), candidates.get(one.gate))
@@ -134,7 +144,13 @@ class Policies:
             present = self._writer.lock_to_close(connection, gate)
             return self._writer.next(connection, present.as_closed(), by=by, reason=reason, now=moment)
 
-        return self._database.writing(work)
+        closed = self._database.writing(work)
+        self.chain_closings()
+        return closed
+
+    def chain_closings(self) -> None:
+        """Bring closings into the control chain that came while others held its head; cheap when there are none."""
+        control.chain_closings(self._database)
 
     def rollback(
         self, gate: str, version: int, *, by: str, reason: str, now: datetime | None = None

@@ -1,7 +1,7 @@
 """How a policy is written: on top of one that is trusted, signed, with its story and the message about it.
 
-A policy is written in one transaction: the policy, its signature, its events, their links in the control chain and
-the outbox row are there together or not at all.
+A policy is written in one transaction: the policy, its signature, its events, their links in the control chain (of a
+closing: their seals, which wait for it) and the outbox row are there together or not at all.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class PolicyWriter:
         return self._good(_newest(connection, gate))
 
     def lock_to_close(self, connection: sa.Connection, gate: str) -> Policy:
-        """The same for a closing: a newest policy that is not trusted is passed over, but for its number.
+        """The same for a closing, which waits for nobody's work: its seals come into the control chain later.
 
-        Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
+        A newest policy that is not trusted is passed over, but for its number. Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
         """
+        control.chain_later(connection)
         newest = _newest(connection, gate)
         for found in from_newest(connection, newest):
             if found.active is not None and self.trusts(found):
@@ -207,6 +208,7 @@ def one_version(connection: sa.Connection, gate: str, version: int) -> PolicyVer
 
 
 def _newest(connection: sa.Connection, gate: str) -> PolicyVersion:
+    control.hold_head(connection)
     # NO KEY UPDATE: workers that write decisions, whose foreign keys look at the gate, need not wait.
     connection.execute(
         sa.select(gates.c.name).where(gates.c.name == gate).with_for_update(key_share=True)

@@ -18,9 +18,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 
-def newest_rates(connection: sa.Connection, gates: Sequence[str] | None = None) -> dict[str, AuditRate]:
-    """The newest audit rate of each gate (of all when None) that ever had one."""
+def newest_rates(
+    connection: sa.Connection, gates: Sequence[str] | None = None, *, chained: bool = False
+) -> dict[str, AuditRate]:
+    """The newest audit rate of each gate (of all when None) that ever had one; or the newest that the control chain has."""
     newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
+    if chained:
+        newest = newest.where(~control.waits_for_chain(audit_rates))
     if gates is not None:
         newest = newest.where(audit_rates.c.gate.in_(list(gates)))
     found = connection.execute(sa.select(audit_rates).where(audit_rates.c.id.in_(newest))).mappings()

@@ -13,6 +13,7 @@ from streamer.risk.rounds.report import Drawing, report_of
 from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.rounds.store import News, Standing
 from streamer.risk.rounds.verdict import with_verdict
+from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
@@ -188,7 +189,10 @@ class Monitoring:
                 audit_rates.append(connection, before.gate, written.rate, now)
             return True
 
-        return self._database.writing(work)
+        done = self._database.writing(work)
+        if written.close is not None:
+            control.chain_closings(self._database)
+        return done
 
     def _close(self, connection: sa.Connection, gate: str, reason: str, now: datetime) -> int:
         """Close a gate, unless an alarm has closed it already; returns the policy that it is closed by."""

@@ -95,7 +95,7 @@ class SiteScribe(KeepingScribe):
             yield made
 
     def govern(self, name: str, erasable: datetime) -> None:
-        """Write what people and the service write beside the traffic: alerts, keys, fits, gates, and an erasure."""
+        """Write what people and the service write beside the traffic: alerts, keys, gates, and an erasure."""
         store, at = self.store, wiring.now()
         raised = [
             alert("best", "risk", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
@@ -108,8 +108,7 @@ class SiteScribe(KeepingScribe):
         store.api_keys.revoke(key.id, by="ana", reason=name)
         store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
         batch = number_of(self.settings.database.url, f"batch-{0 if name == 'old' else 20}")
-        store.score_fits.record(store.gates.get("best"), None, labelled=250, why=name, by="ana")
-        store.learned_scores.keep("learned@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
+        store.carried_scores.keep("words@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
         store.candidates.start(
             "best", store.gates.get("best").settings, cut=Cut.at(0.5), by="ana", reason=name
         )
@@ -828,9 +827,8 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "who made a policy": _change_control("policies", "created_by = 'ann'"),
     "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
     "who sent it again, at the message alone": replayed_by,
-    "a learned score of an earlier decision": _change_control("learned_scores", "score = 0.9"),
+    "a score that a candidate brought along": _change_control("carried_scores", "score = 0.9"),
     "who set a candidate policy": _change_control("candidate_policies", "\"by\" = 'ann'"),
-    "why a fit of a learned score was refused": _change_control("score_fits", "reason = 'other'"),
     "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
     "a revocation of an API key removed": _remove_control("api_key_revocations"),
     "all texts of a batch erased, minutes after it shipped": erase_a_text,

@@ -230,7 +230,7 @@ def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(site
     compared = site.json("candidate", "show", GATE)["comparison"]
     assert compared["what_if"]["exposure"]["overdue"] > 0, "nobody knows how bad those answers are"
     assert "ranks another answer first" in site.run("candidate", "adopt", GATE, status=2)
-    assert site.rows("SELECT count(*) FROM learned_scores") == [(0,)]
+    assert site.rows("SELECT count(*) FROM carried_scores") == [(0,)]
     assert site.store.policies.newest(GATE).settings.scorer == "gram"
 
 

@@ -13,7 +13,6 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.calibration.registry import offered
-from streamer.scoring.learned import LearnedModel, columns_with
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.alone import verify_bundle
@@ -29,10 +28,6 @@ if TYPE_CHECKING:
 
     from streamer.settings.settings import Settings
     from tests.integration.audit.conftest import Record
-
-MODEL = LearnedModel(
-    features=(columns_with(())[0],), means=(0.5,), scales=(0.5,), coefficients=(2.0,), intercept=0.0, order="gram", prompts=125,
-)  # fmt: skip
 
 RULES: dict[str, dict[str, Any]] = {
     "smooth": {"unit": "best", "shape": "smooth", "width": 0.1},
@@ -60,7 +55,6 @@ RULES: dict[str, dict[str, Any]] = {
     "crc": {"unit": "response", "method": "crc"},
     "selective": {"unit": "best", "method": "selective", "alpha": 0.7},
     "selective-mean": {"unit": "response", "method": "selective-mean", "label_floor": 0.1, "alpha": 0.5},
-    "learned": {"unit": "best", "alpha": 0.6, "scorer": MODEL.name, "model": MODEL.text},
     "judge": {
         "unit": "best",
         "alpha": 0.6,

@@ -8,14 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.deciding.decider import BatchDecider
 from streamer.events.topics import HTTP, HTTP_LOG
 from streamer.journal import Partition, Record, Slice
-from streamer.store import downgrade, migrate, prune
-from streamer.store.audit.forgetting import SIX_MONTHS
+from streamer.store import prune
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
 from tests.migrated import migrated
@@ -219,48 +217,6 @@ def test_a_run_that_did_not_read_what_was_there_is_named(
     ]
 
 
-def test_what_was_erased_before_erasures_were_kept_is_no_fault_and_nothing_else_passes_for_it(
-    scribe: Scribe, settings: Settings
-) -> None:
-    url = settings.database.url
-    scribe.deliver(event("best", n) for n in range(4))
-    scribe.checkpoint()
-    with breaking_in(url) as connection:
-        connection.execute(sa.text(ERASE), {"at": "2020-01-01 00:00:00.000000", "name": "batch-1"})
-        connection.exec_driver_sql(
-            "UPDATE responses SET text = NULL WHERE batch = (SELECT id FROM batches WHERE erased_at > 0)"
-        )
-    (fault, *_) = verify(settings).faults
-    assert "no erasure on record allows it" in fault.detail
-    scribe.store.close()
-    downgrade(url, "0035")
-    migrate(url)
-    assert verify(settings).faults == ()
-    later = wiring.now() + timedelta(days=300)
-    with wiring.open_store(settings) as store:
-        Scribe(store, settings).deliver([event("best", 9)])
-    assert prune(url, older_than=SIX_MONTHS, now=later, by="ana", reason="old").batches == 4
-    report = verify(settings)
-    assert report.faults == ()
-    assert report.counts["erasures on record"] == 2
-    with wiring.open_store(settings) as store:
-        decided_later = Scribe(store, settings)
-        decided_later.deliver([event("best", 10)])
-    with breaking_in(url) as connection:
-        connection.exec_driver_sql(
-            "UPDATE decisions SET decided_at = '2030-01-01 00:00:00.000000' WHERE batch = (SELECT max(id) FROM batches)"
-        )
-        connection.execute(sa.text(ERASE), {"at": "2020-01-02 00:00:00.000000", "name": "batch-10"})
-        connection.exec_driver_sql(
-            "UPDATE responses SET text = NULL WHERE batch = (SELECT max(id) FROM batches)"
-        )
-        rebuild_outcomes(connection)
-    assert any(
-        "1 texts were erased before erasures were kept, and these are others or 2" in fault.detail
-        for fault in verify(settings, from_database=True).faults
-    )
-
-
 def test_a_rule_that_permits_too_much_is_named(scribe: Scribe, settings: Settings) -> None:
     scribe.deliver(event("best", n) for n in range(2))
     scribe.checkpoint()
@@ -283,47 +239,6 @@ def test_alerts_of_earlier_versions_are_told_and_no_fault(scribe: Scribe) -> Non
     report = verify(scribe.settings)
     assert report.faults == ()
     assert report.counts["rows of earlier versions that are in no chain"] == 1
-
-
-def test_what_was_sent_again_and_scored_later_before_it_was_sealed_is_adopted(
-    scribe: Scribe, settings: Settings
-) -> None:
-    url = settings.database.url
-    scribe.deliver([event("best", 0), b"rubbish"])
-    (letter,) = scribe.store.dead_letters.list()
-    scribe.store.close()
-    downgrade(url, "0038")
-    with breaking_in(url) as connection:
-        connection.exec_driver_sql(
-            "UPDATE dead_letters SET replayed_at = '2026-01-01 00:00:00.000000', replayed_by = 'bob'"
-        )
-        connection.exec_driver_sql(
-            "INSERT INTO learned_scores (batch, scorer, response_id, score)"
-            " SELECT batch, 'learned@0', response_id, 0.5 FROM responses"
-        )
-    migrate(url)
-    with wiring.open_store(settings) as store:
-        with store.evidence.snapshot() as snapshot:
-            found = {line["kind"]: line["row"] for line in snapshot.control()}
-        assert found["dead_letter_replays"]["by"] == "bob"
-        assert found["learned_scores"]["of"] == ["best", "batch-0", 1]
-        assert verify(settings).faults == ()
-        assert store.dead_letters.replay([letter.id], by="ana") == 1
-        Scribe(store, settings).checkpoint()
-    report = verify(settings)
-    assert report.faults == ()
-    assert "rows of earlier versions that are in no chain" not in report.counts
-    for change, by in (
-        ("UPDATE dead_letters SET replayed_by = 'eve'", "dead_letters"),
-        ("UPDATE dead_letters SET replayed_at = NULL, replayed_by = NULL", "dead_letters"),
-        ("INSERT INTO learned_scores (batch, scorer, response_id, score) VALUES (1, 'learned@1', 'r0', 1)", "learned_scores"),
-    ):  # fmt: skip
-        with breaking_in(url) as connection:
-            connection.exec_driver_sql(change)
-        assert any(
-            fault.place.startswith(by) and "belongs to no chain" in fault.detail
-            for fault in verify(settings).faults
-        )
 
 
 def test_a_message_that_an_earlier_version_sends_again_is_told_and_no_fault(scribe: Scribe) -> None:

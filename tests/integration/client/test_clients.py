@@ -192,6 +192,7 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
         "embedding_encoder": "made-up",
         "scores": [0.5, 0.75],
         "models": ["small", None],
+        "signals": [{"retrieval": 0.82, "toxicity": None}, None],
         "references": ["r"],
         "metadata": {"user": "x", "n": 1},
         "created_at": datetime(2026, 11, 20, 12, tzinfo=UTC),
@@ -205,6 +206,7 @@ def test_every_field_of_the_event_is_sent(caller: Caller) -> None:
         ("a", "one", (1.0, 0.5), 0.5, "small"),
         ("ünï", "two", (0.25, -2.0), 0.75, None),
     ]
+    assert [one.signals for one in event.responses] == [{"retrieval": 0.82}, {}]
     assert (event.references, event.metadata) == (("r",), {"user": "x", "n": 1})
     assert event.created_at == fields["created_at"]
     assert "idempotency-key" not in request.headers  # no header can hold it
@@ -260,6 +262,7 @@ def test_the_batch_id_is_a_header_where_every_reader_reads_the_same(caller: Call
         {"deadline": -1.0},
         {"embeddings": [[1.0, 2.0]]},
         {"scores": [0.5, 0.5, 0.5, 0.5]},
+        {"signals": [{"retrieval": 0.5}]},
     ],
     ids=str,
 )
@@ -363,6 +366,19 @@ def test_embeddings_may_be_arrays_or_bytes() -> None:
     )
     assert numbers == rows.tolist()
     assert packed[0] == "AACAPwAAAD8="
+
+
+def test_signals_may_be_numbers_of_numpy_and_are_of_each_answer() -> None:
+    rows = [{"retrieval": np.float32(0.5)}, {"retrieval": None}, None]
+    with GateServer(decides) as server, Client(server.url, deadline=LONG) as client:
+        client.decide("support-bot", "?", ANSWERS, signals=rows)
+        held = client.decide("support-bot", "?", ANSWERS, signals={"retrieval": [0.5, 0.5, 0.5]})  # type: ignore[arg-type]
+    (request,) = server.requests
+    assert [one.get("signals") for one in request.event["responses"]] == [{"retrieval": 0.5}, {}, None]
+    assert (held.reason, held.detail) == (
+        "invalid_request",
+        "of signals there must be one for each answer, not one mapping",
+    )
 
 
 def test_texts_may_be_of_a_subclass_of_str() -> None:

@@ -121,6 +121,7 @@ class Site:
         world: World,
         *,
         public: str | None = None,
+        proxies: int | None = None,
         port: int = 0,
         issuer: Callable[[str], Issuer] | None = None,
     ) -> None:
@@ -150,6 +151,7 @@ class Site:
             review=review,
             keys=NO_KEYS,
             announce=self._announce,
+            proxies=proxies,
             issuer=None if issuer is None else issuer(f"{self.base}oidc/callback"),
             **common,
         )

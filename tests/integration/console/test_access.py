@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.routing import Mount, Route
 
 import streamer.console.doors
 from streamer.console.app import _STATIC
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
 from streamer.errors import UsageError
-from streamer.labels.learning import Lesson
 from streamer.recalibration.one_gate import recalibrate_by_hand
-from streamer.scoring.fitting import Worth
-from streamer.scoring.learned import LearnedModel
-from streamer.wording.numbers import percent
+from streamer.web.requests import caller
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
@@ -28,7 +27,6 @@ from tests.integration.store.labelled_gate import GATE, LabelledGate
 ACTS: dict[str, dict[str, Any]] = {
     "/proposals/approve": {"gate": GATE, "run": 2},
     "/proposals/reject": {"gate": GATE, "run": 2, "reason": "no"},
-    "/proposals/reject-score": {"gate": GATE, "reason": "no"},
     "/gates/close": {"gate": GATE, "reason": "no"},
     "/alerts/acknowledge": {"alert": "nothing", "reason": "seen"},
     "/desk/release": {"gate": GATE, "batch": "order-1", "answer": "a"},
@@ -181,32 +179,6 @@ def test_a_rejected_proposal_is_gone_and_on_record(people: Site, peopled_world: 
         assert list(snapshot.unchained()) == []
 
 
-def test_a_learned_score_is_shown_before_and_after_and_may_be_rejected(people: Site) -> None:
-    store = people.store
-    gate = store.gates.get(GATE)
-    model = LearnedModel(
-        features=("gram",), means=(0.5,), scales=(0.1,), coefficients=(1.0,), intercept=0.0, order="gram", prompts=130
-    )  # fmt: skip
-    worth = Worth(gram=0.4, learned=0.5, error=0.02)
-    lesson = Lesson(model=model, worth=worth, fit=130, calibrate=130)
-    store.score_fits.record(gate, lesson, labelled=260, why=worth.said, by="recalibrator")
-    client = people.client("approver")
-    page = client.get("/proposals").body
-    assert "A learned score would serve more." in page
-    sides = {cell.replace("\xa0", " ") for cell in re.findall(r"<td[^>]*>([^<]*)</td>", page)}
-    assert {percent(0.4), percent(0.5)} <= sides
-    assert model.name in page
-    assert f"streamer score adopt {GATE}" in page
-    assert people.client("viewer").act("/proposals/reject-score", gate=GATE, reason="no").status == 403
-    assert client.act("/proposals/reject-score", gate=GATE, reason=" ").status == 409
-    assert client.act("/proposals/reject-score", gate=GATE, reason="not now").status == 303
-    assert client.act("/proposals/reject-score", gate=GATE, reason="again").status == 409
-    assert model.name not in client.get("/proposals").body
-    newest = store.score_fits.newest(GATE)
-    assert newest is not None
-    assert (newest.outcome, newest.by, newest.reason) == ("rejected", "account:approver", "not now")
-
-
 def test_a_proposal_says_what_the_command_warns_of(migrated_sqlite_url: str) -> None:
     """Whoever approves in a browser has not seen what `streamer recalibrate --propose` said at a terminal."""
     world = World(migrated_sqlite_url)
@@ -300,6 +272,57 @@ def test_guesses_of_others_keep_nobody_from_signing_in(world: World) -> None:
         assert tries(PASSWORD, "2001:db8:0:1::1") == 303
     finally:
         site.stop()
+
+
+def test_what_a_guesser_writes_before_the_proxies_counts_for_nothing(world: World) -> None:
+    """Each proxy adds a line or an entry at the end; whoever guesses sends lines of their own before them."""
+    site = Site(world, public="https://console.example", proxies=2)
+    try:
+        site.add("root", "administrator")
+
+        def tries(*lines: str) -> int:
+            connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=240)
+            body = urlencode({"name": "root", "password": "wrong password"}).encode()
+            connection.putrequest("POST", "/login", skip_host=True)
+            for name, value in (
+                ("Host", "console.example"),
+                ("Content-Type", "application/x-www-form-urlencoded"),
+                ("Content-Length", str(len(body))),
+                *(("X-Forwarded-For", line) for line in lines),
+            ):
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            status = connection.getresponse().status
+            connection.close()
+            return status
+
+        forged = [tries(f"198.51.100.{n}", f"203.0.113.{n}, 192.0.2.1", "10.0.0.1") for n in range(8)]
+        assert forged == [403] * OF_ONE_NAME.requests + [429] * (8 - OF_ONE_NAME.requests)
+        assert tries("192.0.2.1, 192.0.2.2, 10.0.0.1") == 403, "another caller has guesses of their own"
+    finally:
+        site.stop()
+
+
+@pytest.mark.parametrize(
+    ("proxies", "lines", "expected"),
+    [
+        (0, ["192.0.2.1"], "127.0.0.1"),
+        (None, ["192.0.2.1", "192.0.2.2"], "192.0.2.2"),
+        (1, ["192.0.2.1, 192.0.2.2"], "192.0.2.2"),
+        (2, ["192.0.2.1", "192.0.2.2"], "192.0.2.1"),
+        (3, ["192.0.2.1", "192.0.2.2"], "127.0.0.1"),
+        (1, ["192.0.2.1:4711"], "192.0.2.1"),
+        (1, ["[2001:db8::1]:4711"], "2001:db8::1"),
+        (1, ["2001:db8::1"], "2001:db8::1"),
+        (1, ["unknown"], "127.0.0.1"),
+        (1, [""], "127.0.0.1"),
+        (1, [], "127.0.0.1"),
+    ],
+)
+def test_where_a_request_comes_from(proxies: int | None, lines: list[str], expected: str) -> None:
+    headers = [(b"x-forwarded-for", line.encode()) for line in lines]
+    request = Request({"type": "http", "client": ("127.0.0.1", 4711), "headers": headers})
+    assert caller(request, proxies=proxies) == expected
 
 
 def test_many_addresses_together_guess_only_so_often(people: Site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,11 +43,16 @@ def test_people_are_added_listed_changed_and_closed(
     assert "there is no account of 'ben'" in capsys.readouterr().err
     assert main(["console", "user", "roles", "ana", "--role", "administrator"]) == 0
     assert "Nobody is an administrator" not in capsys.readouterr().err
+    for change in (("close", "ana"), ("roles", "ana", "--role", "viewer")):
+        assert main(["console", "user", *change]) == 2
+        assert "ana is the last administrator: make another one first" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{PASSWORD}\n"))
+    assert main([*add[:3], "ben", "--role", "administrator", "--password-stdin"]) == 0
     assert main(["console", "user", "close", "ana", "--reason", "left"]) == 0
-    assert "Nobody is an administrator" in capsys.readouterr().err
+    assert "Nobody is an administrator" not in capsys.readouterr().err
     assert main(["console", "user", "list"]) == 0
     assert "closed" in capsys.readouterr().out
-    assert [one.revision for one in world.store.accounts.list()] == [4]
+    assert [one.revision for one in world.store.accounts.list()] == [4, 1]
 
 
 @pytest.mark.usefixtures("_here")

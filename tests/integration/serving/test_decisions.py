@@ -63,6 +63,27 @@ def test_a_repeat_gets_the_recorded_decision_and_a_contradiction_is_refused(site
     site.check()
 
 
+def test_numbers_of_the_callers_own_are_part_of_what_is_decided_and_kept(site: Site) -> None:
+    endpoint = site.serve()
+
+    def asked(name: str, signals: Any) -> Any:
+        event = batch(name)
+        event["responses"][0]["signals"] = signals
+        return endpoint.ask(event)
+
+    first = asked("b-1", {"retrieval": 1, "toxicity": 0.01})
+    again = asked("b-1", {"toxicity": 0.01, "retrieval": 1.0})
+    assert (again.content, again.headers["idempotent-replayed"]) == (first.content, "true")
+    held(asked("b-1", {"retrieval": 0.9, "toxicity": 0.01}), 409, "conflicting_content")
+    held(asked("b-1", {}), 409, "conflicting_content")
+    ((metadata,),) = site.rows("SELECT metadata FROM batches")
+    kept = json.loads(metadata) if isinstance(metadata, str) else metadata
+    assert kept["streamer.signals"] == {"a": {"retrieval": 1.0, "toxicity": 0.01}}
+    held(asked("b-2", {"Retrieval": 1}), 422, "invalid_field")
+    assert site.outcomes() == ["decision", "duplicate", "conflict", "conflict"]
+    site.check()
+
+
 def test_a_restart_and_another_instance_have_the_same_decisions(site: Site) -> None:
     first = site.serve()
     answers = {f"b-{number}": first.ask(batch(f"b-{number}")).content for number in range(5)}

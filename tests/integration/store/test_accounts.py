@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,8 @@ from streamer.store.audit import control
 from streamer.store.db.schema import accounts, metadata
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.integration.store.conftest import World
 
 PASSWORD = "correct horse battery"
@@ -177,3 +180,31 @@ def test_every_change_is_sealed_without_what_a_password_could_be_guessed_by(worl
     world.tamper("UPDATE accounts SET roles = '[\"administrator\"]' WHERE revision = 1")
     with world.store.evidence.snapshot() as snapshot:
         assert sum("sealed" in line for line in snapshot.control()) == 1
+
+
+def test_of_two_administrators_who_demote_each_other_at_once_one_stays(
+    new_world: Callable[..., World],
+) -> None:
+    world = new_world()
+    names = ("ana", "ben")
+    for name in names:
+        world.store.accounts.add(name, roles=["administrator"], password=PASSWORD, by="root")
+    at_once = threading.Barrier(len(names))
+
+    def demote(name: str, close: bool) -> str:
+        store = world.open()
+        at_once.wait(60)
+        try:
+            if close:
+                store.accounts.close(name, by="test", reason="closed")
+            else:
+                store.accounts.set_roles(name, ["viewer"], by="test", reason="other roles")
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(2) as pool:
+        done = sorted(pool.map(demote, names, (False, True)))
+    assert done[0] == ""
+    assert done[1].endswith("is the last administrator: make another one first")
+    assert sum("administrator" in one.roles for one in world.store.accounts.list()) == 1

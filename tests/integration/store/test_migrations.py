@@ -1,16 +1,18 @@
-"""Migrations: up, down, twice at once, and in agreement with the tables that the code knows."""
+"""Migrations: from nothing, with one more to come, twice at once, and in agreement with the tables that the code knows."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -19,12 +21,16 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 
 from streamer.errors import Unavailable, UsageError
-from streamer.store import check, downgrade, migrate, open_store, schema_state
+from streamer.store import check, migrate, open_store, schema_state
+from streamer.store.db import migrate as migrations
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.migrate import head, revisions
 from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
 from tests.services.service_forks import FORKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -89,10 +95,46 @@ def tables_of(url: str) -> dict[str, Any]:
         database.close()
 
 
+def emptied(url: str) -> None:
+    """Drop everything."""
+    database = Database(url)
+    if database.sqlite:
+        database.close()
+        Path(str(database.url.database)).unlink()
+        return
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP SCHEMA {SCHEMA} CASCADE; CREATE SCHEMA {SCHEMA}")
+    database.close()
+
+
+NEXT = """
+from alembic import op
+
+revision = "9998"
+down_revision = "{head}"
+
+
+def upgrade() -> None:
+    op.execute("ALTER TABLE gate_revisions ADD COLUMN extra TEXT")
+"""
+
+
+@pytest.fixture
+def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The program has one more migration; its revision."""
+    folder = tmp_path / "migrations"
+    shutil.copytree(ROOT / "migrations", folder)
+    (folder / "versions" / "r9998_next.py").write_text(NEXT.format(head=head()))
+    monkeypatch.setattr(migrations, "_MIGRATIONS", folder)
+    revisions.cache_clear()
+    yield "9998"
+    revisions.cache_clear()
+
+
 def test_migrations_and_tables_say_the_same(database_url: str) -> None:
     migrate(database_url)
     migrated = tables_of(database_url)
-    downgrade(database_url, "base")
+    emptied(database_url)
     assert tables_of(database_url) == {}
     database = Database(database_url)
     with database.engine.begin() as connection:
@@ -109,17 +151,13 @@ def test_revisions_are_named_by_their_files_in_the_order_that_alembic_runs_them(
 
 
 def test_alembics_own_commands(database_url: str) -> None:
-    migrate(database_url, revisions()[-2])
-    assert revisions()[-2] in alembic(database_url, "current")
-    history = alembic(database_url, "history")
-    assert re.findall(r"-> (\d{4})", history) == list(reversed(revisions()))
-    alembic(database_url, "check", status=255)  # not at the head yet
-    alembic(database_url, "upgrade", "head")
-    assert "No new upgrade operations detected" in alembic(database_url, "check")
+    migrate(database_url)
     assert f"{head()} (head)" in alembic(database_url, "current")
+    assert re.findall(r"-> (\d{4})", alembic(database_url, "history")) == list(reversed(revisions()))
+    assert "No new upgrade operations detected" in alembic(database_url, "check")
+    emptied(database_url)
+    alembic(database_url, "upgrade", "head")
     assert check(database_url) is None
-    alembic(database_url, "downgrade", "-1")
-    assert schema_state(database_url).revision == revisions()[-2]
 
 
 def test_alembic_makes_no_database_to_look_at(tmp_path: Path) -> None:
@@ -135,15 +173,13 @@ def test_printed_sql_makes_the_same_tables(database_url: str) -> None:
     migrated = tables_of(database_url)
     script = alembic(database_url, "upgrade", "head", "--sql")
     assert script == script.encode("ascii", "replace").decode()
-    downgrade(database_url, "base")
+    emptied(database_url)
     database = Database(database_url)
     try:
         if database.sqlite:
             with closing(sqlite3.connect(str(database.url.database))) as file:
-                file.executescript(f"DROP TABLE IF EXISTS schema_version;{script}")
+                file.executescript(script)
         else:
-            with database.engine.begin() as connection:
-                connection.exec_driver_sql(f"DROP TABLE IF EXISTS {SCHEMA}.schema_version")
             plain = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
             with psycopg.connect(plain, autocommit=True) as server:
                 server.execute(script)
@@ -154,32 +190,9 @@ def test_printed_sql_makes_the_same_tables(database_url: str) -> None:
     open_it(database_url)
 
 
-def test_no_script_seals_what_is_recorded_already(database_url: str) -> None:
-    alembic(database_url, "upgrade", "0006:head", "--sql", status=1)
-    assert "control_head" not in alembic(database_url, "upgrade", "0007:head", "--sql")
-
-
 def test_no_command_pays_for_alembic_that_migrates_nothing() -> None:
     code = "import sys, streamer.store; sys.exit('alembic' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
-
-
-@pytest.fixture
-def scripts_loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Alembic loads every script anew for each command: a test with ninety commands loads them once."""
-    scripts = loaded()
-    monkeypatch.setattr(ScriptDirectory, "from_config", lambda _config: scripts)
-
-
-@pytest.mark.usefixtures("scripts_loaded_once")
-def test_up_down_and_up_again_step_by_step(database_url: str) -> None:
-    for revision in revisions():
-        assert migrate(database_url, revision).revision == revision
-    for revision in [*revisions()[-2::-1], "base"]:
-        downgrade(database_url, revision)
-    assert schema_state(database_url).revision is None
-    assert migrate(database_url).current
-    assert check(database_url) is None
 
 
 def test_two_migrations_at_once_are_one(database_url: str) -> None:
@@ -220,12 +233,41 @@ def open_it(url: str) -> None:
 def test_an_unmigrated_database_is_refused_with_what_to_do(database_url: str) -> None:
     with pytest.raises(UsageError, match="streamer db upgrade"):
         open_it(database_url)
-    migrate(database_url, "0002")
-    with pytest.raises(UsageError, match=r"0002.*streamer db upgrade"):
-        open_it(database_url)
-    assert "0002" in (check(database_url) or "")
     migrate(database_url)
     open_it(database_url)
+
+
+def test_a_database_of_the_version_before_is_refused_until_it_is_upgraded(
+    database_url: str, request: pytest.FixtureRequest
+) -> None:
+    migrate(database_url)
+    before = head()
+    following = request.getfixturevalue("next_version")
+    with pytest.raises(
+        UsageError, match=rf"is at revision {before}, not {following}; run `streamer db upgrade`"
+    ):
+        open_it(database_url)
+    assert before in (check(database_url) or "")
+    state = migrate(database_url)
+    assert (state.before, state.revision) == (before, following)
+    assert "extra" in (check(database_url) or ""), "the copy has the migration alone"
+
+
+def test_a_database_of_before_the_baseline_is_refused_with_how_to_export_it(database_url: str) -> None:
+    migrate(database_url)
+    database = Database(database_url)
+    with database.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE schema_version SET version_num = '0047'"))
+    database.close()
+    for act in (open_it, migrate, check):
+        with pytest.raises(UsageError) as refused:
+            act(database_url)
+        said = str(refused.value)
+        assert (
+            f"at revision 0047, which an older version made, and this one reads databases made from revision {head()} on"
+            in said
+        )
+        assert "git checkout pre-0.1 && streamer db upgrade && streamer audit export --out BUNDLE.zip" in said
 
 
 def test_a_newer_database_is_refused(database_url: str) -> None:
@@ -292,3 +334,32 @@ def test_a_server_that_is_away_is_unavailable_and_the_password_stays_secret() ->
             act("postgresql://ana:hunter2@127.0.0.1:1/streamer")
         assert "hunter2" not in str(caught.value)
         assert "127.0.0.1" in str(caught.value)
+
+
+def test_a_migration_that_gets_no_lock_gives_up_soon_and_changes_nothing(
+    postgres_database_url: str, request: pytest.FixtureRequest
+) -> None:
+    migrate(postgres_database_url)
+    before = head()
+    following = request.getfixturevalue("next_version")
+    engine = sa.create_engine(postgres_database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text(f"LOCK TABLE {SCHEMA}.gate_revisions IN ACCESS SHARE MODE"))
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match="lock timeout"):
+            migrate(postgres_database_url, lock_seconds=0.3)
+        assert time.monotonic() - began < 60
+        assert schema_state(postgres_database_url).revision == before
+    engine.dispose()
+    assert migrate(postgres_database_url, lock_seconds=0.3).revision == following
+
+
+def test_a_migration_waits_for_a_writer_of_sqlite(sqlite_database_url: str) -> None:
+    writer = sqlite3.connect(sa.make_url(sqlite_database_url).database or "", check_same_thread=False)
+    writer.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.5, writer.rollback)
+    release.start()
+    assert migrate(sqlite_database_url).current
+    assert check(sqlite_database_url) is None
+    release.join()
+    writer.close()

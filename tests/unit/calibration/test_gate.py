@@ -147,7 +147,8 @@ def test_contradictions_are_refused(change, message):
 UNSEEN = (
     "\u200b\u200c\u200d\u200e\u200f\u2060\u2061\u2064\ufeff\u00ad\u034f\u061c\u180b\u180e\u2065\u206a"  # format
     "\u202a\u202e\u2066\u2069\ufe00\ufe0f\U000e0001\U000e0041\U000e007f\U000e0100\U000e0fff\ufff0\U0001d173"
-    "\u3164\u115f\u1160\uffa0\u17b4\u2800\ufffc\U0001d159"  # letters and signs without ink
+    "\u3164\u115f\u1160\uffa0\u17b4\u2800\ufffc\ufffd\U0001d159"  # letters and signs without ink
+    "\ue000\uf8ff\U000f0000\U0010fffd"  # for private use
     "\ufdd0\ufdef\ufffe\uffff\U0001ffff\U0010fffe"  # no characters at all
     " \u00a0\u2003\u3000\u1680\u2028\u2029\t\n\r\x00\x1b\x7f\x85\u0301\u20dd\u0903"
 )
@@ -163,10 +164,8 @@ SEEN = (
     "👍",
     "e\u0301",
     "\U0001faf0",
-    "\ue000",
     "\ufdcf",
     "\ufdf0",
-    "\ufffd",
     "€",
     "\u200ba",
 )

@@ -25,7 +25,7 @@ from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "model", "learn_score", "upstream",
+    "model", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
     "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",

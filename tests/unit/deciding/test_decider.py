@@ -38,7 +38,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
-from streamer.scoring.learned import LearnedModel
 from streamer.scoring.registry import EVERY, SCORER_NAMES
 
 if TYPE_CHECKING:
@@ -692,34 +691,3 @@ def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
     assert [one.score for one in found.responses] == wanted.tolist()
     assert all((one.raw_energy is not None) == (scorer == "gram") for one in found.responses)
     assert found.scorer == scorer
-
-
-def test_a_learned_score_knows_the_models_it_was_fitted_on_and_holds_what_others_say() -> None:
-    world = World()
-    knows = LearnedModel(
-        features=("model=large",), means=(0.5,), scales=(0.5,), coefficients=(2.0,), intercept=0.0, order="own",
-        prompts=125, models=("large", "small"),
-    )  # fmt: skip
-    learned = active(
-        "learned", unit="response", scorer=knows.name, model=knows.text, state="open", threshold=None
-    )
-    world.sql["learned"] = learned
-
-    def decided(*models: str | None) -> BatchDecision:
-        event = batch("learned")
-        for response, model in zip(event["responses"], models, strict=True):
-            if model is not None:
-                response["model"] = model
-        (found,) = world.decide(raw(event))
-        assert isinstance(found, BatchDecision)
-        return found
-
-    known = decided("small", "large", "large")
-    assert [one.score for one in known.responses] == [0.119203, 0.880797, 0.880797]
-    assert (known.outcome, known.metadata) == (
-        "ship", {"streamer.models": {"r0": "small", "r1": "large", "r2": "large"}},
-    )  # fmt: skip
-    for models in (("small", "newer", "large"), ("small", None, "large"), (None, None, None)):
-        held = decided(*models)
-        assert (held.outcome, held.reason, held.scorer) == ("abstain", "unknown_model", knows.name)
-        assert all(one.score is None for one in held.responses)

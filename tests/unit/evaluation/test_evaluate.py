@@ -28,10 +28,9 @@ from streamer.research.evaluation.results import Options, Spread
 from streamer.research.evaluation.run import check_options
 from streamer.research.evaluation.spreads import excess
 from streamer.research.evaluation.tables import all_tables, over_budget_table, promised_rows
-from streamer.research.evaluation.words import scorer_title
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
-from streamer.scoring.registry import LEARNED, SCORER_NAMES
+from streamer.scoring.registry import SCORER_NAMES
 from streamer.web.plot import BOTTOM, HEIGHT, TOP
 from tests.unit.evaluation.made_up import rows, write
 
@@ -57,18 +56,11 @@ def refuse(*_args, **_kwargs):
     raise LookupError("computed or drawn again")
 
 
-def test_the_row_of_a_learned_score_says_whose_figures_it_has_where_that_is_refused(done):
-    (table,) = [
-        one for one in all_tables(done[0])["scorer"] if "ships at the same budget, %, unit best" in one.title
-    ]
-    assert f"{scorer_title(LEARNED)}, Gram energy where refused" in [row[1] for row in table.rows]
-
-
 def test_every_mode_calibrator_and_score_has_its_rows(done):
     (result,) = done[0].data_sets
     assert result.name == "made-up"
     assert (result.questions, result.responses, result.calibrating) == (40, 160, 20)
-    assert result.scorers == (*SCORER_NAMES, LEARNED, "judge", "luck")
+    assert result.scorers == (*SCORER_NAMES, "judge", "luck")
     for unit in ("best", "response"):
         modes = [(row.mode, row.alpha) for row in result.modes(unit)]
         assert modes == [
@@ -231,7 +223,7 @@ def test_the_papers_csv_files_have_the_columns_of_the_page(done, clouds):
     answers = list(csv.DictReader(io.StringIO((out / "responses.csv").read_text())))
     assert list(answers[0]) == [
         *columns_on_the_page("responses.csv")[:-1],
-        *(f"score_{name}" for name in (*SCORER_NAMES[1:], LEARNED, "luck")),
+        *(f"score_{name}" for name in (*SCORER_NAMES[1:], "luck")),
     ]
     assert len(answers) == 160
     source = {row["question_id"]: row for row in rows(judged=True)}
@@ -366,7 +358,7 @@ def test_what_is_said_of_reductions_is_what_shipped(done, tmp_path):
 def test_all_scorers_are_those_of_installed_packages_too(monkeypatch):
     monkeypatch.setattr(run, "entry_points", lambda: {"theirs": None})
     every = check_options(Options(scorers=("all",)))
-    assert every.scorers == (*SCORER_NAMES, LEARNED, "theirs")
+    assert every.scorers == (*SCORER_NAMES, "theirs")
     assert run.packages_of(every) == ("theirs",)
     assert check_options(Options(scorers=("theirs",))).scorers == ("gram", "theirs")
     assert check_options(Options(scorers=("gram",))).scorers == ("gram",)

@@ -17,13 +17,16 @@ from streamer.events import codes
 from streamer.events.limits import Limits
 from streamer.events.responses import (
     MODELS,
+    SIGNALS,
     ResponsesV1,
     content_hash,
     decode_responses,
     encode_responses,
     models_named,
+    numbers_given,
     recorded_metadata,
     recorded_models,
+    recorded_numbers,
 )
 from streamer.gates.batch_key import BatchKey
 
@@ -165,6 +168,31 @@ BAD: list[tuple[str, bytes | None, str]] = [
     ("a larger one", raw(metadata='{"a": ' + "1" * 100_000 + "}"), codes.INVALID_FIELD),
     ("score above 1", encoded(responses=responses(score=1.5)), codes.INVALID_FIELD),
     ("score below 0", encoded(responses=responses(score=-0.1)), codes.INVALID_FIELD),
+    (
+        "21 signals",
+        encoded(responses=responses(signals={f"s{i}": 0 for i in range(21)})),
+        codes.INVALID_FIELD,
+    ),
+    ("a signal in capitals", encoded(responses=responses(signals={"Retrieval": 0.5})), codes.INVALID_FIELD),
+    ("a signal with a line end", encoded(responses=responses(signals={"a\n": 0.5})), codes.INVALID_FIELD),
+    ("a signal of 41 characters", encoded(responses=responses(signals={"a" * 41: 0.5})), codes.INVALID_FIELD),
+    ("a signal that is text", encoded(responses=responses(signals={"a": "0.5"})), codes.INVALID_FIELD),
+    ("a signal that is null", encoded(responses=responses(signals={"a": None})), codes.INVALID_FIELD),
+    ("a signal that is true", encoded(responses=responses(signals={"a": True})), codes.INVALID_FIELD),
+    ("NaN as a signal", encoded(responses=responses(signals={"a": float("nan")})), codes.NOT_FINITE),
+    ("a signal beyond a double", encoded(responses=responses(signals={"a": 10**400})), codes.NOT_FINITE),
+    ("signals that are a list", encoded(responses=responses(signals=[0.5])), codes.INVALID_FIELD),
+    (
+        "a signal with the name of a field",
+        encoded(responses=responses(signals={"score": 0.5})),
+        codes.INVALID_FIELD,
+    ),
+    (
+        "a repeated signal",
+        raw(x="0").replace(b'"text": "4"', b'"text": "4", "signals": {"a": 1, "a": 2}'),
+        codes.DUPLICATE_KEYS,
+    ),
+    ("the record's signals", encoded(metadata={SIGNALS: {"a": {"retrieval": 1}}}), codes.INVALID_FIELD),
     ("references that are text", encoded(references="Paris"), codes.INVALID_FIELD),
     ("metadata that is a list", encoded(metadata=[]), codes.INVALID_FIELD),
     ("time without zone", encoded(created_at="2026-11-20T12:00:00"), codes.INVALID_FIELD),
@@ -406,13 +434,19 @@ def test_a_repeated_key_is_always_found(data: st.DataObject) -> None:
         metadata=data.draw(st.sampled_from([{}, {"k": 'x"\\'}])),
         created_at=data.draw(st.sampled_from([None, "2026-11-20T12:00:00Z"])),
         prompt=data.draw(st.text(alphabet='ab"\\: {}n', max_size=12)),
-        responses=responses(2, score=data.draw(st.sampled_from([None, 0.5]))),
+        responses=responses(
+            2,
+            score=data.draw(st.sampled_from([None, 0.5])),
+            signals=data.draw(st.sampled_from([{}, {"a": 1, "b": 0.5}])),
+        ),
     )
     for name in data.draw(
         st.lists(st.sampled_from(["attempt", "references", "metadata", "created_at"]), unique=True)
     ):
         del sent[name]
-    target = data.draw(st.sampled_from([sent, sent["responses"][1]]))
+    target = data.draw(
+        st.sampled_from([one for one in (sent, sent["responses"][1], sent["responses"][1]["signals"]) if one])
+    )
     repeated = data.draw(st.sampled_from(sorted(target)))
     copy = deepcopy(target[repeated])
     target["\x01"] = copy
@@ -435,6 +469,46 @@ def test_models_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
     assert recorded_models(recorded_metadata(named), ["b", "a"]) == ("", "small")
     for erased in (None, {}, {"n": 1}, {MODELS: "small"}, {MODELS: {"c": "small"}}):
         assert recorded_models(erased, ["a", "b"]) == ()
+
+
+def test_numbers_are_part_of_the_content_and_of_the_recorded_metadata() -> None:
+    plain = decode_responses(encoded())
+    assert (numbers_given(plain.responses), recorded_numbers(recorded_metadata(plain), ["a", "b"])) == (
+        {},
+        {},
+    )
+
+    def sent(signals: dict[str, Any], **fields: Any) -> ResponsesV1:
+        two = [
+            {"id": "a", "text": "4", "signals": signals, **fields},
+            {"id": "b", "text": "four", "signals": {}},
+        ]
+        return decode_responses(encoded(metadata={"n": 1}, responses=two))
+
+    found = sent({"retrieval": 1, "toxicity": -1e-300}, score=0.5, logprob=-2)
+    given = {
+        "score": [0.5, None],
+        "logprob": [-2.0, None],
+        "retrieval": [1.0, None],
+        "toxicity": [-1e-300, None],
+    }
+    assert numbers_given(found.responses) == given
+    kept = recorded_metadata(found)
+    assert kept == {"n": 1, SIGNALS: {"a": {name: values[0] for name, values in given.items()}}}
+    assert recorded_numbers(kept, ["b", "a"]) == {name: values[::-1] for name, values in given.items()}
+    assert "score" not in recorded_metadata(found, ("score",))[SIGNALS]["a"], "the record has it as the score"
+    for erased in (None, {}, {SIGNALS: "x"}):
+        assert recorded_numbers(erased, ["a"]) == {}
+
+    hashes = {content_hash(sent(one)) for one in ({}, {"retrieval": 1}, {"retrieval": 0}, {"toxicity": 1})}
+    assert content_hash(plain) in hashes
+    assert len(hashes) == 4
+    swapped = sent({"toxicity": -1e-300, "retrieval": 1.0}, score=0.5, logprob=-2)
+    assert (
+        content_hash(swapped)
+        == content_hash(found)
+        == content_hash(decode_responses(encode_responses(found)))
+    )
 
 
 @pytest.mark.parametrize(

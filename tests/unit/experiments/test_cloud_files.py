@@ -18,6 +18,7 @@ from streamer.clouds.cloud import (
     Cloud,
     CloudResponse,
     cloud_labels,
+    cloud_row,
     cloud_to_event,
     identifier,
     kind_of_label,
@@ -29,7 +30,7 @@ from streamer.errors import UsageError
 from streamer.events.identifiers import is_identifier
 from streamer.events.labels import decode_label, encode_label
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.events.responses import decode_responses, encode_responses
+from streamer.events.responses import decode_responses, encode_responses, numbers_given
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,6 +58,11 @@ def write(path: Path, *rows: Any) -> Path:
 def clouds_named(*ids: str) -> list[Cloud]:
     responses = (CloudResponse("r00", "a", 0.0, "human"), CloudResponse("r01", "b", 1.0, "human"))
     return [Cloud(name, "?", (), responses) for name in ids]
+
+
+def test_a_question_that_is_not_known_is_empty(tmp_path: Path) -> None:
+    (cloud,) = read_clouds(write(tmp_path / "clouds.jsonl", line(question=None)))
+    assert cloud.question == ""
 
 
 def test_a_plain_and_a_gzip_file_read_alike_whatever_they_are_called(tmp_path: Path) -> None:
@@ -90,7 +96,7 @@ def test_clouds_before_a_broken_line_are_handed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        (line(question=None), r"line 2: .*question"),
+        (line(question=7), r"line 2: .*question"),
         (line(responses=[{"text": "alone", "label": 0}]), r"line 2: .*at least two responses"),
         (
             line(responses=[{"text": "a", "label": 2}, {"text": "b", "label": 0}]),
@@ -205,3 +211,37 @@ def test_events_of_a_cloud_are_read_back_by_the_stream(tmp_path: Path) -> None:
     assert {(e.gate, e.batch_id, e.attempt, e.labeller, e.labelled_at) for e in labels} == {
         ("support-bot", cloud.batch_id, 1, "file f", at)
     }
+
+
+def test_what_comes_with_a_response_goes_with_it_into_events_and_files(tmp_path: Path) -> None:
+    came = {"text": "blue", "label": 0, "logprob": 0, "model": "small", "embedding": [1, 0.5]}
+    row = line(
+        responses=[
+            {**came, "signals": {"retrieval": 1, "toxicity": None}},
+            {"text": "green", "embedding": [0, 1], "signals": {}},
+        ]
+    )
+    (cloud,) = read_clouds(write(tmp_path / "f", row))
+    (again,) = read_clouds(write(tmp_path / "again", cloud_row(cloud)))
+    assert again == cloud
+    event = decode_responses(encode_responses(cloud_to_event(again, "support-bot")))
+    assert [(one.logprob, one.model, one.signals) for one in event.responses] == [
+        (0.0, "small", {"retrieval": 1.0}),
+        (None, None, {}),
+    ]
+    assert numbers_given(cloud.responses) == numbers_given(event.responses)
+
+
+@pytest.mark.parametrize(
+    ("signals", "said"),
+    [
+        ({"score": 0.5}, "the signals have score"),
+        ({"a b": 1}, "key"),
+        ({"a": "x"}, "float"),
+        (["a"], "object"),
+    ],
+)
+def test_signals_of_a_cloud_that_are_none_are_refused(tmp_path: Path, signals: Any, said: str) -> None:
+    row = line(responses=[{"text": "a"}, {"text": "b", "signals": signals}])
+    with pytest.raises(UsageError, match=f"line 1.*{said}"):
+        list(read_clouds(write(tmp_path / "f", row)))

@@ -11,11 +11,10 @@ from streamer.store.db.schema.calibration import (
     calibration_inputs,
     calibration_runs,
     proposal_rejections,
-    score_fits,
 )
 from streamer.store.db.schema.candidates import candidate_decisions, candidate_policies
-from streamer.store.db.schema.control import checkpoints, control_head, control_log
-from streamer.store.db.schema.decisions import batches, decisions, learned_scores, responses
+from streamer.store.db.schema.control import checkpoints, control_head, control_log, control_queue
+from streamer.store.db.schema.decisions import batches, carried_scores, decisions, responses
 from streamer.store.db.schema.desk import desk_items, desk_outcomes, desk_texts
 from streamer.store.db.schema.encoders import encoders
 from streamer.store.db.schema.erasures import erasures
@@ -49,9 +48,11 @@ __all__ = [
     "calibration_runs",
     "candidate_decisions",
     "candidate_policies",
+    "carried_scores",
     "checkpoints",
     "control_head",
     "control_log",
+    "control_queue",
     "data_gaps",
     "dead_letter_replays",
     "dead_letters",
@@ -66,7 +67,6 @@ __all__ = [
     "judgements",
     "label_revisions",
     "label_signatures",
-    "learned_scores",
     "leases",
     "metadata",
     "monitor_alarms",
@@ -82,5 +82,4 @@ __all__ = [
     "responses",
     "review_claims",
     "review_offers",
-    "score_fits",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.scoring.learned import LONGEST_MODEL
 from streamer.store.db.schema.types import (
     BIGINT,
     REAL,
@@ -133,33 +132,3 @@ proposal_rejections = sa.Table(
     sized_text("rejected_by", 200),
     sized_text("reason", 2000),
 )
-
-score_fits = sa.Table(
-    "score_fits",
-    metadata,
-    identity_column(),
-    required("gate", sa.Text),
-    required("gate_revision", sa.Integer, comment="the settings that it was fitted for"),
-    required("outcome", sa.Text),
-    sa.Column("scorer", sa.Text),
-    sa.Column("model", sa.Text, comment="what was fitted, as JSON; NULL: nothing could be"),
-    required("labelled", sa.Integer, comment="prompts, in both folds"),
-    sa.Column("before", REAL, comment="share of prompts that Gram energy would serve"),
-    sa.Column("after", REAL, comment="share that the score would serve"),
-    sa.Column("error", REAL, comment="standard error of the difference"),
-    required("reason", sa.Text),
-    required("by", sa.Text),
-    required("at", UtcDateTime),
-    sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
-    one_of("outcome", ("proposed", "refused", "rejected")),
-    sized_text("scorer", 64),
-    sized_text("model", LONGEST_MODEL, least=2),
-    check("proposed_model", "outcome = 'refused' OR model IS NOT NULL"),
-    check("named_model", "(model IS NULL) = (scorer IS NULL)"),
-    check("labelled", "labelled >= 0"),
-    sized_text("reason", 2000),
-    sized_text("by", 200),
-    sa.Index("ix_score_fits_gate_id", "gate", "id"),
-    sqlite_autoincrement=True,
-)
-"""Learned scores that the service has fitted, and rejections of what it proposed."""

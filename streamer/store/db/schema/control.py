@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, digest, metadata, required, sized_text
+from streamer.store.db.schema.types import (
+    BIGINT,
+    UtcDateTime,
+    check,
+    digest,
+    identity_column,
+    metadata,
+    required,
+    sized_text,
+)
 
 control_head = sa.Table(
     "control_head",
@@ -33,6 +42,18 @@ control_log = sa.Table(
     sized_text("kind", 64),
     digest("chain_hash"),
 )
+
+control_queue = sa.Table(
+    "control_queue",
+    metadata,
+    identity_column(),
+    required("kind", sa.Text, comment="as in control_log"),
+    required("subject", sa.Text, comment="as in control_log"),
+    required("sealed", sa.Text, comment="as in control_log"),
+    required("recorded_at", UtcDateTime),
+    sqlite_autoincrement=True,
+)
+"""What closings wrote and the chain does not have yet, in order: whoever holds the chain's head next moves it there."""
 
 checkpoints = sa.Table(
     "checkpoints",

@@ -149,8 +149,8 @@ decisions = sa.Table(
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
 )
-learned_scores = sa.Table(
-    "learned_scores",
+carried_scores = sa.Table(
+    "carried_scores",
     metadata,
     sa.Column("batch", BIGINT, autoincrement=False),
     sa.Column("scorer", sa.Text),
@@ -161,7 +161,7 @@ learned_scores = sa.Table(
     sized_text("scorer", 64),
     within_unit_interval("score"),
 )
-"""What a learned score, or that of an adopted candidate policy, makes of batches that were decided by another one: calibration reads it in
+"""What the scorer of an adopted candidate policy made of batches that were decided by another one: calibration reads it in
 place of theirs."""
 
 SAMPLED: sa.ColumnElement[bool] = sa.literal_column("decisions.sampled")

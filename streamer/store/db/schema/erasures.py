@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, digest, metadata, required, sized_text
+from streamer.store.db.schema.types import UtcDateTime, check, metadata, required, sized_text
 
 erasures = sa.Table(
     "erasures",
@@ -13,21 +13,10 @@ erasures = sa.Table(
     required("at", UtcDateTime),
     required("by", sa.Text),
     required("reason", sa.Text),
-    sa.Column(
-        "before",
-        UtcDateTime,
-        comment="what was decided or refused before then may be erased; NULL: what was erased when erasures began to be kept",
-    ),
+    required("before", UtcDateTime, comment="what was decided or refused before then may be erased"),
     required("sooner", sa.Boolean, comment="younger than six months was permitted"),
-    sa.Column("erased", BIGINT, comment="batches and refused messages that were erased by then"),
-    sa.Column("digest", sa.LargeBinary, comment="SHA-256 of their content_mac, in order"),
     sized_text("id", 64),
     sized_text("by", 200),
     sized_text("reason", 500),
     check("before", '"before" <= at'),
-    check(
-        "adopted", '("before" IS NULL) = (erased IS NOT NULL) AND ("before" IS NULL) = (digest IS NOT NULL)'
-    ),
-    check("erased", "erased >= 0"),
-    digest("digest"),
 )

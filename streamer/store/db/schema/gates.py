@@ -7,7 +7,6 @@ import sqlalchemy as sa
 from streamer.gates.settings import (
     EMBEDDINGS,
     HOLD_ACTIONS,
-    LEARN_SCORE,
     MODES,
     ON_ALARM,
     PENDING,
@@ -16,7 +15,7 @@ from streamer.gates.settings import (
     SHAPES,
     UNITS,
 )
-from streamer.scoring.learned import LONGEST_MODEL
+from streamer.scoring.plugins import LONGEST as LONGEST_MODEL
 from streamer.store.db.schema.types import (
     BIGINT,
     REAL,
@@ -55,7 +54,9 @@ gate_revisions = sa.Table(
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
     required("unit", sa.Text),
     required("scorer", sa.Text),
-    sa.Column("model", sa.Text, comment="what a learned score computes, as JSON; NULL: another scorer"),
+    sa.Column(
+        "model", sa.Text, comment="what is frozen of another package's scorer, as JSON; NULL: it is none"
+    ),
     required("encoder", sa.Text),
     required("embeddings", sa.Text, default="'refuse'", comment="whether batches may bring their own"),
     sa.Column("dimension", sa.Integer, comment="of embeddings that are accepted"),
@@ -111,12 +112,6 @@ gate_revisions = sa.Table(
     ),
     sa.Column(
         "recalibrate_after_groups", sa.Integer, server_default=sa.text("100"), comment="NULL: not by labels"
-    ),
-    required(
-        "learn_score",
-        sa.Text,
-        default="'off'",
-        comment="whether the service fits a learned score and proposes it",
     ),
     required("max_lambda_step", REAL, default="0.1"),
     required("max_ship_rate_step", REAL, default="0.1"),
@@ -178,7 +173,6 @@ gate_revisions = sa.Table(
     check("desk_deadline", "desk_deadline_seconds BETWEEN 1 AND 2592000"),
     check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
     one_of("recalibrate", RECALIBRATE),
-    one_of("learn_score", LEARN_SCORE),
     check("recalibrate_every", "recalibrate_every_seconds > 0 AND recalibrate_every_seconds <= 1e300"),
     check("recalibrate_after", "recalibrate_after_groups BETWEEN 1 AND 1000000000"),
     check("max_lambda_step", "max_lambda_step > 0 AND max_lambda_step <= 1"),

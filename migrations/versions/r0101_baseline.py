@@ -1,0 +1,222 @@
+"""The tables that the schema declares, views for people and Grafana, and guards that keep the record append-only.
+
+Until 0.1.0 is released this is the only migration. Who changes a table gives it the next number: see docs/development.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from alembic import op
+
+from streamer.store.audit.control import genesis
+from streamer.store.db.schema import metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+revision = "0101"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+MOVES_ON = frozenset(
+    ("control_head", "control_queue", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers")
+)  # fmt: skip
+"""State, which nothing guards."""
+
+UNTIL_ENDED = frozenset(("monitor_alarms", "monitor_sequences"))
+"""Whose rows move on until they have ended."""
+
+MAY_BE_DELETED = MOVES_ON | UNTIL_ENDED | {"data_gaps", "decisions", "outcomes", "outbox"}
+
+ERASABLE = {
+    "batches": ("prompt", "references", "metadata", "content_hash", "salt", "erased_at"),
+    "dead_letters": ("detail", "key", "value", "headers", "salt", "erased_at"),
+    "desk_texts": ("text", "salt", "erased_at"),
+    "judgements": ("exchanges", "salt", "erased_at"),
+    "responses": ("text",),
+}
+"""Columns that change once, when a text is erased."""
+
+REPLAYED = ("replayed_at", "replayed_by")
+"""Columns of a refused message that say when it was sent again."""
+
+DECISIONS = """
+CREATE VIEW v_decisions AS
+SELECT b.gate, b.batch_id, b.attempt, d.decided_at, d.unit, d.mode, d.outcome, d.reason, d.selected,
+       count(*) AS responses,
+       sum(CASE WHEN r.action = 'ship' THEN 1 ELSE 0 END) AS shipped,
+       max(r.score) AS best_score,
+       avg(r.score) AS mean_score,
+       d.policy_version, coalesce(d.cut_state, p.state) AS policy_state,
+       CASE WHEN d.cut_state IS NULL THEN p.threshold ELSE d.cut_threshold END AS lambda, g.alpha, g.method,
+       d.scorer, d.encoder, d.embedding_source, d.sampled, d.sampling_probability, d.action_id,
+       o.log_id, o.topic, o.partition, o."offset", d.segment, g.shape
+FROM decisions d
+JOIN batches b ON b.id = d.batch
+JOIN responses r ON r.batch = d.batch
+JOIN policies p ON p.gate = d.gate AND p.version = d.policy_version
+JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
+JOIN outcomes o ON o.batch = d.batch AND o.kind = 'decision'
+GROUP BY b.gate, b.batch_id, b.attempt, d.decided_at, d.unit, d.mode, d.outcome, d.reason, d.selected,
+         d.policy_version, p.state, p.threshold, g.alpha, g.method, d.scorer, d.encoder, d.embedding_source,
+         d.sampled, d.sampling_probability, d.action_id, o.log_id, o.topic, o.partition, o."offset", d.cut_state,
+         d.cut_threshold, d.segment, g.shape
+"""
+
+NAMES = {
+    "sqlite": "SELECT one.value FROM json_each(g.labellers) AS one",
+    "postgresql": "SELECT json_array_elements_text(g.labellers::json)",
+}
+# No SQL can check a signature: of a gate that demands them the views know no label.
+READ = "NOT g.signed_labels AND (g.labellers IS NULL OR l.labeller IN ({names}))"
+# Calibration reads first attempts; of a later one that was held the loss is 0, whatever its severity.
+ASKED = "(g.label_floor IS NULL OR r.score > g.label_floor) AND (b.attempt = 1 OR r.action = 'ship')"
+
+SEVERITIES = """
+CREATE VIEW v_severities AS
+SELECT gate, batch_id, attempt, response_id, kind, avg(severity) AS severity, count(*) AS labellers,
+       max(effective_at) AS effective_at
+FROM (
+    SELECT l.gate, l.batch_id, l.attempt, l.response_id, l.kind, l.severity, l.effective_at,
+           row_number() OVER (
+               PARTITION BY l.gate, l.batch_id, l.attempt, l.response_id, l.kind, l.labeller
+               ORDER BY l.effective_at DESC, l.id DESC
+           ) AS recency
+    FROM label_revisions l
+    JOIN (SELECT gate, max(version) AS version FROM policies GROUP BY gate) newest ON newest.gate = l.gate
+    JOIN policies p ON p.gate = newest.gate AND p.version = newest.version
+    JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
+    WHERE {read}
+) AS latest
+WHERE recency = 1
+GROUP BY gate, batch_id, attempt, response_id, kind
+"""
+
+LABEL_QUEUE = """
+CREATE VIEW v_label_queue AS
+SELECT b.gate, b.batch_id, b.attempt, r.response_id, g.severity_kind AS kind, d.decided_at, b.prompt, r.text,
+       b."references", d.sampling_probability
+FROM decisions d
+JOIN batches b ON b.id = d.batch
+JOIN responses r ON r.batch = d.batch AND r.drawn
+JOIN gate_revisions g ON g.gate = d.gate
+    AND g.revision = (SELECT max(newest.revision) FROM gate_revisions newest WHERE newest.gate = d.gate)
+WHERE d.sampled AND b.erased_at IS NULL AND {asked} AND NOT EXISTS (
+    SELECT 1 FROM label_revisions l
+    WHERE l.gate = b.gate AND l.batch_id = b.batch_id AND l.attempt = b.attempt
+      AND l.response_id = r.response_id AND l.kind = g.severity_kind AND {read}
+)
+"""
+
+# Each batch of the audit sample stands for 1 / probability of them; one with a drawn response still without a
+# severity is pending and not in the means.
+RISK = """
+CREATE VIEW v_risk AS
+SELECT gate, policy_version, unit, severity_kind,
+       sum(CASE WHEN missing = 0 THEN 1 ELSE 0 END) AS labelled_batches,
+       sum(CASE WHEN missing > 0 THEN 1 ELSE 0 END) AS pending_batches,
+       sum(CASE WHEN missing = 0 THEN shipped / probability END)
+           / sum(CASE WHEN missing = 0 THEN 1 / probability END) AS served_ratio,
+       sum(CASE WHEN missing = 0 THEN harm / probability END)
+           / sum(CASE WHEN missing = 0 THEN 1 / probability END) AS exposure_risk,
+       sum(CASE WHEN missing = 0 THEN harm / probability END)
+           / nullif(sum(CASE WHEN missing = 0 THEN shipped / probability END), 0) AS selective_risk
+FROM (
+    SELECT d.gate, d.policy_version, d.unit, g.severity_kind, d.batch, d.sampling_probability AS probability,
+           avg(CASE WHEN r.action = 'ship' THEN 1.0 ELSE 0.0 END) AS shipped,
+           avg(CASE WHEN r.action = 'ship' THEN s.severity ELSE 0.0 END) AS harm,
+           sum(CASE WHEN s.severity IS NULL AND {asked} THEN 1 ELSE 0 END) AS missing
+    FROM decisions d
+    JOIN batches b ON b.id = d.batch
+    JOIN responses r ON r.batch = d.batch AND r.drawn
+    JOIN policies p ON p.gate = d.gate AND p.version = d.policy_version
+    JOIN gate_revisions g ON g.gate = p.gate AND g.revision = p.gate_revision
+    LEFT JOIN v_severities s ON s.gate = b.gate AND s.batch_id = b.batch_id AND s.attempt = b.attempt
+        AND s.response_id = r.response_id AND s.kind = g.severity_kind
+    WHERE d.sampled
+    GROUP BY d.gate, d.policy_version, d.unit, g.severity_kind, d.batch, d.sampling_probability
+) AS judged
+GROUP BY gate, policy_version, unit, severity_kind
+"""
+
+RISK_INTERVALS = """
+CREATE VIEW v_risk_intervals AS
+SELECT s.gate, s.number AS sequence, s.began_at, s.read_at, s.period_days, s.ended, s.unit, s.severity_kind,
+       s.budget, s.delta, s.decisions, s.labelled, s.overdue,
+       s.exposure_lower, s.exposure, s.exposure_upper, s.selective_lower, s.selective, s.selective_upper,
+       CASE WHEN s.exposure_lower > s.budget THEN 'broken'
+            WHEN s.exposure_upper < s.budget THEN 'kept'
+            ELSE 'not known yet' END AS budget_is,
+       g.read_through, g.late,
+       (SELECT count(*) FROM monitor_alarms a
+        WHERE a.gate = s.gate AND a.raised_at IS NOT NULL AND a.ended IS NULL) AS alarms_raised
+FROM monitor_sequences s
+JOIN monitor_gates g ON g.gate = s.gate
+"""
+
+
+def upgrade() -> None:
+    """Create everything, and draw the record's identity."""
+    context = op.get_context()
+    sqlite = context.dialect.name == "sqlite"
+    for table in metadata.sorted_tables:
+        context.impl.create_table(table)
+    for view in (DECISIONS, SEVERITIES, LABEL_QUEUE, RISK, RISK_INTERVALS):
+        read = READ.format(names=NAMES[context.dialect.name])
+        op.execute(view.format(read=read, asked=f"({ASKED})"))
+    if not sqlite:
+        op.execute(
+            "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN RAISE EXCEPTION '% is append-only', TG_TABLE_NAME"
+            " USING ERRCODE = 'integrity_constraint_violation'; END $$"
+        )
+    for name, guarded, event, condition in _guards():
+        when = f" WHEN ({condition})" if condition else ""
+        op.execute(
+            f"CREATE TRIGGER {name} BEFORE {event} ON {guarded}"
+            + (
+                f"{when} BEGIN SELECT RAISE(ABORT, '{guarded} is append-only'); END"
+                if sqlite
+                else f" FOR EACH ROW{when} EXECUTE FUNCTION refuse_change()"
+            )
+        )
+    record_id = secrets.token_bytes(32)
+    identity, first = (
+        f"X'{value.hex()}'" if sqlite else f"'\\x{value.hex()}'" for value in (record_id, genesis(record_id))
+    )
+    op.execute(
+        "INSERT INTO control_head (id, record_id, chain_height, chain_hash)"  # noqa: S608  # our own bytes
+        f" VALUES (1, {identity}, 0, {first})"
+    )
+
+
+def _guards() -> Iterator[tuple[str, str, str, str]]:
+    """Name, table, event and condition of each: the event is refused, if a condition is given only where it holds.
+
+    A table that is not named above is guarded whole.
+    """
+    for name, table in sorted(metadata.tables.items()):
+        if (texts := ERASABLE.get(name)) is not None:
+            kept = [column.name for column in table.c if column.name not in (*texts, *REPLAYED)]
+            yield f"append_only_{name}_update", name, _update_of(kept), ""
+            again = "OLD.erased_at IS NOT NULL OR NEW.erased_at IS NULL"
+            yield (
+                f"erase_only_{name}_update",
+                name,
+                _update_of(texts),
+                again if "erased_at" in texts else f"NEW.{texts[0]} IS NOT NULL",
+            )
+        elif name in UNTIL_ENDED:
+            yield f"history_{name}_update", name, "UPDATE", "OLD.ended IS NOT NULL"
+        elif name not in MOVES_ON | {"outbox"}:
+            yield f"append_only_{name}_update", name, "UPDATE", ""
+        if name not in MAY_BE_DELETED:
+            yield f"append_only_{name}_delete", name, "DELETE", ""
+    yield "published_only_outbox_delete", "outbox", "DELETE", "OLD.published_at IS NULL"
+
+
+def _update_of(columns: Iterable[str]) -> str:
+    return "UPDATE OF " + ", ".join(f'"{one}"' for one in columns)

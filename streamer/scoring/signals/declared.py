@@ -1,0 +1,74 @@
+"""Numbers of the user's own that come with each answer: what they are called, and in which range they lie. Pure."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from numbers import Real
+from typing import Any
+
+from streamer.errors import UsageError
+
+MOST_DECLARED = 20
+SIGNAL_NAME = "[a-z][a-z0-9_]{0,39}"
+GIVEN: Mapping[str, tuple[float, float]] = {"score": (0.0, 1.0), "logprob": (0.0, 1.0), "judge": (0.0, 100.0)}
+"""What may come besides, in a field of its own or from a judge, and its range: the publisher's score, the geometric mean of the
+tokens' probabilities (given as the mean of their logarithms), a judge's mark. No number of the user's own is called so."""
+
+
+def declared_ranges(declared: Mapping[Any, Any]) -> dict[str, tuple[float, float]]:
+    """Return declared numbers, by name the least and the largest value.
+
+    Raises
+    ------
+    ValueError
+        When there are more than 20, or one has no name or no range; the text says which.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    if len(declared) > MOST_DECLARED:
+        raise ValueError(f"at most {MOST_DECLARED} signals may be declared, not {len(declared)}")
+    for name, bounds in declared.items():
+        if not isinstance(name, str) or not re.fullmatch(SIGNAL_NAME, name):
+            raise ValueError(
+                f"the name of a signal must be 1 to 40 of a-z, 0-9 and '_', the first a letter, not {name!r}"
+            )
+        if name in GIVEN:
+            raise ValueError(
+                f"a signal of your own cannot be called {name}, which is read without being declared"
+            )
+        least: Any = None
+        most: Any = None
+        if isinstance(bounds, tuple | list) and len(bounds) == 2:
+            least, most = bounds
+        if not (_is_finite(least) and _is_finite(most) and least < most):
+            raise ValueError(
+                f"the range of the signal {name} must be two finite numbers, the first less, like (0, 1), not {bounds!r}"
+            )
+        found[name] = (float(least), float(most))
+    return found
+
+
+def parse_signals(given: Iterable[str]) -> dict[str, tuple[float, float]]:
+    """Read ``NAME=LEAST..MOST`` as the command line gives it. Raises `UsageError`."""
+    found: dict[str, tuple[float, float]] = {}
+    for text in given:
+        name, _, bounds = (part.strip() for part in text.partition("="))
+        least, _, most = bounds.partition("..")
+        try:
+            if name in found:
+                raise ValueError(name)
+            found[name] = (float(least), float(most))
+        except ValueError:
+            raise UsageError(
+                f"--signal must be NAME=LEAST..MOST, like retrieval=0..1, each name once, not {text!r}"
+            ) from None
+    try:
+        return declared_ranges(found)
+    except ValueError as error:
+        raise UsageError(f"--signal: {error}") from None
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float holds
+        return False

@@ -1,0 +1,206 @@
+"""A batch as signals see it: what several of them need is computed once. Pure."""
+
+import re
+import unicodedata
+from collections.abc import Callable
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.signals.counting import begins, in_common
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+LONGEST_GRAM = 6
+"""The longest sequence of characters that chrF counts, as in Popović 2015."""
+
+_ASCII_APART = {code: " " for code in range(128) if not chr(code).isalnum()}
+_WORD = re.compile(r"\w+")
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese syllables, Chinese: written without spaces between words."""
+_LARGEST = 2**62
+
+
+class Measured:
+    """The n >= 2 answers to one prompt.
+
+    Attributes
+    ----------
+    batch : the answers.
+    question : the prompt; None or empty where it is not known.
+    size : n.
+    written : shape (n,), False for blank answers, which agree with none.
+    texts : n, empty for a blank answer.
+    """
+
+    def __init__(self, batch: AnswerBatch, question: str | None = None) -> None:
+        self.batch = batch
+        self.question = question
+        self.size = len(batch.texts)
+        self.written = ~np.asarray(batch.blank, dtype=np.bool_)
+        self.texts = ["" if empty else text for text, empty in zip(batch.texts, batch.blank, strict=True)]
+        self._kept: dict[str, Floats] = {}
+
+    def once(self, name: str, compute: Callable[[], Floats]) -> Floats:
+        """Return what was computed under this name, or compute it."""
+        if name not in self._kept:
+            self._kept[name] = compute()
+        return self._kept[name]
+
+    def over_others(self, pairs: Floats) -> Floats:
+        """Return the mean over the other n - 1 answers; `pairs` has shape (n, n), its diagonal does not count."""
+        found: Floats = (pairs.sum(axis=1) - np.diagonal(pairs)) / (self.size - 1)
+        return found
+
+    def best(self, values: Floats) -> float:
+        """Return the largest value of a written answer; 0 where none is."""
+        return float(values[self.written].max(initial=0.0))
+
+    @cached_property
+    def cosines(self) -> Floats:
+        """Shape (n, n), the cosines of the embeddings, 0 for a blank answer and on the diagonal."""
+        rows = self.batch.unit_rows
+        found: Floats = rows @ rows.T
+        np.fill_diagonal(found, 0.0)
+        return found
+
+    @cached_property
+    def _numbered(self) -> tuple[dict[str, int], Integers, Integers]:
+        """A number for each word, the numbers of all words of all answers, and how many each answer has."""
+        numbers: dict[str, int] = {}
+        words = [words_of(text) for text in self.texts]
+        every = [numbers.setdefault(word, len(numbers)) for one in words for word in one]
+        return numbers, np.array(every, dtype=np.int64), np.array([len(one) for one in words])
+
+    @cached_property
+    def rouge_1(self) -> Floats:
+        """Shape (n, n), its diagonal without meaning: 2 c / (a + b), a and b words in two answers, c in common, each as often as
+        both have it.
+        """
+        numbers, lengths = self._numbered[1:]
+        common = _in_common(numbers, np.repeat(np.arange(self.size), lengths), self.size, repeated=True)
+        return _share(2 * common, np.add.outer(lengths, lengths))
+
+    @cached_property
+    def chrf(self) -> Floats:
+        """Shape (n, n), its diagonal without meaning: the mean over k = 1..6, k at most both lengths, of 2 c / (a + b) for
+        sequences of k characters; a and b of them in the two, c in common. Of texts in NFKC, casefolded, without white space.
+
+        All places are sorted once by the six characters that begin there; the sequences of k are then beside each other for
+        each k, and those of k + 1 are looked for only where those of k are shared.
+        """
+        plain = ["".join(unicodedata.normalize("NFKC", text).casefold().split()) for text in self.texts]
+        lengths = np.array([len(one) for one in plain])
+        points = np.frombuffer("".join(plain).encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+        number = np.cumsum(
+            np.bincount(points) > 0
+        )  # of each kind of character, from 1; 0 is the end of a text
+        row = np.repeat(np.arange(self.size), lengths)
+        letters = np.zeros(len(points) + LONGEST_GRAM * self.size, dtype=np.int64)
+        place = np.arange(len(points)) + LONGEST_GRAM * row
+        letters[place] = number[points]
+        kinds = int(letters.max(initial=0)) + 1
+        half = (letters[:-2] * kinds + letters[1:-1]) * kinds + letters[2:]
+        if kinds**LONGEST_GRAM >= _LARGEST:  # too many to be told apart by a product
+            seen, half = np.unique(half, return_inverse=True)
+            kinds_of_half = len(seen)
+        else:
+            kinds_of_half = kinds**3
+        order = np.argsort(half[place] * kinds_of_half + half[place + 3])
+        place, row = place[order], row[order]
+        begin = np.zeros(len(place), dtype=np.bool_)
+        begin[:1] = True
+        total = np.zeros((self.size, self.size))
+        for k in range(1, LONGEST_GRAM + 1):
+            letter = letters[place + k - 1]
+            begin[1:] |= letter[1:] != letter[:-1]
+            inside = letter > 0
+            place, row, begin = place[inside], row[inside], begin[inside]
+            common, shared = in_common(begin, row, self.size, repeated=True)
+            have = np.maximum(lengths - k + 1, 0)
+            total += _share(2 * common, np.add.outer(have, have))
+            place, row, begin = place[shared], row[shared], begin[shared]
+        return _share(total, np.minimum(np.minimum.outer(lengths, lengths), LONGEST_GRAM))
+
+    @cached_property
+    def _sets(self) -> Floats:
+        """How many words each two of the answers, of their heads, of the names in them, and of the question share."""
+        numbers, of_answers, lengths = self._numbered
+        numbers = dict(numbers)
+        heads = [
+            "" if empty else form for form, empty in zip(self.batch.forms, self.batch.blank, strict=True)
+        ]
+        sets = [*map(str.split, heads), *map(names_of, self.texts), words_of(self.question or "")]
+        others = [numbers.setdefault(word, len(numbers)) for one in sets for word in one]
+        sizes = [
+            *lengths,
+            *map(len, sets),
+            len(numbers),
+        ]  # a last row of all words: so the diagonal counts every word
+        elements = np.concatenate([of_answers, np.array(others, dtype=np.int64), np.arange(len(numbers))])
+        return _in_common(elements, np.repeat(np.arange(len(sizes)), sizes), len(sizes), repeated=False)
+
+    @cached_property
+    def jaccard(self) -> Floats:
+        """Shape (n, n): the words that two answers share, of those that either has."""
+        common = self._sets[: self.size, : self.size]
+        sizes = np.diagonal(common)
+        return _share(common, np.add.outer(sizes, sizes) - common)
+
+    @cached_property
+    def heads_in_answers(self) -> Floats:
+        """Shape (n, n): the share of the words of answer i's head that answer j has."""
+        n = self.size
+        return _share(self._sets[n : 2 * n, :n], np.diagonal(self._sets)[n : 2 * n, np.newaxis])
+
+    @cached_property
+    def names_in_names(self) -> Floats:
+        """Shape (n, n): the share of answer i's capitalised words that answer j has; 1 where i has none."""
+        n = self.size
+        common = self._sets[2 * n : 3 * n, 2 * n : 3 * n]
+        sizes = np.diagonal(common)[:, np.newaxis]
+        return np.where(sizes > 0, _share(common, sizes), 1.0)
+
+    @cached_property
+    def in_question(self) -> Floats:
+        """Shape (n,): the share of an answer's words that the question has."""
+        return _share(self._sets[: self.size, 3 * self.size], np.diagonal(self._sets)[: self.size])
+
+
+def _in_common(elements: Integers, rows: Integers, height: int, *, repeated: bool) -> Floats:
+    """Count what each two of some rows have in common, whatever the order of the elements; see `in_common`."""
+    order = np.argsort(elements)
+    return in_common(begins(elements[order]), rows[order], height, repeated=repeated)[0]
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text: letters, digits and their marks in a row, without case; all else separates.
+
+    In scripts without spaces each character is a word.
+    """
+    folded = text.casefold()
+    if folded.isascii():
+        return folded.translate(_ASCII_APART).split()
+    apart = {
+        ord(one): f" {one} " if _UNSPACED.match(one) else " "
+        for one in set(folded)
+        if _UNSPACED.match(one) or not (one.isalnum() or unicodedata.category(one)[0] == "M")
+    }
+    return folded.translate(apart).split()
+
+
+def names_of(text: str) -> list[str]:
+    """Return the words of a text that begin with a capital letter, casefolded."""
+    words = text.translate(_ASCII_APART).split() if text.isascii() else _WORD.findall(text)
+    return [word.casefold() for word in words if word[0].isupper()]
+
+
+def _share(part: Floats, whole: NDArray[np.integer] | Floats) -> Floats:
+    """Return part / whole of counts, 0 where the whole is."""
+    found: Floats = part / np.maximum(whole, 1)
+    return found

@@ -1,0 +1,229 @@
+"""The list of signals of a gate: which columns the row of an answer has, and the row. Pure.
+
+A list is frozen with a policy. Rows are scaled by constants of this package, never by a gate's own data, so the row of an
+answer depends on its batch alone.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.scoring.scorer import AnswerBatch, finished
+from streamer.scoring.signals import alone, embeddings, words
+from streamer.scoring.signals.declared import GIVEN, declared_ranges
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal import Signal
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.float32]
+
+VERSIONS: Mapping[int, tuple[Signal, ...]] = {
+    1: (
+        embeddings.gram, embeddings.mean_cosine, embeddings.nearest_cosine, embeddings.median_cosine,
+        embeddings.cluster_share, embeddings.centroid,
+        words.exact_match, words.contains, words.contained, words.jaccard, words.rouge_1, words.chrf,
+        words.same_number, words.same_names,
+        alone.length, alone.length_to_median,
+        embeddings.entropy, embeddings.best_gram, words.best_rouge_1, words.best_chrf, words.best_match,
+        embeddings.batch_cosine,
+        alone.question_overlap, alone.refusal, alone.has_number, alone.one_of,
+    )
+}  # fmt: skip
+"""What is measured of every answer, by the version of the list. A published version never changes."""
+
+CLIP = 4.0
+"""Scaled signals lie within this of 0."""
+
+MOST_MODELS = 20
+
+
+@dataclass(frozen=True)
+class SignalList:
+    """The signals of a gate.
+
+    Attributes
+    ----------
+    version : of what is measured of every answer, a key of `VERSIONS`.
+    given : which of `GIVEN` come with an answer.
+    models : names of at most 20 language models; each is a column, 1 for its answers.
+    declared : at most 20 numbers of the user's own: name (1 to 40 of a-z, 0-9 and ``_``), least and largest value.
+
+    Raises
+    ------
+    ValueError
+        When a part is none of these.
+    """
+
+    version: int = 1
+    given: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    declared: tuple[tuple[str, float, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.version not in VERSIONS:
+            raise ValueError(
+                f"the version of the signals must be one of {', '.join(map(str, VERSIONS))}, not {self.version!r}"
+            )
+        if unknown := sorted(set(self.given) - set(GIVEN)):
+            raise ValueError(
+                f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}"
+            )
+        if len(self.models) > MOST_MODELS:
+            raise ValueError(f"models must be at most {MOST_MODELS}, not {len(self.models)}")
+        if not all(self.models):
+            raise ValueError("models must have names")
+        declared_ranges({name: (least, most) for name, least, most in self.declared})
+        if repeated := sorted({one for one in self.columns if self.columns.count(one) > 1}):
+            raise ValueError(f"a signal has one name and one column, and {repeated[0]!r} stands twice")
+
+    @cached_property
+    def measured(self) -> tuple[Signal, ...]:
+        """What is measured of every answer."""
+        return VERSIONS[self.version]
+
+    @cached_property
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """The least and largest value of what comes with an answer, by name, in the order of the columns."""
+        return {name: GIVEN[name] for name in self.given} | {
+            name: (least, most) for name, least, most in self.declared
+        }
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the signals, without models."""
+        return (*(one.name for one in self.measured), *self.ranges)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of a row's d columns: what comes with an answer has a second one, 1 where it is missing."""
+        given = (*self.given, *(name for name, _, _ in self.declared))
+        return (
+            *(one.name for one in self.measured),
+            *(column for name in given for column in (name, f"{name}:missing")),
+            *(f"model={name}" for name in self.models),
+        )
+
+    @cached_property
+    def text(self) -> str:
+        """The list as JSON, the same characters for the same list."""
+        declared = [[name, float(least), float(most)] for name, least, most in self.declared]
+        values = {"version": self.version, "given": self.given, "models": self.models, "declared": declared}
+        return json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    @cached_property
+    def hash(self) -> str:
+        """SHA-256 of `text`, in hexadecimal."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    @classmethod
+    def of_text(cls, text: str) -> "SignalList":
+        """Read a list from `text`. Raises `ValueError` for anything that it would not write."""
+        try:
+            values = json.loads(text)
+            made = cls(
+                values["version"],
+                tuple(values["given"]),
+                tuple(values["models"]),
+                tuple((name, least, most) for name, least, most in values["declared"]),
+            )
+        except (KeyError, TypeError, RecursionError) as error:
+            raise ValueError(
+                f"a list of signals must have version, given, models and declared: {error}"
+            ) from None
+        if made.text != text:
+            raise ValueError("a list of signals must be written as this program writes it")
+        return made
+
+    def rows(
+        self,
+        batch: AnswerBatch,
+        question: str | None = None,
+        given: Mapping[str, Sequence[float | None]] | None = None,
+    ) -> Rows:
+        """Measure the n answers of a batch.
+
+        Parameters
+        ----------
+        question : the prompt; None or empty where it is not known.
+        given : by name n numbers that came with the answers, None where one is missing: ``score`` in [0, 1], ``logprob`` at most
+            0, ``judge`` in [0, 100], and declared ones. Names that the list does not have are passed over.
+
+        Returns
+        -------
+        ndarray of float32, shape (n, d)
+            Scaled, in [-4, 4], without intercept; zeros for blank answers.
+
+        Raises
+        ------
+        ValueError
+            When a number lies outside its range, or embeddings cannot be compared.
+        """
+        return self.of_measured(Measured(batch, question), given)
+
+    def of_measured(
+        self, measured: Measured, given: Mapping[str, Sequence[float | None]] | None = None
+    ) -> Rows:
+        """Return `rows` of what may have been measured already."""
+        n = measured.size
+        columns = [(one.of(measured) - one.mean) / one.deviation for one in self.measured]
+        for name, (least, most) in self.ranges.items():
+            values = (given or {}).get(name) or [None] * n
+            if len(values) != n:
+                raise ValueError(f"the signal {name} has {len(values)} values, and the batch {n} answers")
+            columns += _given(name, values, least, most)
+        models = measured.batch.models or [""] * n
+        columns += [np.array([float(one == name) for one in models]) for name in self.models]
+        found = np.stack(columns, axis=1).clip(-CLIP, CLIP).astype(np.float32)
+        found[~measured.written] = 0.0
+        return found + np.float32(0.0)  # -0.0 is 0.0 in every record
+
+
+def choice_scores(batch: AnswerBatch | Measured) -> Floats:
+    """Score n answers for the choice of the one that may ship: the highest, of equal ones the first.
+
+    Returns
+    -------
+    ndarray of float64, shape (n,)
+        (Gram energy + chrF) / 2, in [0, 1], rounded to 1e-6; 0 for a blank answer.
+    """
+    measured = batch if isinstance(batch, Measured) else Measured(batch)
+    return finished((embeddings.gram.of(measured) + words.chrf.of(measured)) / 2, measured.batch.blank)
+
+
+def batch_row(rows: Rows, blank: Sequence[bool]) -> Rows:
+    """Return the row of a whole batch, shape (d,): the mean over the answers that are not blank.
+
+    Raises `ValueError` where all are.
+    """
+    written = ~np.asarray(blank, dtype=np.bool_)
+    if not written.any():
+        raise ValueError("a batch of blank answers has no row")
+    row: Rows = rows[written].mean(axis=0, dtype=np.float64).astype(np.float32)
+    return row
+
+
+def _given(name: str, values: Sequence[float | None], least: float, most: float) -> list[Floats]:
+    """The column of a number that comes with an answer, and that of where it is missing."""
+    middle, half = (least + most) / 2, (most - least) / 2
+    scaled = np.zeros(len(values))
+    for place, value in enumerate(values):
+        if value is None:
+            continue
+        number = math.exp(value) if name == "logprob" and value <= 0 else float(value)
+        if name == "logprob" and value > 0:
+            raise ValueError(
+                f"the logprob of answer {place + 1} is {value!r}: a mean of logarithms of probabilities is at most 0"
+            )
+        if not least <= number <= most:  # so is NaN refused
+            raise ValueError(
+                f"the signal {name} of answer {place + 1} is {value!r}, outside its range of {least:g} to {most:g}; "
+                "declare the range that it has, and the gate collects prompts with it anew"
+            )
+        scaled[place] = (number - middle) / half
+    return [scaled, np.array([float(value is None) for value in values])]

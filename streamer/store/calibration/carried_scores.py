@@ -1,0 +1,47 @@
+"""Keeps what an adopted candidate's scorer made of batches that another one had decided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from streamer.store.audit import control
+from streamer.store.db import bulk_insert
+from streamer.store.db.schema import carried_scores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from streamer.store.db.engine import Database
+
+
+class CarriedScores:
+    """Scores of earlier batches, sealed; a batch has one set of them a scorer."""
+
+    def __init__(self, database: Database, *, clock: Callable[[], datetime]) -> None:
+        self._database = database
+        self._clock = clock
+
+    def keep(self, scorer: str, scores: Mapping[int, Mapping[str, float]]) -> None:
+        def work(connection: sa.Connection) -> None:
+            there = set(
+                connection.execute(
+                    sa.select(carried_scores.c.batch).where(
+                        carried_scores.c.scorer == scorer, carried_scores.c.batch.in_(list(scores))
+                    )
+                ).scalars()
+            )
+            rows = [
+                {"batch": batch, "scorer": scorer, "response_id": response, "score": score}
+                for batch, found in scores.items()
+                if batch not in there
+                for response, score in found.items()
+            ]
+            if rows:
+                bulk_insert.append(connection, carried_scores, rows)
+                keys = [(row["scorer"], row["batch"], row["response_id"]) for row in rows]
+                control.append(connection, carried_scores, keys, now=self._clock())
+
+        self._database.writing(work)

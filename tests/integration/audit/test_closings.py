@@ -1,0 +1,54 @@
+"""A closing that the control chain has later than the decisions under it is no fault; another policy is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from streamer import wiring
+from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.attacker import breaking_in, rebuild_control
+from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
+from tests.migrated import migrated
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.postgres
+
+
+def test_decisions_under_a_closing_that_is_sealed_after_them(
+    migrated_postgres_url: str, tmp_path: Path
+) -> None:
+    settings = settings_for(migrated_postgres_url, tmp_path)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        scribe.gate("best", unit="best", alpha=0.3, pending="worst")
+        scribe.checkpoint()
+        scribe.deliver(event("best", number) for number in range(20))
+        scribe.import_labels("best", range(20))
+        scribe.recalibrate("best")
+        with store._database.engine.begin() as other:
+            other.exec_driver_sql("SELECT * FROM control_head FOR UPDATE")
+            closed = store.policies.close("best", by="ana", reason="an incident")
+            scribe.deliver(event("best", number) for number in range(20, 25))
+        scribe.checkpoint()
+    report = verify(settings)
+    assert report.faults == ()
+    assert report.counts["decisions under a closing that was sealed after them"] == 5
+    export(settings, tmp_path / "bundle")
+    assert verify_bundle(tmp_path / "bundle", KEYS, None).faults == []
+
+    # One that ships, found by a run, is not to be sealed after what it decided.
+    with breaking_in(settings.database.url) as connection:
+        connection.exec_driver_sql(
+            "UPDATE policies SET (state, threshold, rule, calibration_run, guarantee) = (SELECT state, threshold, rule,"
+            f" calibration_run, guarantee FROM policies WHERE version = {closed.version - 1})"
+            f" WHERE version = {closed.version}"
+        )
+        rebuild_control(connection)
+    export(settings, tmp_path / "changed")
+    faults = verify_bundle(tmp_path / "changed", KEYS, None).faults
+    assert any("was written after it" in fault["detail"] for fault in faults)

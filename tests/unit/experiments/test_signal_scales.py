@@ -1,0 +1,41 @@
+"""The command that measures the scales of the signals."""
+
+from pathlib import Path
+
+import pytest
+
+from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
+from streamer.research.experiments.signal_scales import main, scales
+from streamer.scoring.signals.signal_list import VERSIONS
+
+
+def test_the_scale_of_an_answer_is_over_what_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = '{"question_id": %d, "question": %s, "responses": [%s]}\n'
+    answers = ", ".join(
+        f'{{"text": "{text}", "embedding": [1, {n}]}}'
+        for n, text in enumerate(("Paris", "Lyon 2", " ", "Nice"))
+    )
+    path = tmp_path / "clouds.jsonl"
+    path.write_text(line % (1, '"Paris or Nice?"', answers))
+    found = {name: pair for name, *pair in scales([path], tmp_path, 1)}
+    assert list(found) == [one.name for one in VERSIONS[1]]
+    assert found["has_number"] == pytest.approx([1 / 3, (2 / 9) ** 0.5])
+    assert found["question_overlap"] == pytest.approx([2 / 3, (2 / 9) ** 0.5])
+    unknown = tmp_path / "unknown.jsonl"
+    unknown.write_text(line % (1, "null", answers))
+    both = {name: pair for name, *pair in scales([path, unknown], tmp_path, 1)}
+    assert all(both[name] == pytest.approx(pair) for name, pair in found.items()), (
+        "a file without questions says nothing of them"
+    )
+    assert main([str(path)]) == 0
+    assert "has_number           mean=0.33 deviation=0.47" in capsys.readouterr().out
+
+
+@pytest.mark.encoder
+@pytest.mark.long
+def test_the_frozen_scales_are_those_of_the_shared_clouds(triviaqa_path: Path) -> None:
+    found = scales(sorted(triviaqa_path.parent.glob("*.jsonl.gz")), EMBEDDINGS_FOLDER, 1)
+    for (name, mean, deviation), one in zip(found, VERSIONS[1], strict=True):
+        assert (one.name, one.mean, one.deviation) == (name, float(f"{mean:.2g}"), float(f"{deviation:.2g}"))
