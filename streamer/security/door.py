@@ -158,20 +158,28 @@ async def content_of(
     ReplyFailed
         ``too_large`` or ``unreadable``.
     """
-    found, wire = bytearray(), 0
+    blocks: list[bytes] = []
+    block = bytearray()  # one that grows by a byte at a time up to `most` would leave holes in memory
+    wire = size = 0
     unpack = _unpacker(response.headers.get("content-encoding", ""))
-    async with AsyncExitStack() as stack:
-        pieces = await stack.enter_async_context(aclosing(response.aiter_raw()))
+    async with AsyncExitStack() as slot, aclosing(response.aiter_raw()) as pieces:
         async for piece in pieces:
             wire += len(piece)
             for unpacked in unpack(piece):
-                found += unpacked
-                if max(wire, len(found)) > most:
+                size += len(unpacked)
+                if max(wire, size) > most:
                     raise ReplyFailed("too_large", f"the reply has more than {most:,} bytes")
-                if large is not None and len(found) > _SMALL:
-                    await stack.enter_async_context(large)
-                    large = None
-        return bytes(found)
+                block += unpacked
+                if len(block) > _SMALL:
+                    blocks.append(bytes(block))
+                    block.clear()
+                    if large is not None:
+                        await slot.enter_async_context(large)
+                        slot.callback(
+                            blocks.clear
+                        )  # before the next one begins: an error's traceback keeps them
+                        large = None
+        return b"".join([*blocks, block])
 
 
 def read_object(content: bytes) -> dict[str, Any]:

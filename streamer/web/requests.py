@@ -58,18 +58,20 @@ async def bounded_body(request: Request, most: int) -> bytes | None:
     return bytes(found)
 
 
-def one_length(app: ASGIApp) -> ASGIApp:
-    """Refuse a request with both `Content-Length` and `Transfer-Encoding`: a proxy in front may see another end of it (RFC 9112)."""
+def well_formed(app: ASGIApp) -> ASGIApp:
+    """Refuse a request whose end a proxy in front may see elsewhere (RFC 9112), or with NUL, which no text has, in its address."""
 
     async def run(scope: Scope, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] == "http"
-            and {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys()
-        ):
-            refusal = "send Content-Length or Transfer-Encoding, not both\n"
-            await PlainTextResponse(refusal, 400, {"connection": "close"})(scope, receive, send)
-        else:
+        refusal = None
+        if scope["type"] == "http":
+            if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
+                refusal = "send Content-Length or Transfer-Encoding, not both"
+            elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
+                refusal = "the address has a NUL character"
+        if refusal is None:
             await app(scope, receive, send)
+        else:
+            await PlainTextResponse(f"{refusal}\n", 400, {"connection": "close"})(scope, receive, send)
 
     return run
 

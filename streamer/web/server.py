@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn import Server
 
 from streamer.errors import UsageError
-from streamer.web.requests import one_length
+from streamer.web.requests import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def server(
     kind = Server if signals else _Obedient
     return kind(
         uvicorn.Config(
-            one_length(app),
+            well_formed(app),
             loop="asyncio",
             http="h11",
             ws="none",
