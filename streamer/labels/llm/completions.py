@@ -94,6 +94,9 @@ def completion_of(reply: Reply) -> dict[str, Any]:
     ReplyFailed
         For a reply that is no completion with a choice.
     """
+    # A text has no quote that is not escaped. So many choices would be seven times as large in memory.
+    if reply.content.count(b'"message"') > _MOST_CHOICES:
+        raise ReplyFailed("unreadable", f"it has more than {_MOST_CHOICES} choices")
     found: _Completion = read_json(reply.content, _Completion)
     if not 0 < len(found.choices) <= _MOST_CHOICES:
         raise ReplyFailed("unreadable", f"it has {len(found.choices)} choices")
