@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.candidate import CandidateDecision, CandidatePolicy
     from streamer.gates.policy import Policy
+    from streamer.gates.policy_gate import Needed
     from streamer.gates.rule import Cut
     from streamer.gates.settings import HoldAction, Mode, Unit
 
@@ -172,7 +173,8 @@ class BatchDecision:
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
     segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` says that only this drew
     it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any. `asked` is what a judge was
-    asked for its scores and said, by response. `candidate` is what the gate's candidate policy made of it, where there is one.
+    asked for its scores and said, by response. `candidate` is what the gate's candidate policy made of it, where there is one. `signals` is the row of signals of
+    what its unit may ship (float32, little-endian), and `needed` the budget that it would have shipped with.
     """
 
     record: Record
@@ -205,6 +207,8 @@ class BatchDecision:
     cloud: tuple[float, ...] | None = None
     asked: tuple[tuple[str, AskedMark], ...] = ()
     candidate: CandidateDecision | None = None
+    signals: bytes | None = None
+    needed: Needed | None = None
 
 
 class RecordedAction(NamedTuple):

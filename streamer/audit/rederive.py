@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.calibration import History
 from streamer.errors import UsageError
-from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.policy_gate import Needed, PolicyGate
 from streamer.gates.rule import Cut, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
@@ -56,8 +56,13 @@ class ActionRules:
             gate = self._gates[key] = PolicyGate(
                 unit=unit, cut=Cut(state, threshold), rule=rule_from_json(rule)
             )
+        needed = None if "budget" not in facts else Needed(*facts["budget"])
         ruling = gate.decide(
-            scores, blank=blank, uniforms=facts.get("uniforms"), segment=facts.get("segment")
+            scores,
+            blank=blank,
+            uniforms=facts.get("uniforms"),
+            segment=facts.get("segment"),
+            needed=needed,
         )
         return list(ruling.gate.shipped), ruling.gate.best, (ruling.cut.state, ruling.cut.threshold)
 
@@ -85,7 +90,7 @@ def contradiction(
     try:
         cut = None if run.get("age_cut") is None else AgeCut.from_json(_values(run["age_cut"]))
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
-        history = None if run.get("history") is None else History.from_json(_values(run["history"]))
+        history = History.from_json(_values(run["history"]))
     except ValueError as error:
         return str(error)
     try:

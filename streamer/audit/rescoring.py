@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.audit.standalone.verify_bundle import SCORED_BY, decided_as_blank
+from streamer.audit.standalone.verify_bundle import SCORED_BY
 from streamer.events.responses import recorded_models
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
@@ -113,7 +113,7 @@ class Rescorer:
                 *line["source"][1:3], line["height"], line["source"][3]
             )
             place += " ({}/{}#{})".format(*facts["batch"])
-            blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
+            blank = [is_blank(text) for text in content["texts"]]
             models = recorded_models(content["metadata"], [one[0] for one in facts["responses"]])
             self._add(facts["encoder"], (place, scorer, content["texts"], blank, models, scores), verifier)
 

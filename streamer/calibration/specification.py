@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, TypeVar
 
+from streamer.calibration.history import NO_HISTORY, History
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from types import ModuleType
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from streamer.calibration.calibrators.full import Prompts
     from streamer.calibration.calibrators.transductive import TransductiveRule
     from streamer.calibration.groups import LabelledGroup
-    from streamer.calibration.history import History
     from streamer.calibration.threshold import Threshold
 
     Floats = NDArray[np.float64]
@@ -46,8 +48,6 @@ class Range:
     least, most : the ends of the range.
     open : the ends themselves are excluded; `open_least`: the lower one alone.
     whole : whole numbers only.
-    unsaid : what a record means that does not name it, of a parameter that is younger than those who have it; None: the
-        default.
     """
 
     help: str
@@ -57,7 +57,6 @@ class Range:
     open: bool = False
     open_least: bool = False
     whole: bool = False
-    unsaid: Number | None = None
 
     def plain(self, name: str, value: Any) -> Number:
         """Return a value of this range as Python's own number, or raise `ValueError` that names the parameter."""
@@ -98,7 +97,6 @@ def parameter(
     open: bool = False,  # noqa: A002
     open_least: bool = False,
     whole: bool = False,
-    unsaid: Number | None = None,
 ) -> Any:
     """Declare a parameter as a field of a specification; see `Range`."""
     about = Range(
@@ -109,7 +107,6 @@ def parameter(
         open=open,
         open_least=open_least,
         whole=whole,
-        unsaid=unsaid,
     )
     return field(default=default, metadata={"range": about})
 
@@ -217,7 +214,9 @@ class Sample:
     drawn : the most items that a group has labels of, >= 1; fewer may have been drawn from one.
     largest : the most items that a group may ever have.
     floor : only items that score above it were to be labelled, and the threshold will be no less; None: all were.
-    history : the cuts that other prompts fix, which nobody was to label; None: an earlier version, which read none.
+    history : the cuts that other prompts fix, which nobody was to label.
+    prompts : the same groups with their signals; None: they have none.
+    budget, attempts : what `alpha` is the share of one attempt of, for comparisons in whole numbers; None: alpha itself.
     """
 
     groups: Sequence[LabelledGroup]
@@ -226,7 +225,10 @@ class Sample:
     drawn: int = 1
     largest: int = 1
     floor: float | None = None
-    history: History | None = None
+    history: History = NO_HISTORY
+    prompts: Prompts | None = None
+    budget: float | None = None
+    attempts: int = 1
 
     @property
     def levels(self) -> int:
@@ -241,10 +243,12 @@ class Calibrated(NamedTuple):
     ----------
     threshold : for every batch, or the strictest that one may get.
     window : from which each batch gets a threshold of its own; None: all share one.
+    prompts : which each batch is compared with, by all signals; None: it is not.
     """
 
     threshold: Threshold
     window: TransductiveRule | None = None
+    prompts: Prompts | None = None
 
 
 class Calibrator(Parametrised, ABC):
@@ -290,6 +294,8 @@ class Calibrator(Parametrised, ABC):
     """Whether it cuts where unlabelled prompts say."""
     by_order: ClassVar[bool] = False
     """Whether it matters which prompts are older."""
+    of_signals: ClassVar[bool] = False
+    """Whether it reads signals besides scores."""
     per_batch: ClassVar[bool] = False
     """Whether each batch gets a threshold of its own."""
     against_mean: ClassVar[str] = ""

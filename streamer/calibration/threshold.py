@@ -7,12 +7,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal, NoReturn, get_args
 
-ThresholdState = Literal["closed", "cut", "open"]
+ThresholdState = Literal["closed", "cut", "open", "full"]
 THRESHOLD_STATES: tuple[ThresholdState, ...] = get_args(ThresholdState)
 
 
 def state_at(value: float) -> ThresholdState:
-    """Return the state of a threshold lambda: +inf is closed, -inf is open, anything else a cut."""
+    """Return the state of a threshold lambda: +inf is closed, -inf is open, NaN full, anything else a cut."""
+    if math.isnan(value):
+        return "full"
     return "closed" if value == math.inf else "open" if value == -math.inf else "cut"
 
 
@@ -22,8 +24,9 @@ class Threshold:
 
     Attributes
     ----------
-    state : `closed` (ship nothing), `cut` (ship iff Q > lambda) or `open` (ship all).
-    value : lambda; +inf when closed, -inf when open, finite when cut.
+    state : `closed` (ship nothing), `cut` (ship iff Q > lambda), `open` (ship all) or `full` (no score decides alone: see
+        `streamer.calibration.calibrators.full`).
+    value : lambda; +inf when closed, -inf when open, NaN when full, finite when cut.
     alpha : the budget that was asked for, in (0, 1): on selective risk for the method `selective`, on exposure risk
         for every other.
     method : the calibrator, a name of `streamer.calibration.registry`.
@@ -46,7 +49,11 @@ class Threshold:
     def __post_init__(self) -> None:
         if self.state not in THRESHOLD_STATES:
             raise ValueError(f"state must be one of {', '.join(THRESHOLD_STATES)}, not {self.state!r}")
-        expected = {"closed": self.value == math.inf, "open": self.value == -math.inf}
+        expected = {
+            "closed": self.value == math.inf,
+            "open": self.value == -math.inf,
+            "full": math.isnan(self.value),
+        }
         if not expected.get(self.state, math.isfinite(self.value)):
             raise ValueError(f"a threshold in state {self.state!r} cannot have the value {self.value!r}")
         if not 0 < self.alpha < 1:
@@ -59,7 +66,7 @@ class Threshold:
             raise ValueError(f"groups must be 0 or more, not {self.groups!r}")
 
     def to_json(self) -> str:
-        """Write one JSON object; `lambda` is null when closed or open, because JSON has no infinity."""
+        """Write one JSON object; `lambda` is null unless there is a cut, because JSON has no infinity."""
         return json.dumps(
             {
                 "state": self.state,
@@ -107,12 +114,15 @@ class Threshold:
             raise ValueError(f"a threshold in state {state!r} cannot have lambda {cut!r}")
         return cls(
             state=state,
-            value=_number("lambda", cut) if state == "cut" else math.inf if state == "closed" else -math.inf,
+            value=_number("lambda", cut) if state == "cut" else _VALUES.get(state, math.nan),
             alpha=_number("alpha", fields["alpha"]),
             method=fields["method"],
             groups=fields["groups"],
             guarantee=fields["guarantee"],
         )
+
+
+_VALUES = {"closed": math.inf, "open": -math.inf}
 
 
 def _number(name: str, value: object) -> float:

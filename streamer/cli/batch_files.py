@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.clouds.cloud import cloud_labels, cloud_message
-from streamer.clouds.cloud_files import content_of, read_clouds
+from streamer.clouds.cloud_files import AS_IT_IS, content_of, read_clouds
 from streamer.clouds.line_files import numbered_lines, shown_name
 from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.clouds.tables.rows import json_object
@@ -20,9 +20,9 @@ from streamer.events.responses import decode_responses
 from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
-    from streamer.clouds.tables.columns import Role
+    from streamer.clouds.tables.answers import Reading
     from streamer.events.limits import Limits
 
 
@@ -49,7 +49,7 @@ def publications(
     labels: bool,
     labeller: str | None,
     limits: Limits,
-    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    reading: Reading = AS_IT_IS,
     embeddings_of: str | None = None,
     report: Callable[[str], None] = lambda _text: None,
 ) -> Iterator[Publication]:
@@ -62,7 +62,7 @@ def publications(
     labels : take the severities of clouds and tables along.
     labeller : who gave them; ``file:NAME`` when None.
     limits : bounds on an event.
-    columns, report : see `streamer.clouds.cloud_files.read_clouds`.
+    reading, report : see `streamer.clouds.cloud_files.read_clouds`.
     embeddings_of : what made the embeddings of clouds and tables, which then go along; None: they do not.
 
     Raises
@@ -75,7 +75,7 @@ def publications(
     if content == "events":
         for option, given in (
             ("--labels", labels),
-            ("--column", columns),
+            ("--column", reading.columns),
             ("--embeddings-of", embeddings_of),
         ):
             if given:
@@ -89,10 +89,9 @@ def publications(
         raise UsageError(f"{_name(file)} names no gate, as only events do; say which with --gate")
     at = datetime.now(UTC)
     who = labeller or f"file:{_name(file)}"[:200]
-    columns = columns or {}
-    if not labels:  # what nobody asked for is not looked at
-        columns = {**NO_SEVERITIES, **columns} if content == "table" else columns
-    for cloud in read_clouds(file, columns, report=report, hold=False, needs_answers=True):
+    if not labels and content == "table":  # what nobody asked for is not looked at
+        reading = replace(reading, columns={**NO_SEVERITIES, **reading.columns})
+    for cloud in read_clouds(file, reading, report=report, hold=False, needs_answers=True):
         if embeddings_of is not None and cloud.responses[0].embedding is None:
             raise UsageError(
                 f"question {cloud.question_id!r} has no embeddings to send with --embeddings-of; a table has them in a "

@@ -84,7 +84,9 @@ def _throughput(look: Look) -> Text:
 
 
 def _gate(gate: GateNumbers, now: datetime) -> list[Text]:
-    style = {"closed": "bold yellow", "cut": "bold green", "open": "bold cyan"}.get(gate.state, "bold red")
+    style = {"closed": "bold yellow", "cut": "bold green", "open": "bold cyan", "full": "bold green"}.get(
+        gate.state, "bold red"
+    )
     head = Text()
     head.append(gate.gate, style="bold")
     head.append("  ")

@@ -12,15 +12,16 @@ import typer
 from streamer import wiring
 from streamer.cli.console import note, output, print_json, print_table, say, warn
 from streamer.cli.gate_names import gate_names
-from streamer.cli.options import ColumnOption, JsonOption, UnlabelledOption, given, in_groups, names, share
-from streamer.clouds.tables.columns import parse_mapping
+from streamer.cli.options import JsonOption, TableOptions, UnlabelledOption, given, in_groups, names, share
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.signals.declared import parse_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options
     from streamer.research.evaluation.run import ProgressWatch
@@ -74,6 +75,14 @@ class ScoreOptions:
         typer.Option(
             metavar="FIELD",
             help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
+        ),
+    ] = None
+    signal: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LEAST..MOST",
+            help="A number of your own that answers have under signals, and its range, for method full to read: retrieval=0..1; may be "
+            "repeated.",
         ),
     ] = None
     answer_pattern: Annotated[
@@ -154,7 +163,6 @@ def evaluate(
             help="Folder for the report, tables, figures and CSV files; created if missing.",
         ),
     ] = Path("evaluation"),
-    column: ColumnOption = None,
     unlabelled: UnlabelledOption = "worst",
     from_store: Annotated[
         list[str] | None,
@@ -166,6 +174,7 @@ def evaluate(
         ),
     ] = None,
     *,
+    tables: TableOptions,
     asked: AskedOptions,
     scores: ScoreOptions,
     judging: JudgeOptions,
@@ -196,12 +205,16 @@ def evaluate(
             external=tuple(scores.score_field or ()),
             judge_field=judging.judge_field,
             answer_pattern=scores.answer_pattern,
+            signals=tuple((name, *ends) for name, ends in parse_signals(scores.signal or ()).items()),
             unlabelled=unlabelled,
         )
     )
     overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
-    data_sets = [*_read(files or [], column, options), *_stored(settings, from_store or [], options)]
+    data_sets = [
+        *_read(files or [], tables.reading(), options),
+        *_stored(settings, from_store or [], options),
+    ]
     for data in data_sets:
         check_data_set(data, options)
     check_folders(out, run.cache)
@@ -228,11 +241,10 @@ def evaluate(
         _print(found, out)
 
 
-def _read(files: list[Path], column: list[str] | None, options: "Options") -> "list[DataSet]":
+def _read(files: list[Path], reading: "Reading", options: "Options") -> "list[DataSet]":
     from streamer.research.evaluation import read_data_set
 
-    columns = parse_mapping(column or ())
-    return [read_data_set(file, columns=columns, report=note, **options.reading()) for file in files]
+    return [read_data_set(file, reading=reading, report=note, **options.reading()) for file in files]
 
 
 def _stored(settings: "Settings", gates: list[str], options: "Options") -> "list[DataSet]":

@@ -11,6 +11,7 @@ import typer
 
 from streamer import wiring
 from streamer.calibration import registry
+from streamer.calibration.calibrators.full import Full
 from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import (
@@ -38,7 +39,8 @@ from streamer.gates.settings import (
     is_in_place,
     stands_for,
 )
-from streamer.scoring.registry import EVERY, GRAM
+from streamer.scoring.registry import CHOICE, EVERY, GRAM
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 from streamer.wording.verdicts import drawing_text
@@ -371,13 +373,8 @@ def chosen_settings(
     message names the option.
     """
     chosen = dict(present)
-    if "method" in given:  # a method that is named gets its present edition
-        chosen = {
-            name: value
-            for name, value in chosen.items()
-            if name not in PARAMETERS or PARAMETERS[name][0].unsaid is None
-        }
     chosen |= given
+    chosen |= _by_signals(chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None
     if "scorer" in given and given["scorer"] not in EVERY:
@@ -399,6 +396,20 @@ def chosen_settings(
         return GateSettings(**chosen)
     except ValueError as error:
         raise UsageError(_as_options(str(error))) from None
+
+
+def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict[str, Any]:
+    """Find scorer and signals, as far as they follow from the method."""
+    full = chosen.get("method") == Full.name
+    found: dict[str, Any] = {}
+    if full and "scorer" not in given:
+        found["scorer"] = CHOICE
+    scorer = found.get("scorer", chosen.get("scorer", GRAM))
+    if full and chosen.get("signals") is None:
+        found["signals"] = SignalList().text
+    elif scorer != CHOICE and "signals" not in given:
+        found["signals"] = None
+    return found
 
 
 def _with_upstream(

@@ -11,6 +11,7 @@ import typer
 
 from streamer.calibration import registry
 from streamer.cli import options as opt
+from streamer.errors import UsageError
 from streamer.gates import shapes
 from streamer.gates.labeller_names import normalised
 from streamer.gates.settings import (
@@ -28,6 +29,7 @@ from streamer.gates.settings import (
     UNITS,
     GateSettings,
 )
+from streamer.scoring.signals.signal_list import signal_list
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -101,7 +103,7 @@ class SettingOption:
             self.kind | None,
             typer.Option(
                 self.flag or self.option,
-                metavar=None if self.flag else self.metavar,
+                metavar=None if self.kind is bool else self.metavar,
                 rich_help_panel=self.panel,
                 help=text,
                 hidden=self.field not in (SHOWN if of_new_gates else ASKED_FIRST),
@@ -109,6 +111,14 @@ class SettingOption:
                 parser=opt.share if self.kind is float else None,
             ),
         ]
+
+
+def _signals(given: Any, option: str) -> str:
+    """Read a list of signals. Raises `UsageError` for what cannot be one."""
+    try:
+        return signal_list([] if given == ["none"] else given).text
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
 
 
 def _texts(text: str, _option: str) -> str:
@@ -168,6 +178,18 @@ SETTINGS: tuple[SettingOption, ...] = (
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
         "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares.",
         _POLICY,
+    ),
+    SettingOption(
+        field="signals",
+        metavar="NAME=LOW..HIGH",
+        help="What a gate of method full reads besides the 26 signals of the texts; give it once for each. score, logprob, judge: as they "
+        "come with an event or a judge. NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
+        "this model gave the answer. none: nothing besides. The whole list is set anew, and its labels count from then on.",
+        panel=_POLICY,
+        kind=list[str],
+        flag="--signal",
+        read=_signals,
+        default=None,
     ),
     SettingOption(
         field="encoder",
@@ -491,7 +513,9 @@ def with_settings(
     def run(**values: Any) -> None:
         values.pop("help_all", None)
         given = {
-            one.field: one.value(value) for one in offered if (value := values.pop(one.name)) is not None
+            one.field: one.value(value)
+            for one in offered
+            if (value := values.pop(one.name)) is not None and value != []
         }
         command(given=given, **values)
 

@@ -160,8 +160,9 @@ def _labelled(path: Path) -> "list[Cloud]":
     """Read a file whose severities are of one kind. Raises `UsageError`, with the file's name and the line."""
     from streamer.clouds.cloud import NOT_KEPT, severity_kind
     from streamer.clouds.cloud_files import read_clouds
+    from streamer.clouds.tables.answers import Reading
 
-    clouds = list(read_clouds(path, report=note))
+    clouds = list(read_clouds(path, Reading(trust_score=True), report=note))
     if any(r.text == NOT_KEPT and r.embedding is None for cloud in clouds for r in cloud.responses):
         raise UsageError(f"{path} has neither texts nor embeddings, and GPSO learns from embeddings")
     try:

@@ -6,16 +6,17 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from streamer import wiring
-from streamer.cli import label_clouds, label_filling, label_keys
+from streamer.cli import FAILED, label_clouds, label_filling, label_keys
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.policies import unread_json, unread_text
+from streamer.clouds.tables.columns import shown_columns
 from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines
@@ -23,8 +24,10 @@ from streamer.security.visible import VisibleLines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.clouds.tables.answers import Reading
+    from streamer.clouds.tables.marks import Annotators
     from streamer.journal import LabelRevision
-    from streamer.labels.label_files import LabelTask
+    from streamer.labels.label_files import LabelReader, LabelTask
     from streamer.store import Store
 
 _PAGE = 500
@@ -64,6 +67,10 @@ def import_(
         str | None,
         typer.Option(metavar="WHO", help="Labeller of rows that name none. Default: your login name."),
     ] = None,
+    scale: opt.ScaleOption = None,
+    words: opt.WordsOption = None,
+    annotators: opt.AnnotatorsOption = "mean",
+    trust_score: opt.TrustScoreOption = False,
     sign: Annotated[
         bool,
         typer.Option(
@@ -77,10 +84,19 @@ def import_(
 
     The columns are gate, batch_id, attempt, response_id, severity, kind, labeller, labelled_at; `streamer label queue`
     writes a file that has them. Rows without labelled_at get the time when the file was last changed, so
-    importing it again changes nothing, and an older file does not undo a newer one.
+    importing it again changes nothing, and an older file does not undo a newer one. Exit status 1 when no row has a
+    severity.
     """
+    from streamer.clouds.tables.answers import Reading
+
     settings = wiring.load_settings()
-    labels, empty, unmatched = _read(file, gate, kind, labeller, _columns(column or []), format_)
+    reading = Reading(
+        marks=opt.given_marks(scale, words),
+        annotators=cast("Annotators", annotators),
+        trust_score=trust_score,
+    )
+    labels, several, reader = _read(file, gate, kind, labeller, _columns(column or []), format_, reading)
+    empty, unmatched = reader.unlabelled, reader.unmatched
     with wiring.open_store(settings) as store:
         added = store.labels.add(labels, source="file", sign=sign)
         unrecorded = store.labels.unrecorded(labels)
@@ -100,8 +116,12 @@ def import_(
                 "other_kind": sum(count for _, _, _, count in other_kinds),
             }
         )
+        if not labels:
+            raise typer.Exit(FAILED)
         return
     say(f"imported {counted(added.added, 'label', 'labels')} from {file.name}")
+    if several:
+        note(several)
     if added.repeated:
         note(f"{counted(added.repeated, 'label was', 'labels were')} known already")
     if added.signed:
@@ -131,19 +151,28 @@ def import_(
     }
     if gates:
         note("Next: streamer recalibrate" + (f" {gates.pop()}" if len(gates) == 1 else ""))
+    if not labels:
+        table = reader.table
+        warn(
+            f"No row of {file.name} is a label; its columns are {shown_columns([*table.columns, *table.inner])}. Name that of the "
+            "severities: --column severity=NAME, or --column correct=NAME where 1 means right"
+            if table.unit != "record"
+            else f"No record of {file.name} is a label of an answer that is known here"
+        )
+        raise typer.Exit(FAILED)
 
 
 def _columns(given: list[str]) -> dict[str, str]:
     """Read ``FIELD=NAME``, each field once. Raises `UsageError`."""
-    from streamer.labels.label_files import LABEL_FIELDS
+    from streamer.labels.label_files import NAMED_FIELDS
 
     found: dict[str, str] = {}
     for text in given:
         field, _, name = text.partition("=")
-        if field not in LABEL_FIELDS or not name or field in found:
+        if field not in NAMED_FIELDS or not name or field in found:
             raise UsageError(
                 f"--column must be FIELD=NAME, each field once, like severity=verdict, not {text!r}; the fields are "
-                f"{', '.join(LABEL_FIELDS)}"
+                f"{', '.join(NAMED_FIELDS)}"
             )
         found[field] = name
     return found
@@ -156,12 +185,13 @@ def _read(
     labeller: str | None,
     columns: dict[str, str],
     bridge: str | None,
-) -> tuple[list["LabelRevision"], int, int]:
+    reading: "Reading",
+) -> tuple[list["LabelRevision"], str, "LabelReader"]:
     """Read a whole label file, so that a fault in its last row keeps all of it out.
 
-    Returns its labels, how many rows have no severity, and how many are of no answer that is known.
+    Returns its labels, what to say of those that one labeller gave one answer, and the reader.
     """
-    from streamer.labels.label_files import open_labels
+    from streamer.labels.label_files import one_each, open_labels
 
     with open_labels(
         file,
@@ -171,11 +201,11 @@ def _read(
         labeller=labeller,
         default_labeller=cache(lambda: opt.who(None, "--labeller")),
         columns=columns,
+        reading=reading,
         bridge=bridge,
         answers=cache(lambda: _drawn(gate, bridge)),
     ) as reader:
-        labels = list(reader)
-        return labels, reader.unlabelled, reader.unmatched
+        return *one_each(list(reader), reading.annotators), reader
 
 
 def _drawn(gate: str | None, bridge: str | None) -> dict[str, dict[str, object]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,7 +14,6 @@ from streamer.cli import FAILED
 from streamer.cli import options as opt
 from streamer.cli.console import counted, note, print_json, progress, say, warn
 from streamer.cli.label_filling import parameter
-from streamer.clouds.tables.columns import parse_mapping
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
 
@@ -25,7 +25,7 @@ _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.
 """Those whose options are not settings."""
 
 
-def clouds(file: str, out: Path, by: str, json: bool, column: list[str] | None, **options: Any) -> None:
+def clouds(file: str, out: Path, by: str, json: bool, **options: Any) -> None:
     """Label the responses of a file of clouds or of a table, for planning, evaluation and the demo.
 
     Responses that have a label keep it. A cloud is written when all its responses are labelled; until then its labels
@@ -37,10 +37,11 @@ def clouds(file: str, out: Path, by: str, json: bool, column: list[str] | None, 
 
     tally = FillingTally()
     kind = program_kind(by)
+    tables = opt.TableOptions(**{one.name: options.pop(one.name) for one in fields(opt.TableOptions)})
     chosen = kind(**{name: value for name, value in options.items() if name in kind.options()})
     with (
         chosen.labeller(wiring.load_settings()) as labeller,
-        CloudLabelling(file, out, labeller, columns=parse_mapping(column or ()), report=note) as labelling,
+        CloudLabelling(file, out, labeller, reading=tables.reading(), report=note) as labelling,
     ):
         with (
             progress("labelling") as advance,
@@ -110,7 +111,7 @@ opt.with_parameters(
         opt.keyword("file", _File),
         opt.keyword("out", _Out),
         opt.keyword("by", _By, Lexical.name),
-        opt.keyword("column", opt.ColumnOption, None),
+        *opt.of_group(opt.TableOptions),
         *_options(),
         opt.keyword("json", opt.JsonOption, default=False),
     ],

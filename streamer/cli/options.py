@@ -4,19 +4,23 @@ import getpass
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_type_hints
 
 import typer
 
 from streamer.cli.gate_names import gate_names
-from streamer.clouds.tables.columns import ROLES
+from streamer.clouds.tables.columns import ROLES, parse_mapping
+from streamer.clouds.tables.marks import ANNOTATORS, Annotators, Marks, parse_scale, parse_words
 from streamer.clouds.unlabelled import UNLABELLED
 from streamer.errors import UsageError
 from streamer.gates import free_text
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
+
+if TYPE_CHECKING:
+    from streamer.clouds.tables.answers import Reading
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -68,15 +72,70 @@ GateFilter = Annotated[
     str | None, typer.Option("--gate", metavar="GATE", help="Only this gate.", autocompletion=gate_names)
 ]
 
-ColumnOption = Annotated[
-    list[str] | None,
+ScaleOption = Annotated[
+    str | None,
     typer.Option(
-        "--column",
-        metavar="ROLE=NAME",
-        help="Column of a table that is not recognised by name, like answer=text; may be repeated. Roles: "
-        f"{', '.join(ROLES)}.",
+        metavar="WORST:BEST",
+        help="Scale that marks are on, like 1:5 for stars. Default: severities from 0 to 1.",
     ),
 ]
+WordsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="WORD=SEVERITY",
+        help="Severity of a word of your own, from 0 (fine) to 1 (worst), like partly=0.5; may be repeated.",
+    ),
+]
+AnnotatorsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join(ANNOTATORS),
+        help="What several severities of one answer become: their mean, or the worst of them.",
+    ),
+]
+TrustScoreOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust-score", help="Take a score in that says just what the severities say, as a mark does."
+    ),
+]
+
+
+def given_marks(scale: str | None, words: Iterable[str] | None) -> Marks:
+    """Return what --scale and --map say. Raises `UsageError`."""
+    return Marks(None if scale is None else parse_scale(scale), parse_words(words or ()))
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """How tables are read."""
+
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ROLE=NAME",
+            help="Column of a table that is not recognised by name, like answer=text, or a value nested in one, like "
+            f"answer=response.output; may be repeated. Roles: {', '.join(ROLES)}.",
+        ),
+    ] = None
+    scale: ScaleOption = None
+    words: WordsOption = None
+    annotators: AnnotatorsOption = "mean"
+    trust_score: TrustScoreOption = False
+
+    def reading(self) -> "Reading":
+        """Return how tables are read. Raises `UsageError`."""
+        from streamer.clouds.tables.answers import Reading
+
+        return Reading(
+            columns=parse_mapping(self.column or ()),
+            marks=given_marks(self.scale, self.words),
+            annotators=cast("Annotators", self.annotators),
+            trust_score=self.trust_score,
+        )
+
+
 UnlabelledOption = Annotated[
     str,
     typer.Option(
@@ -106,6 +165,14 @@ def keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) 
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+def of_group(group: Any) -> list[inspect.Parameter]:
+    """Make the parameters of options that stand together in a dataclass."""
+    types = get_type_hints(group, include_extras=True)
+    for option in fields(group):
+        types[option.name].__metadata__[0].rich_help_panel = group.__doc__.removesuffix(".")
+    return [keyword(option.name, types[option.name], option.default) for option in fields(group)]
+
+
 def in_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that stand together in dataclasses, each of which is one of its parameters.
 
@@ -118,10 +185,7 @@ def in_groups(command: Callable[..., None]) -> Callable[..., None]:
         if (group := groups.get(one.name)) is None:
             parameters.append(keyword(one.name, hints[one.name], one.default))
             continue
-        types = get_type_hints(group, include_extras=True)
-        for option in fields(group):
-            types[option.name].__metadata__[0].rich_help_panel = group.__doc__.removesuffix(".")
-            parameters.append(keyword(option.name, types[option.name], option.default))
+        parameters += of_group(group)
 
     def run(**values: Any) -> None:
         held = {

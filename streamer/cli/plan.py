@@ -10,8 +10,8 @@ from streamer import wiring
 from streamer.calibration.registry import offered, promises
 from streamer.cli.console import note, print_json, progress, warn
 from streamer.cli.options import (
-    ColumnOption,
     JsonOption,
+    TableOptions,
     UnlabelledOption,
     in_groups,
     promised_method,
@@ -19,7 +19,6 @@ from streamer.cli.options import (
     share_from,
 )
 from streamer.cli.plan_report import plan_json, print_among_shipped, print_plan, print_rungs, print_until_sure
-from streamer.clouds.tables.columns import parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.specification import Calibrator
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.tables.answers import Reading
     from streamer.gates.settings import Unit
     from streamer.planning.plan import Budget, Simulation
     from streamer.planning.prompts import Prompts, SampledBatches
@@ -169,9 +169,9 @@ def plan(
             "Parquet.",
         ),
     ] = None,
-    column: ColumnOption = None,
     unlabelled: UnlabelledOption = "worst",
     *,
+    tables: TableOptions,
     guess: GuessOptions,
     responses: Annotated[
         int | None,
@@ -193,7 +193,7 @@ def plan(
     from streamer.calibration.registry import calibrator
     from streamer.planning.plan import Budget, Simulation
 
-    past = None if data is None else _Past(data, column or [], unlabelled)
+    past = None if data is None else _Past(data, tables.reading(), unlabelled)
     unit, steps, seed, guessed = gate.unit, gate.steps, simulation.seed, asdict(guess)
     given = {
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
@@ -382,7 +382,7 @@ class _Past(NamedTuple):
     """Past answers, and how they are to be read."""
 
     file: Path
-    column: list[str]
+    reading: "Reading"
     unlabelled: str
 
 
@@ -390,7 +390,7 @@ def _labelled(data: _Past) -> "tuple[list[Cloud], CachedEncoder | None]":
     from streamer.clouds.cloud import severity_kind
     from streamer.clouds.cloud_files import read_clouds
 
-    clouds = list(read_clouds(data.file, parse_mapping(data.column), report=note))
+    clouds = list(read_clouds(data.file, data.reading, report=note))
     severity_kind(clouds)
     choice = check_unlabelled(data.unlabelled)
     if missing := unlabelled_note(*counts(clouds), choice):

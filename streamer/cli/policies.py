@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 NO_GATE = "There is no gate yet; create one with `streamer gate create NAME`."
 
-_STYLES = {"closed": "red", "cut": "green", "open": "yellow"}
+_STYLES = {"closed": "red", "cut": "green", "open": "yellow", "full": "green"}
 
 EXPLAIN = "--explain says on what basis, under which assumptions, and what is not promised"
 

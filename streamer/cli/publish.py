@@ -17,7 +17,6 @@ from streamer.cli.console import counted, note, print_json, progress, say
 from streamer.cli.gate_names import gate_names
 from streamer.cli.known_gate import asking
 from streamer.cli.pacing import Backpressure
-from streamer.clouds.tables.columns import parse_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ _AT_A_TIME = 200
 """Batches looked up in the record at once."""
 
 
+@opt.in_groups
 def publish(
     files: Annotated[
         list[str],
@@ -47,7 +47,7 @@ def publish(
             help="The gate that decides. Events name their own, and this replaces it.",
         ),
     ] = None,
-    column: opt.ColumnOption = None,
+    *,
     labels: Annotated[
         bool,
         typer.Option(
@@ -70,6 +70,7 @@ def publish(
     rate: Annotated[
         float | None, typer.Option(metavar="R", min=0.001, help="At most this many batches per second.")
     ] = None,
+    tables: opt.TableOptions,
     json: opt.JsonOption = False,
 ) -> None:
     """Publish response batches to the responses topic.
@@ -83,7 +84,7 @@ def publish(
     """
     from streamer.cli.batch_files import publications
 
-    columns = parse_mapping(column or ())
+    reading = tables.reading()
     settings = wiring.load_settings()
     topics, limits = wiring.topics(settings), wiring.limits(settings)
     batches_of = partial(
@@ -92,7 +93,7 @@ def publish(
         labels=labels,
         labeller=labeller,
         limits=limits,
-        columns=columns,
+        reading=reading,
         embeddings_of=embeddings_of,
     )
     for file in files:

@@ -207,7 +207,7 @@ def report_json(done: "Recalibration") -> dict[str, Any]:
         "missing": run.missing,
         "age_cut": None if run.age_cut is None else run.age_cut.to_json(),
         "suffix": None if run.suffix is None else run.suffix.to_json(),
-        "history": None if run.history is None else run.history.to_json(),
+        "history": run.history.to_json(),
         "seed": run.seed,
         "older_than": run.older_than,
         "before": _version(done.before),

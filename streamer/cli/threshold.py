@@ -240,17 +240,31 @@ def close(
     timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long --wait waits before it fails.")
     ] = "60s",
+    desk: Annotated[
+        str,
+        typer.Option(
+            metavar="ask|hold",
+            help="What waits at the gate's desk: `ask` leaves it there, marked, and whoever releases is asked again; `hold` rejects it.",
+        ),
+    ] = "ask",
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
     """Ship nothing from now on, at once. `rollback`, `activate` or `streamer recalibrate` opens the gate again.
 
     Once this returns, no decision that ships is committed. Ships that were committed before and are not published yet
-    still reach consumers; their number is printed.
+    still reach consumers; their number is printed, and how many batches wait at the desk.
     """
     seconds = opt.seconds(timeout, "--timeout")
+    if desk not in ("ask", "hold"):
+        raise UsageError(f"--desk is ask or hold, not {desk!r}")
     _change(
-        gate, by, json, lambda store, actor: store.policies.close(gate, by=actor, reason=reason), closing=True
+        gate,
+        by,
+        json,
+        lambda store, actor: store.policies.close(gate, by=actor, reason=reason),
+        closing=True,
+        hold_desk=f"gate closed: {reason}" if desk == "hold" else None,
     )
     if wait:
         _wait_until_published(gate, seconds)
@@ -333,6 +347,27 @@ def _unpublished(store: "Store", gate: str) -> tuple[int | None, str]:
     return number, f"{ships} committed before {'is' if number == 1 else 'are'} not published yet"
 
 
+def _at_desk(store: "Store", gate: str, actor: str, remark: str | None) -> tuple[dict[str, Any], str]:
+    """Reject what waits at a closed gate's desk, with a remark, or leave it; the counts, and in words."""
+    try:
+        held = store.desk.hold_all(gate, by=actor, remark=remark) if remark is not None else 0
+        waiting = store.desk.waiting_at(gate)
+    except Unavailable as error:
+        return {"desk_held": None, "desk_waiting": None}, f"What waits at the desk is not known now: {error}."
+    counts = {"desk_held": held, "desk_waiting": waiting}
+    if remark is not None:
+        return (
+            counts,
+            f"{counted(held, 'batch', 'batches')} at the desk {'is' if held == 1 else 'are'} rejected.",
+        )
+    if waiting:
+        return (
+            counts,
+            f"{counted(waiting, 'batch waits', 'batches wait')} at the desk: whoever releases is asked again.",
+        )
+    return counts, "Nothing waits at the desk."
+
+
 def _change(
     gate: str,
     by: str | None,
@@ -340,6 +375,7 @@ def _change(
     change: "Callable[[Store, str], Policy]",
     *,
     closing: bool = False,
+    hold_desk: str | None = None,
 ) -> None:
     """Write a policy, describe it, and announce it; when `closing`, count the ships that may still come."""
     actor = opt.who(by)
@@ -350,8 +386,9 @@ def _change(
             before = store.policies.versions([gate]).get(gate)
             policy = change(store, actor)
         waiting, state = _unpublished(store, gate) if closing else (None, "")
+        at_desk, desk = _at_desk(store, gate, actor, hold_desk) if closing else ({}, "")
     if json:
-        print_json(policy_json(policy) | ({"unpublished_ships": waiting} if closing else {}))
+        print_json(policy_json(policy) | ({"unpublished_ships": waiting} | at_desk if closing else {}))
     else:
         was = (
             "unreadable" if before is None or before.active is None else threshold_text(before.active.policy)
@@ -363,6 +400,8 @@ def _change(
         say(status_text(policy))
         if waiting is not None:
             say(f"{state[:1].upper()}{state[1:]}.")
+        if desk:
+            say(desk)
     if closing and waiting is None:
         warn(f"The gate is closed; {state}")
     announce_now(settings)

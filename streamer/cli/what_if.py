@@ -34,6 +34,7 @@ _LONGEST = 36_500 * 86_400.0
 
 
 @partial(with_settings, only={"unit", *SETTINGS, *PARAMETERS})
+@opt.in_groups
 def what_if(
     gate: Annotated[
         str,
@@ -85,7 +86,6 @@ def what_if(
             metavar="N", min=0, help="How many of the answers that would have been decided otherwise to list."
         ),
     ] = _SHOWN_ANSWERS,
-    column: opt.ColumnOption = None,
     unlabelled: opt.UnlabelledOption = "worst",
     seed: Annotated[
         int,
@@ -93,6 +93,7 @@ def what_if(
             metavar="S", min=0, max=2**62, help="Seed of the halves of a file, as in `streamer evaluate`."
         ),
     ] = 0,
+    tables: opt.TableOptions,
     explain: opt.ExplainOption = False,
     json: opt.JsonOption = False,
 ) -> None:
@@ -127,7 +128,7 @@ def what_if(
             gate,
             given,
             cut=cut,
-            column=column,
+            reading=tables.reading(),
             unlabelled=unlabelled,
             seed=seed,
             in_sample=in_sample,
@@ -136,8 +137,10 @@ def what_if(
         said = ask_file(asked, settings)
         print_json(said.to_json()) if json else said.show(explain=explain)
         return
-    if column or unlabelled != "worst" or seed:
-        raise UsageError(f"--column, --unlabelled and --seed are for files, and there is no file {gate!r}")
+    if tables != opt.TableOptions() or unlabelled != "worst" or seed:
+        raise UsageError(
+            f"how tables are read, --unlabelled and --seed are for files, and there is no file {gate!r}"
+        )
     with wiring.open_store(settings) as store:
         present = store.gates.get(gate).settings
         named: dict[str, object] = {}

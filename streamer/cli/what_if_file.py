@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streamer import wiring
 from streamer.cli.console import note, print_table, say, warn
 from streamer.cli.policies import cut_json
-from streamer.clouds.tables.columns import parse_mapping
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
 from streamer.gates.rule import rule_to_json
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from streamer.clouds.tables.answers import Reading
     from streamer.clouds.unlabelled import Unlabelled
     from streamer.frames.held_out import HeldOut
     from streamer.gates.rule import Cut
@@ -48,7 +48,7 @@ class FileQuestion:
     file: str
     given: Mapping[str, Any]
     cut: Cut | None
-    column: list[str] | None
+    reading: Reading
     unlabelled: str
     seed: int
     in_sample: bool
@@ -134,7 +134,6 @@ def ask_file(question: FileQuestion, settings: Settings) -> FileAnswer:
             f"{', '.join((*_OF_GATE, 'encoder'))} and the parameters of methods"
         )
     unlabelled: Unlabelled = check_unlabelled(question.unlabelled)
-    columns = parse_mapping(question.column or ())
     with ExitStack() as until:
         encode = _Encode(settings, given.pop("encoder", None), until)
         gate = Gate(
@@ -144,8 +143,9 @@ def ask_file(question: FileQuestion, settings: Settings) -> FileAnswer:
             parameters={name: given.pop(name) for name in PARAMETERS if name in given},
             **given,
         )
-        table = read(question.file, columns, gate.segment_by, advice=lambda text: text)
-        note(f"{question.file}: {table.recognised}")
+        table = read(question.file, question.reading, gate.segment_by, advice=lambda text: text)
+        for said in (f"{question.file}: {table.recognised}", *table.notes):
+            note(said)
         missing, answers = counts(table.clouds)
         if missing == answers:
             raise UsageError(

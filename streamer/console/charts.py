@@ -35,7 +35,7 @@ _STEPS = [
     for number in numbers
 ]  # fmt: skip
 
-assert set(THRESHOLD_STATES) == {"closed", "cut", "open"}
+assert set(THRESHOLD_STATES) == {"closed", "cut", "open", "full"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ def _stands(interval: RiskInterval, budget: float) -> str:
 
 
 def _level(policy: Policy) -> float:
-    if policy.state == "open":
+    if policy.state in ("open", "full"):
         return 0.0
     if policy.state == "closed" or policy.threshold is None:
         return _TOP

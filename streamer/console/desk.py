@@ -105,7 +105,13 @@ class DeskPages:
         text = form.get("text")
         if text is not None:
             text = self._edited(key, answer, text)
-        return self._decide(key, Release(response_id=answer, text=text), by=by, remark=_remark(form))
+        knowing = form.get("knowing", "")
+        act = Release(
+            response_id=answer,
+            text=text,
+            knowing=int(knowing) if knowing.isascii() and knowing.isdigit() and len(knowing) < 10 else None,
+        )
+        return self._decide(key, act, by=by, remark=_remark(form))
 
     def reject(self, form: Mapping[str, str], *, by: str) -> Done:
         """Go on holding."""

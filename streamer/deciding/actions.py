@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.events.actions import BatchAction
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Ruling
+    from streamer.gates.policy_gate import Needed, Ruling
     from streamer.gates.rule import Cut
     from streamer.gates.settings import GateSettings
     from streamer.journal import EmbeddingSource, Record, ScoredResponse
@@ -43,6 +43,16 @@ class Judged:
     outcome: BatchAction
     reason: str
     selected: str | None
+
+    @property
+    def best(self) -> int | None:
+        """Position of the response that may ship; None but for the unit `best`."""
+        return None if self.ruling is None else self.ruling.gate.best
+
+    @property
+    def needed(self) -> Needed | None:
+        """The budget that its unit would have shipped with."""
+        return None if self.ruling is None else self.ruling.needed
 
 
 def needs_label(response: ScoredResponse, settings: GateSettings) -> bool:
@@ -78,7 +88,17 @@ def action_event(
         enforced=settings.mode == "enforce",
         selected=judged.selected,
         reason=cast("Reason", judged.reason),
-        responses=tuple(ResponseActionV1(id=r.id, score=r.score, action=r.action) for r in responses),
+        responses=tuple(
+            ResponseActionV1(
+                id=r.id,
+                score=r.score,
+                action=r.action,
+                budget_needed=judged.needed.share
+                if judged.needed is not None and position == (judged.best or 0)
+                else msgspec.UNSET,
+            )
+            for position, r in enumerate(responses)
+        ),
         policy=ActionPolicyV1(
             version=policy.version,
             state=judged.cut.state,

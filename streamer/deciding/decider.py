@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 import structlog
 
 from streamer.deciding.actions import Judged, action_event
@@ -23,12 +24,13 @@ from streamer.events.responses import (
     dimension_of,
     embedding_rows,
     models_named,
+    numbers_given,
     recorded_metadata,
 )
 from streamer.events.structured_mode import traced
 from streamer.events.topics import HTTP_LABELS
 from streamer.gates.audit_rate import probability_under
-from streamer.gates.policy_gate import PolicyGate, segment_of
+from streamer.gates.policy_gate import PolicyGate, segment_of, unit_row
 from streamer.gates.rule import BatchCut, Cut, Segments
 from streamer.gates.settings import NO_ENCODER
 from streamer.gates.uniforms import uniforms_for
@@ -44,13 +46,14 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import choice_scores
 from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import datetime
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from streamer.deciding.policy_book import PolicyBook
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Marks, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.scorer import AnswerBatch
+    from streamer.scoring.signals.signal_list import SignalList
     from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
@@ -75,7 +79,7 @@ log = structlog.get_logger(__name__)
 class _Pending:
     """A valid batch on its way to a decision: either `held` names why it will not be scored, or it gets scores.
 
-    `rows` are the embeddings that came with it, shape (n, d); `batch` is what was scored, and `beside` what the candidate made of it
+    `rows` are the embeddings that came with it, shape (n, d); `signals` the row of signals of what its unit may ship; `batch` is what was scored, and `beside` what the candidate made of it
     before, where the gate has a candidate.
     """
 
@@ -93,6 +97,7 @@ class _Pending:
     raw: tuple[float | None, ...] | None = None
     cloud: tuple[float, ...] | None = None
     asked: tuple[tuple[str, AskedMark], ...] = ()
+    signals: NDArray[np.float32] | None = None
     batch: AnswerBatch | None = None
     beside: CandidateDecision | None = None
 
@@ -118,12 +123,15 @@ def _keep_scores(p: _Pending, before: BatchDecision) -> None:
     p.asked = before.asked  # what was paid for stays on record
     p.beside = before.candidate
     asked = (settings.scorer, _encoder_of(settings, p.embeddings), p.embeddings)
+    if settings.signals != before.policy.settings.signals:
+        return
     if p.held is not None or asked != (before.scorer, before.encoder, before.embedding_source):
         return
     scores = tuple(one.score for one in before.responses if one.score is not None)
     raw = tuple(one.raw_energy for one in before.responses)
     if scores:
         p.scores, p.cloud = scores, before.cloud
+        p.signals = None if before.signals is None else np.frombuffer(before.signals, "<f4")
         p.raw = None if all(one is None for one in raw) else raw
 
 
@@ -376,14 +384,35 @@ class BatchDecider:
             batch = answer_batch([r.text for r in p.event.responses], vectors, p.blank, models_named(p.event))
             rows = batch.unit_rows
             p.batch = batch if p.active.candidate is not None else None
-            scores, raw = scorer.with_raw(batch)
+            listed = p.active.policy.settings.signal_list
+            if listed is None:
+                scores, raw = scorer.with_raw(batch)
+            else:
+                measured = Measured(batch, p.event.prompt)
+                scores, raw = choice_scores(measured), None
+                p.signals = self._signals(p, listed, measured, scores.tolist())
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
             p.held = "scorer_failed"
             return
+        if p.held is not None:
+            return
         p.scores = tuple(scores.tolist())
         p.raw = None if raw is None else tuple(raw.tolist())
         p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
+
+    def _signals(
+        self, p: _Pending, listed: SignalList, measured: Measured, scores: Sequence[float]
+    ) -> NDArray[np.float32] | None:
+        """The row of signals of what a batch's unit may ship; a batch with a number outside its declared range is held."""
+        given = numbers_given(p.event.responses)
+        try:
+            listed.check(given)
+        except ValueError as error:
+            log.info("deciding.signal_refused", gate=p.key.gate, batch_id=p.key.batch_id, reason=str(error))
+            p.held = "signal_out_of_range"
+            return None
+        return unit_row(p.active.policy.settings.unit, listed.of_measured(measured, given), scores, p.blank)
 
     def _decide(self, p: _Pending) -> BatchDecision:
         policy = p.active.policy
@@ -454,6 +483,8 @@ class BatchDecider:
             cloud=p.cloud,
             asked=p.asked,
             candidate=_known_beside(p),
+            signals=None if p.signals is None else p.signals.astype("<f4").tobytes(),
+            needed=judged.needed,
         )
 
     def _rule(self, p: _Pending) -> Judged:
@@ -474,7 +505,7 @@ class BatchDecider:
         uniforms = None
         if gate.needs_uniforms:
             uniforms = uniforms_for(p.active.audit_salt, p.key, ids, settings.unit)
-        ruling = gate.decide(p.scores, blank=p.blank, uniforms=uniforms, segment=segment)
+        ruling = gate.decide(p.scores, blank=p.blank, uniforms=uniforms, segment=segment, row=p.signals)
         shipped = ruling.gate.shipped
         if not policy.calibrated:
             reason = "no_threshold"

@@ -275,9 +275,10 @@ def run_demo(
 def _demo_clouds(data: Path | None, seed: int) -> tuple[list[Cloud], str]:
     from streamer.clouds.cloud_files import read_clouds
     from streamer.clouds.simulation import simulate_clouds
+    from streamer.clouds.tables.answers import Reading
 
     if data is not None:
-        clouds = list(read_clouds(data, needs_answers=True))
+        clouds = list(read_clouds(data, Reading(trust_score=True), needs_answers=True))
         return clouds, f"{len(clouds)} response clouds read from {data}."
     clouds = simulate_clouds(seed=seed)
     return clouds, (

@@ -43,6 +43,7 @@ Reason = Literal[
     "scorer_failed",
     "no_logprob",
     "no_mark",
+    "signal_out_of_range",
     "upstream_mismatch",
     "attempts_exhausted",
     "deadline_passed",
@@ -64,6 +65,19 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
             description="Under unit `best` only the selected response ships; under `batch` all share one action."
         ),
     ]
+    budget_needed: (
+        Annotated[
+            float,
+            Meta(
+                gt=0,
+                description="At the response that could ship (the first one under unit `batch`): the smallest budget with "
+                "which it would have shipped, from the calibration prompts of the policy; 1 and more: none is enough. It is no "
+                "probability that the response is wrong, and a budget chosen after seeing it has no promise. Absent where the "
+                "policy does not say.",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
 
 
 class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):

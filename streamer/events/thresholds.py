@@ -55,7 +55,9 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     `quantile`: the same as `indicator`; lambda is where the frozen distribution passes `quantile`. `rank`: ship iff the
     share of the batch that scores strictly less is above lambda. `transductive`: each batch has a lambda of its own, from
     `curve`; the policy's is the strictest. `segments`: `own` has state and lambda by the value of the metadata key `key`;
-    the policy's serve every other.
+    the policy's serve every other. `full`: state `full` and no lambda; what ships looks better, by
+    all signals, than all but `allowed` less one of the `groups` calibration prompts that were bad, of each of `fits`; `rows` is
+    the SHA-256 of these prompts, which are in the database.
     """
 
     kind: RuleKind
@@ -99,6 +101,16 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
         ]
         | None
     ) = None
+    signals: (
+        Annotated[
+            str,
+            Meta(
+                extra_json_schema={"maxLength": 20_000},
+                description="The list of signals that decisions keep, as JSON; null: none.",
+            ),
+        ]
+        | None
+    ) = None
     encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
     embeddings: Annotated[
         Embeddings,
@@ -132,8 +144,6 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     draws: Annotated[int, Meta(ge=1)]
     delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
     rho: Annotated[float, Meta(gt=0, le=1)] = 0.99
-    grid: Annotated[int, Meta(ge=1, le=10_000)] = 100
-    starts: Annotated[int, Meta(ge=1, le=10_000)] = 5
     shape: str = "indicator"
     width: Annotated[float, Meta(gt=0, le=100)] = 0.05
     parameters: (
@@ -226,7 +236,9 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
 
 _reader = Reader(ThresholdsV1, SCHEMA)
 
-_AS_IN_POLICY = tuple(field.name for field in fields(Policy) if field.name not in ("settings", "rule"))
+_AS_IN_POLICY = tuple(
+    field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses")
+)
 
 
 def threshold_event(policy: Policy, signature: PolicySignature | None = None) -> ThresholdsV1:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamer.clouds.cloud import NOT_KEPT
-from streamer.clouds.cloud_files import EXAMPLE, content_of, lists_of, read_clouds
+from streamer.clouds.cloud_files import EXAMPLE, content_of, read_clouds
 from streamer.clouds.offline import ScoredCloud
-from streamer.clouds.tables.answers import AnswerReader, cloud_of, held_together
-from streamer.clouds.tables.columns import NO_SEVERITIES, ROLES, recognise
+from streamer.clouds.tables.answers import AnswerReader, Prompt, Reading
+from streamer.clouds.tables.columns import NO_SEVERITIES, ROLES
 from streamer.clouds.tables.rows import open_table
+from streamer.clouds.tables.values import value_at
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
 from streamer.events.responses import embedding_rows
@@ -28,12 +29,11 @@ from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from numpy.typing import ArrayLike
 
     from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Answer
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.tables.rows import Table
 
@@ -49,26 +49,28 @@ class Read:
     Attributes
     ----------
     clouds : in the order of their first rows.
-    rows : for each cloud the rows of its answers, numbers from 0; None where a row is a prompt.
+    rows : for each cloud the rows of each of its answers, numbers from 0; None where a row is a prompt.
     count : rows of the table.
     recognised : what was taken for what, for people.
     doubt : what severities were taken to mean by a name that leaves it open; empty: nothing.
     extra : for each cloud the value of the column `extra_column` in its first row.
     score_columns : those that hold scores.
+    notes : what was made of the table, in sentences.
     """
 
     clouds: tuple[Cloud, ...]
-    rows: tuple[tuple[int, ...], ...] | None
+    rows: tuple[tuple[tuple[int, ...], ...], ...] | None
     count: int
     recognised: str
     doubt: str = ""
     extra: tuple[Any, ...] = ()
     score_columns: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def read(
     frame: Any,
-    given: Mapping[Any, Any] | None,
+    reading: Reading,
     extra_column: str | None = None,
     *,
     severities: bool = True,
@@ -78,24 +80,22 @@ def read(
 
     Parameters
     ----------
-    given : the columns of roles that are not recognised by name: a name, several, or None for none.
     extra_column : whose values are kept; it has no role.
     severities : whether these are looked at.
     advice : turns what is advised on the command line into what it is here; None: into Python.
     """
-    mapping, here = _mapping(given), advice or in_python
+    here = advice or in_python
     if not severities:
-        mapping |= NO_SEVERITIES
+        reading = replace(reading, columns={**reading.columns, **NO_SEVERITIES})
     try:
         if not isinstance(frame, str | Path):
-            return _read(table_of(frame), mapping, extra_column, here)
+            return _read(table_of(frame), reading, extra_column, here)
         if content_of(frame) != "clouds":
             with open_table(frame, example=EXAMPLE) as table:
-                return _read(table, mapping, extra_column, here)
+                return _read(table, reading, extra_column, here)
         if extra_column is not None:
             raise UsageError(f"{frame} holds response clouds, which have no column {extra_column!r}")
-        named = {role: names for role, names in mapping.items() if names}
-        clouds = tuple(read_clouds(frame, named))
+        clouds = tuple(read_clouds(frame, reading))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
         raise UsageError(here(str(error))) from None
@@ -107,42 +107,36 @@ def in_python(text: str) -> str:
     def argument(match: re.Match[str]) -> str:
         return f'columns={{"{match[1]}": {json.dumps(match[2]) if match[2] else None}}}'
 
-    return re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
+    text = re.sub(r"--column (\w+)=([^\s;,)]*)", argument, text)
+    for option, here in _IN_PYTHON.items():
+        text = text.replace(option, here)
+    return text
 
 
-def _read(
-    table: Table,
-    given: Mapping[Role, tuple[str, ...]],
-    extra_column: str | None,
-    advice: Callable[[str], str],
-) -> Read:
-    rows = dict(table.rows)
-    if not rows:
+_IN_PYTHON = {
+    "--map WORD=SEVERITY": "words={WORD: SEVERITY}",
+    "--scale 1:5": "scale=(1, 5)",
+    "--annotators worst": 'annotators="worst"',
+    "--trust-score": "trust_score=True",
+}
+
+
+def _read(table: Table, reading: Reading, extra_column: str | None, advice: Callable[[str], str]) -> Read:
+    if not table.head:
         raise UsageError(f"{table.name} has no rows")
-    if extra_column is not None and extra_column not in table.header:
-        raise UsageError(f"{table.name} has no column {extra_column!r} (it has {', '.join(table.header)})")
-    columns = recognise(
-        [name for name in table.header if name != extra_column],
-        given,
-        name=table.name,
-        holding_lists=lists_of(next(iter(rows.values())), given),
-    )
-    reader = AnswerReader(table, columns, severity_was_named="severity" in given)
-    groups = held_together(answer for place, row in rows.items() for answer in reader.answers(place, row))
+    if extra_column is not None and not table.has(extra_column):
+        raise UsageError(f"{table.name} has no column {extra_column!r} (it has {', '.join(table.columns)})")
+    rows = dict(table.rows)
+    table = replace(table, rows=iter(rows.items()))
+    reader = AnswerReader(table, reading, without=extra_column)
+    columns = reader.columns
     position = {place: number for number, place in enumerate(rows)}
     clouds, places, extra = [], [], []
-    for group in groups:
-        if columns.wide and group[0].place != group[-1].place:
-            raise table.error(
-                group[-1].place,
-                columns.one("prompt_id"),
-                f"{group[0].key!r} was there already; a row is a whole prompt, so its id must differ from all others",
-            )
-        clouds.append(cloud_of(group, table, columns))
+    for prompt in reader.prompts(together=False):
+        clouds.append(prompt.cloud)
         if extra_column is not None:
-            _check_segments(table, extra_column, group, rows)
-            extra.append(rows[group[0].place].get(extra_column))
-        places.append(tuple(position[answer.place] for answer in group))
+            extra.append(_segment(table, extra_column, prompt, rows))
+        places.append(tuple(tuple(position[row] for row in answer) for answer in prompt.places))
     return Read(
         tuple(clouds),
         None if columns.wide else tuple(places),
@@ -151,10 +145,11 @@ def _read(
         advice(columns.doubt),
         tuple(extra),
         columns.named.get("score", ()),
+        tuple(map(advice, reader.notes)),
     )
 
 
-def _mapping(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
+def mapping_of(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
     found: dict[Role, tuple[str, ...]] = {}
     if not isinstance(given or {}, Mapping):
         raise UsageError(
@@ -173,20 +168,19 @@ def _mapping(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
     return found
 
 
-def _check_segments(
-    table: Table, column: str, group: Sequence[Answer], rows: Mapping[int, Mapping[str, Any]]
-) -> None:
-    """Raise `TableError` where the answers to a prompt are of different segments."""
-    first, *others = group
-    segment = segment_of(rows[first.place], column)
-    for answer in others:
-        if segment_of(rows[answer.place], column) != segment:
+def _segment(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mapping[str, Any]]) -> Any:
+    """Return what names the segment of a prompt. Raises `TableError` where its answers are of different ones."""
+    first, *others = (place for answer in prompt.places for place in answer)
+    values = {place: {column: value_at(rows[place], column)} for place in (first, *others)}
+    for place in others:
+        if segment_of(values[place], column) != segment_of(values[first], column):
             raise table.error(
-                answer.place,
+                place,
                 column,
-                f"another value than at {table.unit} {first.place} for the same prompt {excerpt(first.key)}; a prompt belongs "
-                "to one segment",
+                f"another value than at {table.unit} {first} for the same prompt {excerpt(prompt.cloud.question_id)}; a prompt "
+                "belongs to one segment",
             )
+    return values[first][column]
 
 
 def scored(table: Read, scorer: str, encode: Encode | None) -> list[ScoredCloud]:

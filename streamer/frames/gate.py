@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -20,9 +20,11 @@ from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.clouds.measurement import DecidedBatch, measure, units_of
 from streamer.clouds.offline import calibration_groups
+from streamer.clouds.tables.answers import Reading
+from streamer.clouds.tables.marks import Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
-from streamer.frames.answers import Read, read, scored
+from streamer.frames.answers import Read, mapping_of, read, scored
 from streamer.frames.results import Decisions, Report
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import INDICATOR, Cut, Indicator, ships_nothing
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from streamer.calibration.specification import Number
     from streamer.calibration.threshold import Threshold
     from streamer.clouds.offline import ScoredCloud
+    from streamer.clouds.tables.marks import Annotators
     from streamer.frames.answers import Encode
     from streamer.frames.held_out import HeldOut
     from streamer.gates.rule import Rule
@@ -50,6 +53,10 @@ _OWN = External.name
 
 class UnlabelledWarning(UserWarning):
     """Some answers have no severity; the text says how many and what they count as."""
+
+
+class AnnotatorsWarning(UserWarning):
+    """Some answers have several severities; the text says how many and what became of them."""
 
 
 class ColumnWarning(UserWarning):
@@ -73,11 +80,15 @@ class Gate:
     label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
     segment_by : a column: prompts of the same value have a threshold of their own.
     segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
-    scorer : how embeddings become scores: `gram`, `clusters`, ... Scores of a table's own come first.
+    scorer : how embeddings become scores: `gram`, ... Scores of a table's own come first.
     encoder : what makes embeddings of texts: a name (``"all-MiniLM-L6-v2"``), an object with `encode`, or a function from a
         list of texts to an array; None: texts are not encoded.
     columns : the columns of roles that are not recognised: ``{"answer": "text", "prompt_id": None}``.
     unlabelled : answers without a severity count as 1 (`worst`), are left out (`drop`), or are refused (`fail`).
+    scale : the worst and the best mark, as ``(1, 5)`` of stars; None: severities from 0 to 1.
+    words : severities of words of your own: ``{"partly": 0.5}``.
+    annotators : several severities of one answer become their mean (`mean`) or the worst of them (`worst`).
+    trust_score : take a score in that says just what the severities say, as a mark does.
     seed : of methods that draw at random, fixed before severities are read.
 
     Attributes
@@ -119,6 +130,10 @@ class Gate:
         encoder: Any = None,
         columns: Mapping[str, Any] | None = None,
         unlabelled: str = "worst",
+        scale: tuple[float, float] | None = None,
+        words: Mapping[str, float] | None = None,
+        annotators: str = "mean",
+        trust_score: bool = False,
         seed: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -132,6 +147,10 @@ class Gate:
         self.encoder = encoder
         self.columns = columns
         self.unlabelled = unlabelled
+        self.scale = scale
+        self.words = words
+        self.annotators = annotators
+        self.trust_score = trust_score
         self.seed = seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -166,7 +185,7 @@ class Gate:
                 "severities are a column of the table, called severity (or correct), and no second argument"
             )
         settings = self._settings()
-        table = read(frame, self.columns, self.segment_by)
+        table = read(frame, self._reading(), self.segment_by)
         drop, note = self._unlabelled(
             table,
             f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
@@ -174,6 +193,8 @@ class Gate:
         )
         if table.doubt:
             warnings.warn(f"severity is taken from the column {table.doubt}", ColumnWarning, stacklevel=2)
+        for said in table.notes:
+            warnings.warn(said, AnnotatorsWarning, stacklevel=2)
         if note:
             warnings.warn(note, UnlabelledWarning, stacklevel=2)
         return self._learn(frame, table, settings, note, drop=drop)
@@ -231,7 +252,7 @@ class Gate:
             When the table cannot be read, or holds texts alone.
         """
         self._check_fitted("decide")
-        table = read(frame, self.columns, self.settings_.segment_by, severities=False)
+        table = read(frame, self._reading(), self.settings_.segment_by, severities=False)
         return self._decisions(frame, table, self._scored(table))
 
     def fit_decide(self, frame: Any) -> Decisions:
@@ -251,7 +272,7 @@ class Gate:
         self._check_fitted("report")
         fitted_frame, table, found, drop = self._fitted_on
         if frame is not None:
-            table = read(frame, self.columns, self.settings_.segment_by)
+            table = read(frame, self._reading(), self.settings_.segment_by)
             drop, note = self._unlabelled(
                 table,
                 "no answer of this table has a severity, so there is nothing to report; decide() needs none",
@@ -305,7 +326,7 @@ class Gate:
 
         delta = check_delta(delta)
         settings = self._settings()
-        table = frame if isinstance(frame, Read) else read(frame, self.columns, self.segment_by)
+        table = frame if isinstance(frame, Read) else read(frame, self._reading(), self.segment_by)
         drop, note = self._unlabelled(
             table, f"no answer has a severity, so there is nothing to judge by; {table.recognised}"
         )
@@ -390,6 +411,14 @@ class Gate:
             )
         return settings
 
+    def _reading(self) -> Reading:
+        return Reading(
+            columns=mapping_of(self.columns),
+            marks=Marks(self.scale, self.words or {}),
+            annotators=cast("Annotators", self.annotators),
+            trust_score=self.trust_score,
+        )
+
     def _scored(self, table: Read) -> list[ScoredCloud]:
         return scored(table, self.scorer, _encode(self.encoder))
 
@@ -409,8 +438,10 @@ class Gate:
         ship = np.array([one for batch in batches for one in batch.shipped], dtype=np.bool_)
         order = list(range(len(ship)))
         if table.rows is not None:
-            rows = [row for one in table.rows for row in one]
-            order = sorted(order, key=rows.__getitem__)
+            answers_of = [answer for one in table.rows for answer in one]
+            order = [
+                place for _, place in sorted((row, place) for place in order for row in answers_of[place])
+            ]
         return Decisions(
             unit,
             tuple(prompts[i] for i in order),

@@ -49,15 +49,13 @@ def table_of(frame: Any) -> Table:
     """Return a table whose rows are numbered from 0; see `columns_of` for what is refused."""
     columns = columns_of(frame)
     if columns is None:
-        rows = list(frame)
-        names = dict.fromkeys(str(name) for row in rows for name in row)
-        return Table(NAME, "jsonl", list(names), enumerate(rows), unit="row")
+        return Table.of(NAME, "jsonl", enumerate(frame), ahead=len(frame), unit="row")
 
     def rows_of() -> Iterator[tuple[int, Mapping[str, Any]]]:
         for number, cells in enumerate(zip(*columns.values(), strict=True)):
             yield number, dict(zip(columns, cells, strict=True))
 
-    return Table(NAME, "parquet", list(columns), rows_of(), unit="row")
+    return Table.of(NAME, "parquet", rows_of(), columns=list(columns), unit="row")
 
 
 def like(frame: Any, columns: Mapping[str, Sequence[Any]], rows: Sequence[int] | None) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamer.gates.rule import INDICATOR, Rule, ships_nothing
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration.threshold import ThresholdState
+    from streamer.gates.policy_gate import CalibrationLosses
     from streamer.gates.settings import GateSettings
 
 RECALIBRATOR = "recalibrator"
@@ -55,6 +56,7 @@ class Policy:
     calibrated : False until a calibration has decided for these settings; such a policy is `closed`
         and its decisions say `no_threshold`.
     guarantee : what is promised, in words; empty when nothing is.
+    losses : of the prompts that it was calibrated on, read from the record; not part of the policy.
     """
 
     gate: str
@@ -71,6 +73,7 @@ class Policy:
     created_by: str
     reason: str
     rule: Rule = INDICATOR
+    losses: CalibrationLosses | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.state == "cut") != (self.threshold is not None):
@@ -86,5 +89,11 @@ class Policy:
     def as_closed(self) -> Policy:
         """What is left of it where nothing may ship any more: the settings, and neither a cut nor a promise."""
         return replace(
-            self, state="closed", threshold=None, rule=INDICATOR, calibration_run=None, guarantee=""
+            self,
+            state="closed",
+            threshold=None,
+            rule=INDICATOR,
+            calibration_run=None,
+            guarantee="",
+            losses=None,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,13 @@ import numpy as np
 from streamer.calibration.calibrators.transductive import TransductiveRule
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import BatchGate, gate_batch
-from streamer.gates.rule import BatchCut, Chance, Cut, Rank, Segments
+from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Segments
+from streamer.scoring.signals.signal_list import batch_row
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from numpy.typing import ArrayLike, NDArray
 
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
@@ -35,10 +39,69 @@ class Ruling:
     ----------
     gate : what ships.
     cut : what this batch was cut by: its own under a transductive rule, its segment's under segments.
+    needed : the budget that it would have shipped with; None where the policy does not say.
     """
 
     gate: BatchGate
     cut: Cut
+    needed: Needed | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The smallest budget with which a batch would have shipped: ``count`` / (``groups`` + 1).
+
+    Attributes
+    ----------
+    count : 1 and the severities of the calibration prompts that look at least as good; a whole number by the method `full`.
+    groups : number G >= 0 of calibration prompts.
+    """
+
+    count: float
+    groups: int
+
+    @property
+    def share(self) -> float:
+        """The budget, above 0; 1 and more says that no budget is enough."""
+        return self.count / (self.groups + 1)
+
+
+class CalibrationLosses:
+    """What one frozen score says of its calibration prompts: p of a new one is (1 + the severities that score at least as high) / (G + 1).
+
+    A gate that cuts this score where `mean` finds lambda ships iff p is at most its budget.
+
+    Parameters
+    ----------
+    scores, severities : of G prompts, in [0, 1].
+    """
+
+    def __init__(self, scores: Sequence[float], severities: Sequence[float]) -> None:
+        pairs = sorted(zip(scores, severities, strict=True))
+        self._scores = [score for score, _ in pairs]
+        bad = [severity for _, severity in pairs]
+        self._above = (
+            [math.fsum(bad[place:]) for place in range(len(bad) + 1)] if any(bad) else [0.0] * (len(bad) + 1)
+        )
+
+    def needed(self, score: float) -> Needed:
+        """Return the budget that a new prompt with this score needs."""
+        return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))
+
+
+def unit_row(
+    unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]
+) -> NDArray[np.float32] | None:
+    """Return the row of signals, shape (d,), of what a unit may ship: its best answer, or the mean of all under `batch`.
+
+    None where nothing of it may ship, and under the unit `response`.
+    """
+    if unit == "response" or all(blank):
+        return None
+    if unit == "batch":
+        return batch_row(rows, blank)
+    best = gate_batch(scores, unit=unit, state="closed", threshold=None, blank=blank).best
+    return None if best is None else rows[best]
 
 
 class PolicyGate:
@@ -49,9 +112,11 @@ class PolicyGate:
     unit : what ships.
     cut : the policy's state and lambda.
     rule : how they are to be read.
+    losses : of the calibration prompts, where the policy cuts one score at its budget.
     """
 
-    def __init__(self, *, unit: Unit, cut: Cut, rule: Rule) -> None:
+    def __init__(self, *, unit: Unit, cut: Cut, rule: Rule, losses: CalibrationLosses | None = None) -> None:
+        self._losses = losses
         self._unit: Unit = unit
         self._cut = cut
         self._rule = rule
@@ -61,7 +126,12 @@ class PolicyGate:
     @classmethod
     def of(cls, policy: Policy) -> PolicyGate:
         """Return the gate of a policy."""
-        return cls(unit=policy.settings.unit, cut=Cut(policy.state, policy.threshold), rule=policy.rule)
+        return cls(
+            unit=policy.settings.unit,
+            cut=Cut(policy.state, policy.threshold),
+            rule=policy.rule,
+            losses=policy.losses,
+        )
 
     @property
     def needs_uniforms(self) -> bool:
@@ -70,7 +140,8 @@ class PolicyGate:
 
     def segment_of(self, metadata: Mapping[str, object]) -> str | None:
         """Return the segment that a batch belongs to; None if the rule knows none."""
-        return segment_of(metadata, self._rule.key) if isinstance(self._rule, Segments) else None
+        key = segment_key(self._rule)
+        return None if key is None else segment_of(metadata, key)
 
     def decide(
         self,
@@ -79,6 +150,9 @@ class PolicyGate:
         blank: Sequence[bool] | None = None,
         uniforms: Sequence[float] | None = None,
         segment: str | None = None,
+        row: ArrayLike | None = None,
+        needed: Needed | None = None,
+        prompt: str | None = None,
     ) -> Ruling:
         """Decide one batch.
 
@@ -88,6 +162,9 @@ class PolicyGate:
         blank : says for each response whether its text is blank; None: none is.
         uniforms : one in (0, 1) for each response, where the rule ships by chance; from `streamer.gates.uniforms`.
         segment : of the batch, where the rule has segments; from `segment_of`.
+        row : its signals, shape (d,), where the rule reads them; from `unit_row`. A batch without them is held.
+        needed : what is on record of it, in place of `row`.
+        prompt : its id, where it may be one of the rule's own calibration prompts: it is left out of them then.
 
         Raises
         ------
@@ -95,6 +172,8 @@ class PolicyGate:
             If scores are missing or outside [0, 1], lengths differ, or uniforms are missing.
         """
         cut = self._cut
+        if isinstance(self._rule, Full) and cut.state == "full":
+            return self._by_signals(self._rule, scores, blank, segment, row, needed, prompt)
         if isinstance(self._rule, Segments) and segment is not None:
             cut = self._segments.get(segment, cut)
         by_score = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
@@ -114,7 +193,32 @@ class PolicyGate:
                 gate_batch(scores, unit=self._unit, state=own.state, threshold=own.threshold, blank=blank),
                 own,
             )
-        return Ruling(by_score, cut)
+        if needed is None and self._losses is not None and by_score.unit_score is not None:
+            needed = self._losses.needed(by_score.unit_score)
+        return Ruling(by_score, cut, needed)
+
+    def _by_signals(
+        self,
+        rule: Full,
+        scores: Sequence[float],
+        blank: Sequence[bool] | None,
+        segment: str | None,
+        row: ArrayLike | None,
+        needed: Needed | None,
+        prompt: str | None,
+    ) -> Ruling:
+        """Ship what few enough bad calibration prompts look at least as good as; of two fits the stricter decides."""
+        ships = False
+        if needed is not None:
+            ships = any(needed.groups == groups and needed.count <= k for groups, k in rule.limits(segment))
+        elif row is not None:
+            found = list(rule.counts(row, segment, prompt=prompt))
+            ships = all(count <= k for count, _, k in found)
+            needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
+        gate = gate_batch(
+            scores, unit=self._unit, state="open" if ships else "closed", threshold=None, blank=blank
+        )
+        return Ruling(gate, self._cut, needed)
 
     def _by_chance(
         self,
@@ -144,6 +248,13 @@ class PolicyGate:
         best = by_score.best
         selected = best if best is not None and shipped[best] else None
         return BatchGate(tuple(shipped), best, selected, by_score.unit_score)
+
+
+def segment_key(rule: Rule) -> str | None:
+    """The metadata key by which a rule tells segments apart; None: it knows none."""
+    if isinstance(rule, Full):
+        return rule.segment_by
+    return rule.key if isinstance(rule, Segments) else None
 
 
 def segment_of(metadata: Mapping[str, Any], key: str) -> str:

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, assert_never, get_args
 
+from streamer.calibration.calibrators.full import RIDGE, allowed
 from streamer.calibration.shapes import Ramp, Smooth
-from streamer.calibration.threshold import THRESHOLD_STATES
+from streamer.calibration.threshold import THRESHOLD_STATES, state_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import ArrayLike
+
+    from streamer.calibration.calibrators.full import Prompts
     from streamer.calibration.threshold import ThresholdState
 
-RuleKind = Literal["indicator", "smooth", "ramp", "quantile", "rank", "transductive", "segments"]
+RuleKind = Literal["indicator", "smooth", "ramp", "quantile", "rank", "transductive", "segments", "full"]
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)
+
+MOST_SEGMENTS = 500
+"""Segments that may be calibrated on their own: those with the most groups."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +37,7 @@ class Cut:
 
     Attributes
     ----------
-    state : `closed` (ship nothing), `cut` (ship what passes lambda) or `open` (ship all).
+    state : `closed` (ship nothing), `cut` (ship what passes lambda), `open` (ship all) or `full` (as the rule `Full` says).
     threshold : lambda, finite; None unless `state` is `cut`.
     """
 
@@ -38,7 +46,7 @@ class Cut:
 
     def __post_init__(self) -> None:
         if self.state not in THRESHOLD_STATES:
-            raise ValueError(f"state must be closed, cut or open, not {self.state!r}")
+            raise ValueError(f"state must be one of {', '.join(THRESHOLD_STATES)}, not {self.state!r}")
         if (self.state == "cut") != (self.threshold is not None):
             raise ValueError(f"a gate in state {self.state!r} cannot have threshold {self.threshold!r}")
         if self.threshold is not None and not math.isfinite(self.threshold):
@@ -46,17 +54,16 @@ class Cut:
 
     @classmethod
     def at(cls, value: float) -> Cut:
-        """Return the cut at lambda: +inf is closed, -inf open."""
-        if value == math.inf:
-            return cls("closed", None)
-        return cls("open", None) if value == -math.inf else cls("cut", value)
+        """Return the cut at lambda: +inf is closed, -inf open, NaN full."""
+        state = state_at(value)
+        return cls(state, value if state == "cut" else None)
 
     @property
     def value(self) -> float:
-        """Lambda; +inf when closed, -inf when open."""
+        """Lambda; +inf when closed, -inf when open, NaN when full."""
         if self.threshold is not None:
             return self.threshold
-        return math.inf if self.state == "closed" else -math.inf
+        return {"closed": math.inf, "open": -math.inf}.get(self.state, math.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +183,136 @@ class Segments:
             raise ValueError("segments must be sorted, each there once")
 
 
-Rule = Indicator | Chance | Quantile | Rank | BatchCut | Segments
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The calibration prompts that a batch is compared with; see `streamer.calibration.calibrators.full`.
+
+    Attributes
+    ----------
+    groups : number G of prompts, the newest of those that the policy's run has read.
+    bad : how many of them are bad.
+    allowed : the largest count that ships, k.
+    rows : `Prompts.digest`, so that nobody can put other prompts in their place.
+    own : (segment, its G, its k) by segment; empty where there are none.
+    """
+
+    groups: int
+    bad: int
+    allowed: int
+    rows: str
+    own: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """Ship iff few enough bad calibration prompts look at least as good, by all signals.
+
+    Attributes
+    ----------
+    signals : SHA-256 of the list of signals, in hexadecimal.
+    ridge : lambda of the fit.
+    fits : what ships must pass each: all prompts, and the newest alone where they have become worse.
+    segment_by : the metadata key that names a batch's segment; None: all prompts count.
+    pooled : all prompts serve a segment that has none of its own; else nothing of it ships.
+    prompts : those of each fit, read from the record; without them nothing can be decided. Not part of the rule.
+    """
+
+    signals: str
+    ridge: float
+    fits: tuple[Fitted, ...]
+    segment_by: str | None = None
+    pooled: bool = False
+    prompts: tuple[Prompts, ...] | None = field(default=None, compare=False, repr=False)
+    kind: ClassVar[RuleKind] = "full"
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.fits) <= 2:
+            raise ValueError(f"a rule of all signals has one fit or two, not {len(self.fits)}")
+
+    @classmethod
+    def of(
+        cls,
+        prompts: Prompts,
+        *,
+        signals: str,
+        budget: float,
+        attempts: int,
+        segment_by: str | None,
+        pooled: bool,
+    ) -> Full:
+        """Make the rule that compares with these prompts."""
+        groups = len(prompts.ids)
+        sizes = Counter(prompts.segments or ()) if segment_by is not None else Counter()
+        # By size alone, which knows no label: a policy has to fit into one message.
+        kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:MOST_SEGMENTS]
+        own = [(name, sizes[name], allowed(budget, sizes[name], attempts=attempts)) for name in sorted(kept)]
+        fitted = Fitted(
+            groups=groups,
+            bad=int(prompts.bad.sum()),
+            allowed=allowed(budget, groups, attempts=attempts),
+            rows=prompts.digest,
+            own=tuple(one for one in own if one[2] >= 1 or not pooled),
+        )
+        return cls(
+            signals=signals,
+            ridge=RIDGE,
+            fits=(fitted,),
+            segment_by=segment_by,
+            pooled=pooled,
+            prompts=(prompts,),
+        )
+
+    def and_by(self, newest: Full) -> Full:
+        """Return the rule that ships what this and that of the newest prompts alone ship."""
+        prompts = None
+        if self.prompts is not None and newest.prompts is not None:
+            prompts = (*self.prompts, *newest.prompts)
+        return replace(self, fits=(*self.fits, *newest.fits), prompts=prompts)
+
+    def with_prompts(self, found: Sequence[Prompts]) -> Full:
+        """Attach the prompts of the record. Raises `ValueError` where they are not those of the rule."""
+        if [one.digest for one in found] != [one.rows for one in self.fits]:
+            raise ValueError("the calibration prompts on record are not those that the policy was made of")
+        return replace(self, prompts=tuple(found))
+
+    def limits(self, segment: str | None = None) -> Iterator[tuple[int, int]]:
+        """Yield, of each fit, the G that a count is out of, and the k that it may be."""
+        for fitted in self.fits:
+            own = {name: (size, k) for name, size, k in fitted.own}.get(segment or "")
+            if self.segment_by is None or (own is None and self.pooled):
+                yield fitted.groups, fitted.allowed
+            else:
+                yield own or (0, 0)
+
+    def counts(
+        self, row: ArrayLike, segment: str | None = None, *, prompt: str | None = None
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yield, of each fit, the batch's count, the G that it is out of, and the k that it may be.
+
+        Parameters
+        ----------
+        row : its signals, shape (d,).
+        segment : of the batch, where the rule has segments.
+        prompt : id of the batch, which is left out of the prompts where it is one of them; None: it is new.
+
+        Raises
+        ------
+        ValueError
+            Where the prompts are not attached.
+        """
+        if self.prompts is None:
+            raise ValueError("the policy's calibration prompts were not read")
+        for fitted, prompts, (groups, k) in zip(self.fits, self.prompts, self.limits(segment), strict=True):
+            known = any(name == (segment or "") for name, _, _ in fitted.own)
+            within = (segment or "") if self.segment_by is not None and (known or not self.pooled) else None
+            if prompt is None:
+                count = prompts.count(row, segment=within)
+            else:
+                count = prompts.count_of(prompt, row, segment=within)
+            yield count, groups, k
+
+
+Rule = Indicator | Chance | Quantile | Rank | BatchCut | Segments | Full
 
 
 def ships_nothing(state: ThresholdState, rule: Rule) -> bool:
@@ -211,6 +347,23 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
         parameters = {
             "key": rule.key,
             "own": {name: {"state": cut.state, "lambda": cut.threshold} for name, cut in rule.own},
+        }
+    elif isinstance(rule, Full):
+        parameters = {
+            "signals": rule.signals,
+            "ridge": rule.ridge,
+            "segment_by": rule.segment_by,
+            "pooled": rule.pooled,
+            "fits": [
+                {
+                    "groups": one.groups,
+                    "bad": one.bad,
+                    "allowed": one.allowed,
+                    "rows": one.rows,
+                    "own": {name: [size, k] for name, size, k in one.own},
+                }
+                for one in rule.fits
+            ],
         }
     return {"kind": rule.kind, "parameters": parameters, "curve": curve}
 
@@ -250,6 +403,27 @@ def rule_from_json(document: Mapping[str, Any]) -> Rule:
                 for name, cut in parameters["own"].items()
             }
             return Segments(str(parameters["key"]), tuple(sorted(own.items())))
+        if kind == "full":
+            key = parameters["segment_by"]
+            return Full(
+                signals=str(parameters["signals"]),
+                ridge=_number(parameters["ridge"]),
+                segment_by=None if key is None else str(key),
+                pooled=bool(parameters["pooled"]),
+                fits=tuple(
+                    Fitted(
+                        groups=_whole(one["groups"]),
+                        bad=_whole(one["bad"]),
+                        allowed=_whole(one["allowed"]),
+                        rows=str(one["rows"]),
+                        own=tuple(
+                            (str(name), _whole(size), _whole(k))
+                            for name, (size, k) in sorted(one["own"].items())
+                        ),
+                    )
+                    for one in parameters["fits"]
+                ),
+            )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"this is not a rule of a gate: {error!r}") from None
     raise ValueError(f"a rule's kind must be one of {', '.join(RULE_KINDS)}, not {kind!r}")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "segment_fallback",
-    "label_floor", "max_attempts", "upstream",
+    "label_floor", "max_attempts", "upstream", "signals",
 )  # fmt: skip
 """With the parameters of method and shape: what a threshold is calibrated for."""
 
@@ -23,6 +23,8 @@ def unread(settings: GateSettings) -> frozenset[str]:
         other.add("segment_fallback")
     if settings.embeddings != "accept":
         other.add("dimension")
+    if not settings.calibrator.of_signals:
+        other.add("signals")
     return frozenset(other)
 
 

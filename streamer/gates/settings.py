@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,8 +18,9 @@ from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.registry import CHOICE, GRAM, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
-from streamer.scoring.registry import GRAM, is_plugin, scorer_named
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,7 +82,7 @@ PARAMETERS: Mapping[str, tuple[Range, Number, tuple[str, ...]]] = MappingProxyTy
 )
 """Every parameter of a method or a shape: its range, its default, and which methods or shapes have it."""
 
-FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "grid", "starts", "width")
+FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "width")
 """Those that have a column and a field of their own."""
 
 FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
@@ -98,10 +100,12 @@ class GateSettings:
     Attributes
     ----------
     unit : what ships; see `streamer.gates.gate`.
-    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `clusters`, ..., `external` (a score
+    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `external` (a score
         in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
         package), that of `model`.
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
+    signals : the list of signals of each answer that decisions keep, as `SignalList.text`; None: none are kept. The method `full`
+        decides by them, and needs the scorer `choice`.
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
         the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -162,6 +166,7 @@ class GateSettings:
     unit: Unit = "best"
     scorer: str = GRAM
     model: str | None = None
+    signals: str | None = None
     encoder: str
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
@@ -210,9 +215,6 @@ class GateSettings:
     def __init__(self, **flat: Any) -> None:
         """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
 
-        With the name `parameters` they are a record, in which a parameter that is not named may mean another value than its
-        default: see `Range.unsaid`.
-
         Raises
         ------
         ValueError
@@ -229,14 +231,11 @@ class GateSettings:
             if isinstance(own, Calibrator | GateShape):
                 parameters |= own.parameters()
         name = common.pop("method", method.name if method is not None else Mean.name)
-        recorded = "parameters" in common
         others = common.pop("parameters", None) or {}
         for one in others.keys() & set(FIRST_PARAMETERS):
             if name in FIRST_METHODS or others[one] != given.get(one, others[one]):
                 raise ValueError(f"parameters must not say another {one} than its own field")
         parameters |= others | given
-        if recorded:
-            parameters = _unsaid(name) | parameters
         if name not in METHODS:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, not {name!r}")
         for one in parameters:
@@ -284,9 +283,6 @@ class GateSettings:
         }
         if self.method not in FIRST_METHODS:
             younger |= self.calibrator.parameters()
-        for one, value in _unsaid(self.method).items():
-            if younger.get(one) == value:
-                del younger[one]
         special = {
             "method": self.calibrator.name,
             "shape": self.shape.name,
@@ -350,6 +346,7 @@ class GateSettings:
             if not ok:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         self._check_encoder()
+        self._check_signals()
         if (reason := unsupported(self)) is not None:
             raise ValueError(reason)
 
@@ -367,6 +364,20 @@ class GateSettings:
         if wanted is None and is_in_place(self.encoder):
             raise ValueError(
                 f"encoder must be one that makes embeddings, for the scorer {self.scorer}, not {self.encoder!r}"
+            )
+
+    def _check_signals(self) -> None:
+        if self.signals is None:
+            if self.calibrator.of_signals:
+                raise ValueError(f"signals must be a list of signals with the method {self.method}")
+            return
+        try:
+            SignalList.of_text(self.signals)
+        except ValueError as error:
+            raise ValueError(f"signals must be a list of signals: {error}") from None
+        if self.scorer != CHOICE:
+            raise ValueError(
+                f"scorer must be {CHOICE} with a list of signals, not {self.scorer!r}: it chooses the answer that the signals are of"
             )
 
     def _check_model(self) -> None:
@@ -407,6 +418,11 @@ class GateSettings:
         return self.scores_by.in_place is None
 
     @property
+    def signal_list(self) -> SignalList | None:
+        """The signals that decisions keep; None: none."""
+        return None if self.signals is None else _list_of(self.signals)
+
+    @property
     def scores_by(self) -> Scorer:
         """What scores this gate's batches."""
         return scorer_named(self.scorer, self.model)
@@ -433,6 +449,9 @@ class GateSettings:
         )
 
 
+_list_of = lru_cache(maxsize=64)(SignalList.of_text)
+
+
 def _flat_names() -> tuple[str, ...]:
     named: dict[str, tuple[str, ...]] = {
         "calibrator": ("method", *FIRST_PARAMETERS[:-1]),
@@ -444,13 +463,6 @@ def _flat_names() -> tuple[str, ...]:
 
 FLAT_NAMES = _flat_names()
 """The names of settings on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
-
-
-def _unsaid(method: str) -> dict[str, Number]:
-    """What a record of a method means by parameters that it does not name, where that is not their default."""
-    kind = registry.every().get(method)
-    ranges = {} if kind is None else kind.ranges()
-    return {name: about.unsaid for name, about in ranges.items() if about.unsaid is not None}
 
 
 _DEFAULTS = {field.name: field.default for field in fields(GateSettings) if field.default is not MISSING}
@@ -483,15 +495,24 @@ def unsupported(settings: GateSettings) -> str | None:
     if (refusal := shape.refusal(type(method), unit)) is not None:
         return refusal
     if settings.segment_by is not None and not (method.by_segment and shape.floors):
-        schemes = ", ".join(registry.weighting_schemes())
+        schemes = ", ".join(name for name, one in registry.every().items() if one.by_segment and one.offered)
         return f"segment_by goes with the methods {schemes} and the shape {INDICATOR_SHAPE.name}"
     if settings.label_floor is not None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
+        if method.of_signals:
+            return f"label_floor does not go with method {method.name}: no score alone decides what ships"
         if method.refuses_floor():
-            return f"label_floor does not go with this edition of method {method.name}, whose risk may rise with the threshold"
+            return (
+                f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
+            )
         if unit == "batch":
             return "label_floor goes with the units best and response: a batch is shipped by its mean"
+    if method.of_signals:
+        if unit == "response":
+            return f"method {method.name} goes with the units best and batch: it decides about one answer of a prompt, or about all"
+        if settings.pending == "labelled-only":
+            return f"pending must be age or worst with method {method.name}: prompts must calibrate whether they have a label or not"
     if not method.attempts and settings.max_attempts > 1:
         return f"max_attempts must be 1 with method {method.name}: its risk is of what ships, which attempts change"
     return None

@@ -59,7 +59,8 @@ class IndicatorShape(GateShape):
 
     def fit(self, calibrator: Calibrator, sample: Sample) -> tuple[Threshold, Rule]:
         """Take the threshold as it is, no less than the label floor."""
-        found, window = calibrator.calibrate(sample)
+        calibrated = calibrator.calibrate(sample)
+        found, window = calibrated.threshold, calibrated.window
         rule: Rule = Indicator()
         if window is not None:
             rule = BatchCut(

@@ -34,6 +34,11 @@ def uniforms_for(salt: bytes, key: BatchKey, response_ids: Sequence[str], unit: 
 
 
 def _uniform(salt: bytes, key: BatchKey, response: str) -> float:
-    bits = keyed_bits(salt, "dither", key.gate, key.batch_id, str(key.attempt), response)
+    return uniform_of(salt, key, "dither", response)
+
+
+def uniform_of(salt: bytes, key: BatchKey, use: str, *parts: str) -> float:
+    """Draw one number in (0, 1) for one use, both ends excluded."""
+    bits = keyed_bits(salt, use, key.gate, key.batch_id, str(key.attempt), *parts)
     # the middle of one of 2^52 cells: exact in a double, and never 0 or 1
     return ((bits >> (64 - _BITS)) + 0.5) / 2.0**_BITS

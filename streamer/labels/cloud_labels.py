@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from streamer.clouds.cloud import parse_cloud
-from streamer.clouds.cloud_files import read_rows
+from streamer.clouds.cloud_files import AS_IT_IS, read_rows
 from streamer.clouds.line_record import append_lines, read_lines, read_whole
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.columns import Role
+    from streamer.clouds.tables.answers import Reading
     from streamer.labels.filling import Attempted, Labeller
 
 _NO_GATE = "clouds"
@@ -57,7 +57,7 @@ class CloudLabelling:
     out : where labelled clouds go, one JSON object a line; those that are there are not labelled again, and a line
         that a kill cut in two is removed.
     labeller : who labels.
-    columns, report : see `streamer.clouds.cloud_files.read_clouds`.
+    reading, report : see `streamer.clouds.cloud_files.read_clouds`.
 
     Attributes
     ----------
@@ -75,11 +75,11 @@ class CloudLabelling:
         out: Path,
         labeller: Labeller,
         *,
-        columns: Mapping[Role, tuple[str, ...]] | None = None,
+        reading: Reading = AS_IT_IS,
         report: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._source = source
-        self._columns = columns
+        self._reading = reading
         self._report = report
         self._labeller = labeller
         self._waiting: dict[str, _Waiting] = {}
@@ -114,7 +114,7 @@ class CloudLabelling:
 
     def tasks(self) -> Iterator[LabelTask]:
         """The responses that are to be labelled, in the file's order. Raises `UsageError` for a line that is no cloud."""
-        for where, cloud, row in read_rows(self._source, self._columns, report=self._report):
+        for where, cloud, row in read_rows(self._source, self._reading, report=self._report):
             if cloud.batch_id in self._done:
                 continue
             if cloud.batch_id in self._waiting:

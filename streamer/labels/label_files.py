@@ -13,26 +13,20 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from contextlib import contextmanager
-from dataclasses import dataclass
-from decimal import Decimal
-from pathlib import Path
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.clouds.line_files import opened
-from streamer.clouds.tables.rows import (
-    CsvRows,
-    TableError,
-    TextLines,
-    format_by_name,
-    json_rows,
-    number_of,
-    parquet_rows,
-)
+from streamer.clouds.tables.answers import Reading, ScoreCheck, several_note, severity_of
+from streamer.clouds.tables.columns import CORRECT, SCORE, shown_columns
+from streamer.clouds.tables.marks import number_in
+from streamer.clouds.tables.rows import Table, TableError, TextLines, format_by_name, open_table
+from streamer.clouds.tables.values import NotText, name_of, plain, text_of
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
 from streamer.events.excerpts import excerpt, one_line
@@ -40,15 +34,17 @@ from streamer.events.identifiers import check_name
 from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
 from streamer.labels.bridges.registry import bridges
-from streamer.security.csv_cells import CsvTable, plain_cell
+from streamer.security.csv_cells import CsvTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
+    from pathlib import Path
 
     from _typeshed import SupportsWrite
 
-    from streamer.clouds.tables.rows import Lines, TableFormat
+    from streamer.clouds.tables.marks import Annotators
+    from streamer.clouds.tables.rows import Lines
     from streamer.gates.batch_key import BatchKey
     from streamer.journal import LabelRevision
     from streamer.labels.bridges.bridge import Bridge
@@ -56,13 +52,16 @@ if TYPE_CHECKING:
 FileFormat = Literal["csv", "jsonl"]
 
 LABEL_FIELDS = ("gate", "batch_id", "attempt", "response_id", "severity", "kind", "labeller", "labelled_at")
+NAMED_FIELDS = (*LABEL_FIELDS, "correct", "score")
+"""What `--column` may name the column of: `correct` stands in place of `severity`."""
 _REQUIRED = ("gate", "batch_id", "response_id", "severity", "kind", "labeller")
 _FROM_ARGUMENTS = frozenset({"gate", "kind", "labeller"})
-_IDENTIFIERS = ("gate", "batch_id", "response_id", "kind", "labeller")
+_IDENTIFIERS = frozenset(("gate", "batch_id", "response_id", "kind", "labeller"))
 _SIGNATURE = ("signature", "key_id")
+_UNSAID = ("schema", *_SIGNATURE)
+"""What a file may have without anybody naming it."""
 QUEUE_FIELDS = (*LABEL_FIELDS, "prompt", "references", "response", "urgent")
 
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,10}", re.ASCII)
 
 
@@ -88,25 +87,23 @@ LabelFileError = TableError
 
 
 class LabelReader:
-    """Iterates over the labels of one file, row by row; memory does not grow with the file.
+    """Iterates over the labels of one table, row by row; memory does not grow with the file.
 
     Parameters
     ----------
-    lines : lines of text, or a path
-        The open text, for CSV opened with ``newline=""``; for Parquet the file.
-    file_format : {"csv", "jsonl", "parquet"}, or the name of a bridge
-        How to read it; see `streamer.labels.bridges`. A labelling tool's export is read as a whole.
-    name : str
-        The file's name, for errors.
+    table : Table
+        The open file, or `exported` by a labelling tool.
     now : datetime
         The `labelled_at` of rows that have none, with zone.
     gate, kind, labeller : str or None
-        For rows that do not say; a row that says otherwise is an error.
+        For rows that do not say; a row that says otherwise is an error, but the labeller of an export.
     default_labeller : callable or None
         Asked for the labeller of rows that do not say, where `labeller` is None; rows may say otherwise.
     columns : mapping
-        The column of a field, where it does not have the field's name.
-    answers : callable
+        The column of a field, where it does not have the field's name; also of `correct`, in place of `severity`.
+    reading : Reading
+        What marks mean, and whether a score that says just what they say is taken in; its columns are not read.
+    answers : callable or None
         Returns the answers by the ids of their tasks, for bridges whose exports have no more (`Bridge.by_task_id`).
 
     Attributes
@@ -121,30 +118,27 @@ class LabelReader:
     Raises
     ------
     UsageError
-        When `gate`, `kind` or `labeller` is not a valid one.
+        When `gate`, `kind` or `labeller` is not a valid one, and at the end where a score is the mark itself.
     LabelFileError
         While iterating, at the first row that is not a label. Rows before it have been yielded.
     """
 
     def __init__(
         self,
-        lines: Lines | Path,
-        file_format: TableFormat | str,
+        table: Table,
         *,
-        name: str,
         now: datetime,
         gate: str | None = None,
         kind: str | None = None,
         labeller: str | None = None,
         default_labeller: Callable[[], str] | None = None,
         columns: Mapping[str, str] = MappingProxyType({}),
-        answers: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
+        reading: Reading = AS_IT_IS,
+        answers: Callable[[], Mapping[str, Mapping[str, object]]] | None = None,
     ) -> None:
-        self._lines = lines
-        self._format = file_format
-        self._name = name
-        self._columns = dict(columns)
+        self.table = table
         self._answers = answers
+        self._reading = reading
         self._now = now
         name_of = None if labeller is None else labeller_names.normalised(labeller)
         if name_of is not None and (wrong := labeller_names.fault(name_of)) is not None:
@@ -157,116 +151,100 @@ class LabelReader:
         except BadMessage as bad:
             raise UsageError(bad.detail) from None
         self._default_labeller = default_labeller
+        self._columns = self._found(columns)
         self.labels = 0
         self.unlabelled = 0
         self.unmatched = 0
 
+    def _found(self, named: Mapping[str, str]) -> dict[str, str]:
+        """Return the column of each field that has one."""
+        table = self.table
+        for field, column in named.items():
+            if not table.has(column):
+                raise UsageError(
+                    f"{table.name} has no column {column!r} for {field}; it has {shown_columns([*table.columns, *table.inner])}"
+                )
+        # A column that has a field's name by chance gives way to the one that was named.
+        taken = set(named.values())
+        found = dict(named)
+        for field, names in {
+            **{one: (one,) for one in (*LABEL_FIELDS, *_UNSAID)},
+            "correct": CORRECT,
+            "score": SCORE,
+        }.items():
+            by_name = [
+                column for column in table.columns if column.strip().lower() in names and column not in taken
+            ]
+            if len(by_name) > 1 and field in LABEL_FIELDS and field not in found:
+                raise LabelFileError(table.name, 1, field, "the column occurs twice; remove one")
+            if by_name:
+                found.setdefault(field, by_name[0])
+        if "severity" in found and "correct" in found:
+            found.pop("severity" if "correct" in named and "severity" not in named else "correct")
+        if table.format != "jsonl":
+            given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
+            for field in _REQUIRED:
+                if (
+                    field not in found
+                    and field not in given
+                    and not (field == "severity" and "correct" in found)
+                ):
+                    raise LabelFileError(table.name, 1, field, _missing(field))
+        # A key may come first in a later object.
+        late = {
+            one: one for one in (*LABEL_FIELDS, *_UNSAID) if one != "severity" and table.format == "jsonl"
+        }
+        return late | found
+
     def __iter__(self) -> Iterator[LabelRevision]:
-        given = {*self._given} | ({"labeller"} if self._default_labeller is not None else set())
-        rows = self._rows(frozenset(given))
-        while True:
-            try:
-                line, row = next(rows)
-            except StopIteration:
-                return
-            except UnicodeDecodeError as error:
-                raise UsageError(f"{self._name} is not UTF-8 ({error.reason}); save it as UTF-8") from error
-            except (OSError, EOFError, zlib.error) as error:
-                raise UsageError(f"{self._name} cannot be read to its end: {error}") from error
-            if row.get("severity") in (None, ""):
+        check = ScoreCheck(self.table.name, self._columns.get("score"), self._reading)
+        for place, cells in self.table.rows:
+            row = {
+                field: self.table.cell(place, cells, field, column) for field, column in self._columns.items()
+            }
+            row["severity"] = severity = self._severity(place, row)
+            if severity is None:
                 self.unlabelled += 1
                 continue
-            label = self._label(line, row)
-            self.labels += 1
-            yield label_revision(label)
-
-    def _rows(self, given: frozenset[str]) -> Iterator[tuple[int, Mapping[str, object]]]:
-        """The rows by the names of fields, with numbers where they hold numbers."""
-        if self._format == "parquet":
-            assert isinstance(self._lines, Path)
-            header, rows = parquet_rows(self._lines)
-            _check_header(self._renamed(dict.fromkeys(header)), self._name, given)
-            for line, row in rows:
-                yield line, _as_event(self._renamed(row))
-            return
-        assert not isinstance(self._lines, Path)
-        if self._format in bridges():
-            yield from self._exported(bridges()[self._format], self._lines)
-            return
-        if self._format == "jsonl":
-            for line, row in json_rows(self._lines, self._name):
-                yield line, self._renamed(row)
-            return
-        table = CsvRows(self._lines, self._name, ",".join(LABEL_FIELDS))
-        header = [self._field(column).lower() for column in table.header]
-        for field in LABEL_FIELDS:
-            if header.count(field) > 1:
-                raise LabelFileError(self._name, 1, field, "the column occurs twice; remove one")
-        self._renamed(dict.fromkeys(table.header))
-        _check_header(header, self._name, given)
-        for begins, cells in table:
-            text = dict(zip(header, cells, strict=True))
-            if table.delimiter != ",":
-                text["severity"] = text["severity"].replace(",", ".", 1)
-            yield begins, _typed(text, self._name, begins)
-
-    def _exported(self, bridge: Bridge, lines: Lines) -> Iterator[tuple[int, Mapping[str, object]]]:
-        """The labels that a tool's export holds, by the numbers of its records from 1."""
-        try:
-            records = bridge.records(msgspec.json.decode("".join(iter(lines.readline, ""))))
-        except msgspec.DecodeError as error:
-            raise UsageError(
-                f"{self._name} is not JSON ({one_line(str(error))}); in {bridge.title} {bridge.back}"
-            ) from None
-        if records is None or not all(isinstance(record, dict) for record in records):
-            raise UsageError(f"{self._name} is no list of records; in {bridge.title} {bridge.back}")
-        for number, record in enumerate(records, start=1):
-            try:
-                found = list(bridge.labels(record))
-            except (ValueError, TypeError, AttributeError) as error:
-                raise LabelFileError(
-                    self._name, number, None, f"{error} (is this from {bridge.title}?)", unit="record"
-                ) from None
-            if not found:
-                self.unlabelled += 1
-            for row in found:
+            if self.table.unit == "record":
                 if "labeller" in self._given:
                     row["labeller"] = None
-                if bridge.by_task_id:
-                    answer = self._answers().get(str(row["task"]))
+                if self._answers is not None:
+                    answer = self._answers().get(str(cells["task"]))
                     if answer is None:
                         self.unmatched += 1
                         continue
                     row |= answer
-                yield number, row
+            label = self._label(place, row)
+            check.see(number_in(row.get("score")), severity)
+            self.labels += 1
+            yield label_revision(label)
+        check.check()
 
-    def _field(self, column: str) -> str:
-        found = next((field for field, named in self._columns.items() if named == column), None)
-        # A column that has a field's name by chance gives way to the one that was named.
-        return found or ("" if column.lower() in self._columns else column)
+    def _severity(self, place: int, row: dict[str, object]) -> float | None:
+        field = "severity" if "severity" in self._columns else "correct"
+        try:
+            return self._reading.marks.severity(
+                row.pop(field, None), correct=field == "correct", decimal_comma=self.table.decimal_comma
+            )
+        except ValueError as error:
+            raise self._error(place, field, str(error)) from None
 
-    def _renamed(self, row: Mapping[str, object]) -> dict[str, object]:
-        for field, column in self._columns.items():
-            if column not in row and self._format != "jsonl":
-                raise UsageError(
-                    f"{self._name} has no column {column!r} for {field}; it has {', '.join(row)}"
-                )
-        kept = {name: value for name, value in row.items() if name not in self._columns}
-        return kept | {field: row[column] for field, column in self._columns.items() if column in row}
+    def _error(self, place: int, field: str | None, problem: str) -> LabelFileError:
+        return self.table.error(place, field, problem)
 
     def _label(self, line: int, row: Mapping[str, object]) -> LabelsV1:
         fields: dict[str, object] = {"schema": SCHEMA, "labelled_at": self._now, **self._given}
         for field in LABEL_FIELDS:
-            stated = row.get(field)
+            stated = self._stated(line, field, row.get(field))
             if stated is None or stated == "":
                 continue
             if field == "labeller" and isinstance(stated, str):
                 stated = labeller_names.normalised(stated)
                 if (wrong := labeller_names.fault(stated)) is not None:
-                    raise LabelFileError(self._name, line, field, f"{excerpt(stated)} {wrong}")
+                    raise self._error(line, field, f"{excerpt(stated)} {wrong}")
             if field in self._given and stated != self._given[field]:
-                raise LabelFileError(
-                    self._name,
+                raise self._error(
                     line,
                     field,
                     f"the row says {excerpt(str(stated))} but the command says {excerpt(self._given[field])}; "
@@ -277,65 +255,112 @@ class LabelReader:
             fields["labeller"] = self._default_labeller()
         for field in _REQUIRED:
             if field not in fields:
-                raise LabelFileError(self._name, line, field, _missing(field))
+                raise self._error(line, field, _missing(field))
         fields |= {name: row[name] for name in _SIGNATURE if row.get(name) not in (None, "")}
         if row.get("schema") not in (None, "", SCHEMA):
-            raise LabelFileError(self._name, line, "schema", f"must be {SCHEMA} or absent")
+            raise self._error(line, "schema", f"must be {SCHEMA} or absent")
         try:
             event = msgspec.convert(fields, LabelsV1)
             check_label(event)
         except msgspec.ValidationError as error:
             column, problem = _explain(str(error), fields)
-            raise LabelFileError(self._name, line, column, problem) from None
+            raise self._error(line, column, problem) from None
         except BadMessage as bad:
-            raise LabelFileError(self._name, line, bad.detail.split(" ", 1)[0], bad.detail) from None
+            raise self._error(line, bad.detail.split(" ", 1)[0], bad.detail) from None
         return event
+
+    def _stated(self, place: int, field: str, value: object) -> object:
+        """A cell as the event has it: an id may be a number, and a number may be text."""
+        if field in _IDENTIFIERS:
+            try:
+                return name_of(value) if self.table.format == "csv" else text_of(value)
+            except NotText as error:
+                raise self._error(place, field, f"{error} where a text should be") from None
+        value = plain(value)
+        if field != "attempt":
+            return value
+        if isinstance(value, str) and value:
+            if not _WHOLE_NUMBER.fullmatch(value):
+                raise self._error(place, field, f"{excerpt(value)} is not a whole number from 1")
+            return int(value)
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def exported(bridge: Bridge, lines: Lines, name: str) -> Table:
+    """Return the labels that a tool's export holds as a table, with the numbers of its records from 1.
+
+    Raises
+    ------
+    UsageError
+        When it is no export; while rows are read, `LabelFileError` at a record that is none.
+    """
+    try:
+        records = bridge.records(msgspec.json.decode("".join(iter(lines.readline, ""))))
+    except msgspec.DecodeError as error:
+        raise UsageError(
+            f"{name} is not JSON ({one_line(str(error))}); in {bridge.title} {bridge.back}"
+        ) from None
+    if records is None or not all(isinstance(record, dict) for record in records):
+        raise UsageError(f"{name} is no list of records; in {bridge.title} {bridge.back}")
+
+    def rows() -> Iterator[tuple[int, dict[str, Any]]]:
+        for number, record in enumerate(records, start=1):
+            try:
+                found = list(bridge.labels(record))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise LabelFileError(
+                    name, number, None, f"{error} (is this from {bridge.title}?)", unit="record"
+                ) from None
+            # A record that nobody has answered is a row without a severity.
+            yield from ((number, row) for row in found or [{}])
+
+    return Table.of(name, "jsonl", rows(), columns=LABEL_FIELDS, unit="record")
 
 
 @contextmanager
 def open_labels(
     path: Path,
     *,
-    now: datetime,
-    gate: str | None = None,
-    kind: str | None = None,
-    labeller: str | None = None,
-    default_labeller: Callable[[], str] | None = None,
-    columns: Mapping[str, str] = MappingProxyType({}),
     bridge: str | None = None,
     answers: Callable[[], Mapping[str, Mapping[str, object]]] = dict,
+    **given: Any,
 ) -> Iterator[LabelReader]:
-    """Open a label file: `.csv`, `.tsv`, `.jsonl` or `.ndjson`, each also with `.gz`, or `.parquet`. See `LabelReader`.
+    """Open a label file: CSV, JSON Lines or Parquet, the first two also gzip, as its content says. See `LabelReader`.
 
     `bridge` : the labelling tool that it is exported from; None: none.
 
     Raises
     ------
     UsageError
-        When the name says no known format, or the file cannot be opened; `LabelFileError` while iterating.
+        When it is no such file, or cannot be opened; `LabelFileError` while iterating.
     """
-    file_format: TableFormat | str | None = bridge or format_by_name(path)
-    if file_format is None:
-        raise UsageError(
-            f"{path.name} is neither CSV (.csv, .tsv) nor JSON Lines (.jsonl, .ndjson) nor Parquet (.parquet); rename it"
-        )
-
-    def reader(lines: Lines | Path) -> LabelReader:
-        return LabelReader(
-            lines,
-            file_format,
-            name=path.name,
-            now=now,
-            gate=gate,
-            kind=kind,
-            labeller=labeller,
-            default_labeller=default_labeller,
-            columns=columns,
-            answers=answers,
-        )
-
+    if bridge is None:
+        with open_table(path, example=",".join(LABEL_FIELDS)) as table:
+            yield LabelReader(table, **given)
+        return
+    tool = bridges()[bridge]
     with opened(path, str(path)) as raw:
-        yield reader(path if file_format == "parquet" else TextLines(raw, path.name))
+        table = exported(tool, TextLines(raw, path.name), path.name)
+        yield LabelReader(table, answers=answers if tool.by_task_id else None, **given)
+
+
+def one_each(labels: Sequence[LabelRevision], annotators: Annotators) -> tuple[list[LabelRevision], str]:
+    """Make one of the labels of one kind that one labeller gave one answer at one time, as of two people under one name.
+
+    Signed ones stay as they were signed. Returns the labels, and a sentence where there were several; else it is empty.
+    """
+    found: dict[object, list[LabelRevision]] = {}
+    for place, one in enumerate(labels):
+        given = (one.key, one.response_id, one.kind, one.labeller, one.labelled_at)
+        found.setdefault(place if one.signature is not None else given, []).append(one)
+    several = [group for group in found.values() if len(group) > 1]
+    made = [
+        group[0]
+        if len(group) == 1
+        else replace(group[0], severity=severity_of([one.severity for one in group], annotators))
+        for group in found.values()
+    ]
+    return made, several_note(len(several), len(made), sum(map(len, several)), annotators)
 
 
 def format_of(path: Path) -> FileFormat:
@@ -408,55 +433,6 @@ def _write_tasks(tasks: Iterable[LabelTask], lines: SupportsWrite[str], bridge: 
     return written
 
 
-def _check_header(header: Iterable[str], name: str, given: frozenset[str]) -> None:
-    there = set(header)
-    for field in _REQUIRED:
-        if field not in there and field not in given:
-            raise LabelFileError(name, 1, field, _missing(field))
-
-
-def _as_event(row: Mapping[str, object]) -> dict[str, object]:
-    """A row of typed columns with the types of the event: NaN among numbers is an empty cell, an id may be a number."""
-    there = {
-        name: number_of(value) if isinstance(value, Decimal) else value
-        for name, value in row.items()
-        if value is not None and value == value
-    }
-    for field in (*_IDENTIFIERS, "attempt"):
-        value = there.get(field)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if isinstance(value, int) and field != "attempt":
-            value = str(value)
-        if value is not None:
-            there[field] = value
-    return there
-
-
-def _typed(cells: dict[str, str], name: str, line: int) -> Mapping[str, object]:
-    """Turn the cells that hold numbers into numbers."""
-    row: dict[str, object] = {
-        field: plain_cell(text) for field, text in cells.items() if field in _IDENTIFIERS
-    }
-    severity, attempt = cells.get("severity", "").strip(), cells.get("attempt", "").strip()
-    if not severity:
-        row["severity"] = None
-    elif _NUMBER.fullmatch(severity):
-        row["severity"] = float(severity)
-    else:
-        hint = "; write it with a point" if "," in severity else ""
-        raise LabelFileError(
-            name, line, "severity", f"{excerpt(severity)} is not a number from 0 (fine) to 1 (worst){hint}"
-        )
-    if attempt and not _WHOLE_NUMBER.fullmatch(attempt):
-        raise LabelFileError(name, line, "attempt", f"{excerpt(attempt)} is not a whole number from 1")
-    row["attempt"] = int(attempt) if attempt else None
-    row["labelled_at"] = cells.get("labelled_at", "").strip()
-    for field in ("schema", *_SIGNATURE):
-        row[field] = cells.get(field, "").strip()
-    return row
-
-
 def _missing(field: str) -> str:
     return "missing; add it to the file" + (f", or give --{field}" if field in _FROM_ARGUMENTS else "")
 
@@ -466,8 +442,6 @@ def _explain(problem: str, fields: Mapping[str, object]) -> tuple[str | None, st
     what, _, path = problem.partition(" - at `$.")
     column = path.rstrip("`") or None
     shown = excerpt(str(fields.get(column))) if column is not None else ""
-    if column == "severity":
-        return column, f"{shown} is not a number from 0 (fine) to 1 (worst)"
     if column == "labelled_at" and BEYOND_UTC in what:
         return column, f"{one_line(what)}; correct it, or leave it empty"
     if column == "labelled_at":

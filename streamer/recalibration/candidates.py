@@ -6,24 +6,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamer.calibration import registry
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.segments import segments_by_scheme
 from streamer.calibration.specification import Sample
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
-from streamer.gates.rule import Cut, Rule, Segments
+from streamer.gates.rule import MOST_SEGMENTS, Cut, Full, Rule, Segments
 from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.calibration import LabelledGroup
+    from streamer.calibration.calibrators.full import Prompts
     from streamer.calibration.history import History
     from streamer.calibration.specification import Calibrator
     from streamer.gates.settings import GateSettings
-
-MOST_SEGMENTS = 500
-"""Segments that may have a threshold of their own: those with the most groups."""
 
 _LARGEST_DIAGNOSTIC = 200_000_000
 """Steps above which a calibrator is left out as a diagnostic: see `Calibrator.cost`."""
@@ -58,7 +57,8 @@ class RunSample:
     alpha : the budget of one attempt.
     seed : the gate's.
     fewest_draws : the fewest responses that the audit draw took from any group that had more.
-    history : the cuts that undrawn prompts fix; None: of a run of an earlier version, which read none.
+    history : the cuts that undrawn prompts fix.
+    prompts : the same groups with their signals, where the gate's method reads them.
     """
 
     groups: Sequence[LabelledGroup]
@@ -66,7 +66,8 @@ class RunSample:
     alpha: float
     seed: int
     fewest_draws: int = 1
-    history: History | None = NO_HISTORY
+    history: History = NO_HISTORY
+    prompts: Prompts | None = None
 
     def for_gate(self, settings: GateSettings) -> Sample:
         """What a calibrator of this gate works on."""
@@ -78,6 +79,9 @@ class RunSample:
             largest=max((len(group.item_ids) for group in self.groups), default=1),
             floor=settings.label_floor,
             history=self.history,
+            prompts=self.prompts,
+            budget=settings.alpha,
+            attempts=settings.max_attempts,
         )
 
 
@@ -89,7 +93,7 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
     own, sample = decide(settings, drawn), drawn.for_gate(settings)
     others = (
         calibrator
-        for calibrator in _diagnostics(settings, earlier=drawn.history is None)
+        for calibrator in _diagnostics(settings)
         if calibrator.name != own.name and calibrator.cost(sample) <= _LARGEST_DIAGNOSTIC
     )
     return (own, *(_diagnostic(settings, sample, one) for one in others))
@@ -98,6 +102,15 @@ def candidates(settings: GateSettings, drawn: RunSample) -> tuple[Candidate, ...
 def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
     """Run the gate's own calibrator, in its shape and with its segments."""
     sample = drawn.for_gate(settings)
+    if settings.signal_list is not None and settings.calibrator.of_signals:
+        found = settings.calibrator.calibrate(sample)
+        if found.prompts is not None:
+            return Candidate(
+                name=settings.method,
+                decides=True,
+                threshold=found.threshold,
+                rule=_by_signals(settings, found.prompts),
+            )
     if settings.segment_by is not None:
         threshold, rule = _by_segment(settings, sample, drawn.segments)
         return Candidate(name=f"segments {settings.method}", decides=True, threshold=threshold, rule=rule)
@@ -107,11 +120,8 @@ def decide(settings: GateSettings, drawn: RunSample) -> Candidate:
     return Candidate(name=name, decides=True, threshold=threshold, rule=rule)
 
 
-def _diagnostics(settings: GateSettings, *, earlier: bool) -> list[Calibrator]:
-    """The calibrators that a run shows, each with the parameters that the gate has, as far as they may be its own.
-
-    `earlier` : as a version showed them that did not know the parameters of today.
-    """
+def _diagnostics(settings: GateSettings) -> list[Calibrator]:
+    """The calibrators that a run shows, each with the parameters that the gate has, as far as they may be its own."""
     made = []
     for name, kind in registry.every().items():
         if not kind.diagnostic or (settings.shape.of_ranks and not kind.by_rank):
@@ -119,12 +129,7 @@ def _diagnostics(settings: GateSettings, *, earlier: bool) -> list[Calibrator]:
         made.append(
             registry.calibrator(
                 name,
-                {
-                    one: about.unsaid
-                    if earlier and about.unsaid is not None
-                    else min(settings.parameter(one), about.most)
-                    for one, about in kind.ranges().items()
-                },
+                {one: min(settings.parameter(one), about.most) for one, about in kind.ranges().items()},
             )
         )
     return made
@@ -138,17 +143,30 @@ def _diagnostic(settings: GateSettings, sample: Sample, calibrator: Calibrator) 
     return Candidate(name=calibrator.name, decides=False, threshold=threshold, rule=rule)
 
 
+def _by_signals(settings: GateSettings, prompts: Prompts) -> Full:
+    assert settings.signal_list is not None
+    return Full.of(
+        prompts,
+        signals=settings.signal_list.hash,
+        budget=settings.alpha,
+        attempts=settings.max_attempts,
+        segment_by=settings.segment_by,
+        pooled=settings.segment_fallback == "pooled",
+    )
+
+
 def _by_segment(
     settings: GateSettings, sample: Sample, segments: Mapping[str, str]
 ) -> tuple[Threshold, Rule]:
     key = settings.segment_by or ""
-    if not isinstance(settings.calibrator, WeightingScheme):
+    scheme = Mean() if settings.calibrator.of_signals else settings.calibrator
+    if not isinstance(scheme, WeightingScheme):
         raise TypeError(f"segments need a weighting scheme, not {settings.method}")
     found = segments_by_scheme(
         sample.groups,
         segments=segments,
         alpha=sample.alpha,
-        scheme=settings.calibrator,
+        scheme=scheme,
         fallback=settings.segment_fallback,
         seed=sample.seed,
     )

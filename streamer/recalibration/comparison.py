@@ -12,7 +12,7 @@ import numpy as np
 
 from streamer.calibration.loss_curve import budget_limit
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import BatchCut, Chance, Cut, Quantile, Segments, ships_nothing
+from streamer.gates.rule import BatchCut, Chance, Cut, Full, Quantile, Segments, ships_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,16 +51,28 @@ class Reading:
         return cls(Cut.at(run.decided.value), run.rule)
 
     @property
+    def is_known(self) -> bool:
+        """Whether it can decide: the prompts that a rule of all signals compares with were read."""
+        return not isinstance(self.rule, Full) or self.rule.prompts is not None
+
+    @property
     def ships_nothing(self) -> bool:
         """Whether it is closed for every batch there may be."""
         return ships_nothing(self.cut.state, self.rule)
 
 
-def direction(before: Reading, after: Reading) -> Direction:
+NEWEST = 500
+"""Groups that two rules of all signals are compared on."""
+
+
+def direction(
+    before: Reading, after: Reading, unit: Unit = "best", groups: Sequence[SampledGroup] = ()
+) -> Direction:
     """Say whether `after` ships the same, never more (`tighter`), or possibly something that `before` holds (`looser`).
 
     Where two rules cannot be compared, and where one segment gets tighter and another looser, it is `looser`: what is not
-    known to hold more counts as holding less.
+    known to hold more counts as holding less. A rule of all signals is compared on the newest `NEWEST` of `groups`: it is looser
+    iff it ships any of them that the other holds.
     """
     if before == after or (before.ships_nothing and after.ships_nothing):
         return "same"
@@ -68,6 +80,13 @@ def direction(before: Reading, after: Reading) -> Direction:
         return "tighter"
     if before.ships_nothing:
         return "looser"
+    if isinstance(before.rule, Full) or isinstance(after.rule, Full):
+        groups = groups[-NEWEST:]
+        sizes = [len(group.items) for group in groups]
+        if not groups or not (before.is_known and after.is_known):
+            return "looser"
+        more = shipped(after, unit, groups, sizes) > shipped(before, unit, groups, sizes)
+        return "looser" if more.any() else "tighter"
     if isinstance(before.rule, BatchCut) and isinstance(after.rule, BatchCut):
         return "tighter" if _window_holds_more(before.rule, after.rule) else "looser"
     if not _comparable(before.rule, after.rule):
@@ -80,8 +99,11 @@ def direction(before: Reading, after: Reading) -> Direction:
 
 def lambda_step(before: Reading, after: Reading) -> float:
     """Return how far lambda moves, at most: over all segments where there are some. A closed gate counts as lambda 1 and
-    an open one as lambda 0, except where the gate ships by chance and lambda has no such ends: there the step is infinite.
+    an open one as lambda 0, except where the gate ships by chance and lambda has no such ends: there the step is infinite. A
+    rule of all signals has no lambda: 0 then.
     """
+    if isinstance(before.rule, Full) or isinstance(after.rule, Full):
+        return 0.0
     by_chance = isinstance(before.rule, Chance) or isinstance(after.rule, Chance)
 
     def level(value: float) -> float:
@@ -124,6 +146,8 @@ def shipped(
     reading: Reading, unit: Unit, groups: Sequence[SampledGroup], sizes: Sequence[int]
 ) -> NDArray[np.float64]:
     """The chance that each item ships, the groups one after the other."""
+    if isinstance(reading.rule, Full) and reading.cut.state == "full":
+        return np.repeat([float(_passes(reading.rule, group)) for group in groups], sizes)
     if isinstance(reading.rule, BatchCut):
         gate = PolicyGate(unit=unit, cut=reading.cut, rule=reading.rule)
         return np.concatenate(
@@ -134,6 +158,14 @@ def shipped(
         )
     scores = np.fromiter((item.score for group in groups for item in group.items), np.float64, sum(sizes))
     return _chances(reading, scores, groups, sizes)
+
+
+def _passes(rule: Full, group: SampledGroup) -> bool:
+    """Whether a group's unit would ship, as if none of the rule's prompts were it."""
+    if group.signals is None:
+        return False
+    row = np.frombuffer(group.signals, "<f4")
+    return all(count <= k for count, _, k in rule.counts(row, group.segment, prompt=group.id))
 
 
 def _chances(

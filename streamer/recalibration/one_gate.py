@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from streamer.failpoints import Failpoint
     from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Cut, Rule
+    from streamer.recalibration.comparison import Direction
     from streamer.recalibration.missing_labels import MissingLabels
     from streamer.recalibration.run import CalibrationRun, Heads, SampledGroup, Since
     from streamer.recalibration.verdict import Closing, Held, Outcome
@@ -175,7 +176,7 @@ def recalibrate_by_hand(
     """
     before = policies.newest(gate.gate)
     run = _calibrate(store, gate, before, clock=clock)
-    if not run.labelled and direction(Reading.of_policy(before), Reading.of_run(run)) == "looser":
+    if not run.labelled and _direction(Reading.of_policy(before), run) == "looser":
         # Within the budget even if all of it is wrong, but nobody has looked at any of it.
         raise NothingToCalibrate(
             f"none of the {run.drawn} drawn responses of gate {gate.gate!r} that a run reads has a label; label some first: "
@@ -253,7 +254,7 @@ def tighten_by_rule(
         return None
     if gate.settings.recalibrate != "auto" and (waiting := store.proposal(gate.gate)) is not None:
         proposed = Reading(waiting.cut, waiting.rule)
-        if direction(proposed, Reading.of_run(run)) != "tighter":
+        if _direction(proposed, run) != "tighter":
             return None  # a person already has this much to look at
     run = with_diagnostics(run)
     decided = verdict(gate.settings, compared, worse=_worse(run))
@@ -374,7 +375,7 @@ def _judge_loosening(
         worst_label=beside,
         safely_reopened=closed is not None
         and closed.served is not None
-        and direction(closed.served, Reading.of_run(worst_label)) != "looser",
+        and _direction(closed.served, worst_label) != "looser",
         alarms=alarms,
         evidence=store.known_evidence(run.gate.gate),
         unwatched=_unwatched(store.unwatched_since(run.gate.gate), run.started_at),
@@ -392,12 +393,16 @@ def _compare(store: RunStore, before: Policy, run: CalibrationRun) -> Comparison
     unit = run.gate.settings.unit
     labelled = [group for group in run.groups if group.labelled]
     return Comparison(
-        direction=direction(old, new),
+        direction=_direction(old, run),
         lambda_step=lambda_step(old, new),
         ship_rates=(ship_rate(old, unit, run.groups), ship_rate(new, unit, run.groups)),
         labelled_groups=len(labelled),
         new_groups=_new_groups(store, before, labelled),
     )
+
+
+def _direction(before: Reading, run: CalibrationRun) -> Direction:
+    return direction(before, Reading.of_run(run), run.gate.settings.unit, run.groups)
 
 
 def _new_groups(store: RunStore, before: Policy, labelled: Sequence[SampledGroup]) -> int:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.label_lag import label_lag
-from streamer.gates.rule import Cut
+from streamer.gates.rule import Cut, Full
 from streamer.gates.shapes import noted
+from streamer.gates.uniforms import uniform_of
 from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
@@ -99,6 +102,8 @@ class SampledGroup:
     decided_at : when it was decided; None counts as long ago.
     labelled_at : when the first label of the last of its items came; None while one has none.
     row : what the store calls it; None where no store has read it.
+    signals : of what the unit may ship, d float32, little-endian; None: none are kept.
+    bad : what it counted as by the method `full` in a run that is on record; None: it follows from its severity.
     """
 
     key: BatchKey
@@ -109,6 +114,15 @@ class SampledGroup:
     decided_at: datetime | None = field(default=None, compare=False, repr=False)
     labelled_at: datetime | None = field(default=None, compare=False, repr=False)
     row: int | None = field(default=None, compare=False, repr=False)
+    signals: bytes | None = field(default=None, compare=False, repr=False)
+    bad: bool | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def severity(self) -> float:
+        """The mean severity of its items, in [0, 1]; a missing one is 1."""
+        return math.fsum(1.0 if one.severity is None else one.severity for one in self.items) / len(
+            self.items
+        )
 
     @property
     def labelled(self) -> bool:
@@ -144,7 +158,7 @@ class CalibrationRun:
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.
-    history : the cuts that undrawn prompts fix; None: an earlier version, which read none.
+    history : the cuts that undrawn prompts fix.
     missing_labels : whether labels are missing at random; not kept with the run.
     """
 
@@ -163,7 +177,7 @@ class CalibrationRun:
     age_cut: AgeCut | None = None
     suffix: Suffix | None = None
     held_until: datetime | None = None
-    history: History | None = NO_HISTORY
+    history: History = NO_HISTORY
     missing_labels: MissingLabels | None = field(default=None, compare=False)
 
     @property
@@ -403,7 +417,7 @@ def derive(
     now: datetime,
     older_than: datetime,
     diagnostics: bool = True,
-    history: History | None = NO_HISTORY,
+    history: History = NO_HISTORY,
     in_force: tuple[int, Reading] | None = None,
 ) -> CalibrationRun:
     """Compute a run from what it has read: groups that it calibrates on, younger ones with labels, and a history's cuts.
@@ -441,7 +455,7 @@ def _tightened(
     own: Candidate,
     groups: Sequence[SampledGroup],
     alpha: float,
-    history: History | None,
+    history: History,
     in_force: tuple[int, Reading],
 ) -> tuple[Suffix | None, Candidate]:
     """Compare the newest labelled groups with older ones; returns the result, and the stricter of the two thresholds."""
@@ -450,7 +464,7 @@ def _tightened(
     version, served = in_force
     of_all = Reading(Cut.at(own.threshold.value), own.rule)
     # What is worse now shows where more ships: before a threshold is loosened that is the new one.
-    level = of_all if direction(served, of_all) == "looser" else served
+    level = of_all if direction(served, of_all, settings.unit, groups) == "looser" else served
     suffix = suffix_test(
         losses(level, settings.unit, groups),
         order(gate.seed, [group.id for group in groups]),
@@ -463,19 +477,60 @@ def _tightened(
     suffix = replace(suffix, calibrated_on=count)
     newest = groups[-count:]
     alone = decide(settings, _sample(gate, newest, _as_calibrated(newest), alpha, history))
-    if direction(of_all, Reading(Cut.at(alone.threshold.value), alone.rule)) != "tighter":
+    rule = alone.rule
+    if isinstance(own.rule, Full):
+        if not isinstance(rule, Full):
+            return suffix, own  # too few of them to compare with
+        rule = own.rule.and_by(rule)
+    elif direction(of_all, Reading(Cut.at(alone.threshold.value), rule)) != "tighter":
         return suffix, own
     threshold = replace(alone.threshold, groups=own.threshold.groups, guarantee=own.threshold.guarantee)
-    note = (
-        f"The newest groups are worse: {suffix.said}. The threshold is that of the newest {count} alone, which is stricter "
-        "than that of all."
+    note = f"The newest groups are worse: {suffix.said}. " + (
+        f"What ships must also pass the newest {count} alone."
+        if isinstance(rule, Full)
+        else f"The threshold is that of the newest {count} alone, which is stricter than that of all."
     )
     if settings.calibrator.risk == "selective":
         note += (
             " A stricter cut need not have a lower error rate among what ships: each of the two keeps its promise, and which "
             "of them is in force was chosen by labels."
         )
-    return suffix, replace(own, threshold=noted(threshold, note), rule=alone.rule)
+    return suffix, replace(own, threshold=noted(threshold, note), rule=rule)
+
+
+def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) -> Prompts | None:
+    """Return the groups with their signals and marks; None where some have none."""
+    if not groups or any(group.signals is None for group in groups):
+        return None
+    return Prompts(
+        ids=tuple(group.id for group in groups),
+        rows=np.frombuffer(b"".join(group.signals or b"" for group in groups), "<f4").reshape(
+            len(groups), -1
+        ),
+        bad=np.array([is_bad(salt, group) for group in groups]),
+        segments=tuple(group.segment or "" for group in groups) if segmented else None,
+    )
+
+
+def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: datetime) -> list[Prompts]:
+    """Return the prompts of each fit of a rule, from all groups that its run has read, in order of decision."""
+    sample = [group for group in groups if decided_before(group, older_than)]
+    labelled = [group for group in groups if not group.waits(None)]
+    found = []
+    for fitted, some in zip(rule.fits, (sample, labelled), strict=False):
+        prompts = prompts_of(some[-fitted.groups :], salt=b"", segmented=rule.segment_by is not None)
+        if prompts is None:
+            raise ValueError("the calibration prompts on record have no signals")
+        found.append(prompts)
+    return found
+
+
+def is_bad(salt: bytes, group: SampledGroup) -> bool:
+    """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by the gate's keyed draw."""
+    if group.bad is not None:
+        return group.bad
+    severity = group.severity
+    return severity > 0 and (severity >= 1 or uniform_of(salt, group.key, "severity") < severity)
 
 
 def _as_calibrated(groups: Sequence[SampledGroup]) -> tuple[LabelledGroup, ...]:
@@ -521,10 +576,13 @@ def _sample(
     groups: Sequence[SampledGroup],
     labelled: Sequence[LabelledGroup],
     alpha: float,
-    history: History | None,
+    history: History,
 ) -> RunSample:
     segmented = gate.settings.segment_by is not None
     return RunSample(
+        prompts=prompts_of(groups, salt=gate.audit_salt, segmented=segmented)
+        if gate.settings.calibrator.of_signals
+        else None,
         groups=labelled,
         segments={group.id: group.segment or "" for group in groups} if segmented else {},
         alpha=alpha,

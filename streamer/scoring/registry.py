@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from streamer.calibration.specification import discovered
 from streamer.scoring import plugins, scorers
 from streamer.scoring.scorer import Scorer
+from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ SCORERS: tuple[Scorer, ...] = tuple(one for one in EVERY.values() if one.in_plac
 SCORER_NAMES = tuple(one.name for one in SCORERS)
 
 GRAM = Gram.name
+CHOICE = Choice.name
 
 
 def is_plugin(name: str) -> bool:

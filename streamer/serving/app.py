@@ -61,7 +61,7 @@ def serving_app(
     async def decide(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
         at_most = desk_seconds(request.headers.getlist("prefer"))
-        raw = await requests.body(request, limits.max_value_bytes, longest)
+        raw = await requests.body(request, limits.max_value_bytes, until)
         try:
             batch = bodies.batch(
                 raw, gate=gate, idempotency_key=requests.idempotency_key(request), limits=limits
@@ -102,7 +102,7 @@ def serving_app(
 
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
-        raw = await requests.body(request, limits.max_value_bytes, longest)
+        raw = await requests.body(request, limits.max_value_bytes, until)
         try:
             severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
         except BadMessage as bad:
@@ -149,7 +149,6 @@ def serving_app(
                 authorize,
                 deadline=_deadline,
                 most_bytes=limits.max_value_bytes,
-                longest=longest,
             ),
             Route("/openapi.json", describe, methods=["GET"]),
         ],

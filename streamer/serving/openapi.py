@@ -154,7 +154,7 @@ _REFUSALS: Final = {
     400: "The request cannot be read.",
     403: "The service does not answer to this host name, or the caller may not ask this.",
     404: "There is no such gate, or nothing recorded.",
-    408: "The body did not come in the longest time that a request may take.",
+    408: "The body did not come by the request's deadline (half a second at least, 30 at most).",
     409: "Decided before, with other content.",
     413: "The body is too large.",
     415: "The content type is not application/json.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from streamer.events.receipts import HTTP_HEADER
 from streamer.serving.problems import Problem, refused
+from streamer.web.connections import BODY_SECONDS
 from streamer.web.requests import bounded_body, media_type
 
 if TYPE_CHECKING:
@@ -15,16 +16,20 @@ if TYPE_CHECKING:
     from streamer.journal import Headers
     from streamer.serving.deadlines import Deadline
 
+LEAST_BODY_SECONDS: Final = 0.5
+"""However short a deadline is: with the body on its way a hold can be recorded, and answered."""
+
 _TRACE: Final = ("traceparent", "tracestate")
 
 
-async def body(request: Request, most: int, seconds: float) -> bytes:
-    """Read a body of JSON. Raises `Problem` for one of another type, or beyond `most` bytes, or not there within `seconds`."""
+async def body(request: Request, most: int, until: Deadline) -> bytes:
+    """Read a body of JSON. Raises `Problem` for one of another type, or beyond `most` bytes, or not there by the deadline."""
     if media_type(request) != "application/json":
         # Nor could a page of another origin send this without asking first.
         raise Problem(415, "bad_media_type", "send the header Content-Type: application/json")
+    seconds = min(max(until.seconds, LEAST_BODY_SECONDS), BODY_SECONDS)
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout_at(until.at - until.seconds + seconds):
             found = await bounded_body(request, most)
     except TimeoutError:
         raise Problem(408, "bad_request", f"the body did not come within {seconds:g} s") from None

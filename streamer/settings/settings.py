@@ -453,6 +453,14 @@ class EndpointSettings(_Group):
     max_waiting_bytes: int = Field(
         67_108_864, ge=1_048_576, description="Bytes of the requests that wait, likewise."
     )
+    max_connections: _PositiveInt = Field(
+        1000,
+        description="Connections at once; at most 256 fewer than the process may have files open. One more takes the place of "
+        "that which has waited longest for its client.",
+    )
+    max_connections_per_address: _PositiveInt | None = Field(
+        None, description="Likewise of one address. Unset: seven eighths of all."
+    )
 
 
 class OidcSettings(_Group):

@@ -44,7 +44,7 @@ REFUSAL_TEXTS: dict[Refusal, str] = {
 }
 
 FIRST_SETTINGS = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
     "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
     "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
@@ -69,6 +69,7 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "model": None,
     "desk_deadline_seconds": None,
     "upstream": None,
+    "signals": None,
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+import socket
 import threading
+import time
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -22,6 +26,10 @@ log = structlog.get_logger(__name__)
 
 METRICS_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text"
+
+_MOST = 64
+_SPARE = 8
+_PAUSE_SECONDS = 0.1
 
 
 class TelemetryServer:
@@ -108,13 +116,58 @@ def _listening(host: str, port: int, *, any_port: bool) -> _Server:
 
 
 class _Server(ThreadingHTTPServer):
+    """Answers however many connections others leave open, and where the process has no descriptor left for one more.
+
+    Of its connections the oldest makes room for the newest, and some descriptors are kept for them alone.
+    """
+
     daemon_threads = True
     allow_reuse_address = True
+    request_queue_size = 128
     metrics: Callable[[], bytes]
     alive: Health
     ready: Health
     stuck: Callable[[], Sequence[str]]
     open_metrics: Callable[[], bytes] | None
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: dict[socket.socket, None] = {}
+        self._open_lock = threading.Lock()
+        self._spare: list[int] = []
+        super().__init__(address, handler)
+        self._spare += [os.dup(self.fileno()) for _ in range(_SPARE)]
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        with self._open_lock:
+            while len(self._open) >= _MOST:
+                oldest = next(iter(self._open))
+                del self._open[oldest]
+                with suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # its thread closes it
+        try:
+            one, address = super().get_request()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE) or not self._spare:
+                time.sleep(_PAUSE_SECONDS)  # it would be tried again at once, and again
+                raise
+            os.close(self._spare.pop())
+            one, address = super().get_request()
+        with self._open_lock:
+            self._open[one] = None
+        return one, address
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._open_lock:
+            self._open.pop(request, None)
+            super().shutdown_request(request)
+            with suppress(OSError):
+                while len(self._spare) < _SPARE:
+                    self._spare.append(os.dup(self.fileno()))
+
+    def server_close(self) -> None:
+        super().server_close()
+        while self._spare:
+            os.close(self._spare.pop())
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
         """A client that closed the connection is not logged."""

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from starlette.requests import ClientDisconnect
 from uvicorn import Server
 
 from streamer.errors import UsageError
+from streamer.web.connections import ACCEPTED_AT_ONCE, Patience, Seldom, connections
 from streamer.web.requests import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["Server", "base_url", "listen", "server"]
 
 _STOP_SECONDS = 3
 _IDLE_SECONDS = 5
+_MOST = 1000
+_QUEUE = 1024
 
 
 def listen(host: str, port: int, *, what: str) -> socket.socket:
@@ -58,7 +63,25 @@ def base_url(host: str, listening: socket.socket) -> str:
     return f"http://{f'[{shown}]' if ':' in shown else shown}:{listening.getsockname()[1]}/"
 
 
-class _Obedient(Server):
+class _Server(Server):
+    """Takes few connections at a time, while many may queue, and says in one line that it can take none."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop, failed = asyncio.get_running_loop(), Seldom("http.accept_failed")
+
+        def note(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if context["message"] == "socket.accept() out of system resource":
+                failed()
+            else:
+                loop.default_exception_handler(context)
+
+        loop.set_exception_handler(note)
+        await super().startup(sockets=sockets)
+        for one in sockets or ():
+            one.listen(_QUEUE)
+
+
+class _Obedient(_Server):
     """Leaves the signals to whoever runs it, and ends when `should_exit` is set."""
 
     @contextlib.contextmanager
@@ -72,6 +95,9 @@ def server(
     signals: bool = True,
     stop_seconds: int = _STOP_SECONDS,
     idle_seconds: int = _IDLE_SECONDS,
+    most: int = _MOST,
+    most_of_one: int | None = None,
+    patience: Patience | None = None,
 ) -> Server:
     """Return a server for an application. No request is logged, and none tells what it is served by.
 
@@ -80,18 +106,28 @@ def server(
     signals : whether SIGINT and SIGTERM end it.
     stop_seconds : how long requests that are under way may take once it ends.
     idle_seconds : how long a connection may be idle before it is closed.
+    most, most_of_one : connections at once, in all and of one address; fewer where the process may not open as many files.
+    patience : how long a connection waits for its client; None: as `Patience` says.
     """
-    kind = Server if signals else _Obedient
+    kind = _Server if signals else _Obedient
+
+    formed = well_formed(app)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        with contextlib.suppress(ClientDisconnect):  # nobody is there to be told
+            await formed(scope, receive, send)
+
     return kind(
         uvicorn.Config(
-            well_formed(app),
+            answer,
+            backlog=ACCEPTED_AT_ONCE,
             loop="asyncio",
-            http="h11",
+            http=connections(most, most_of_one, patience or Patience(next=idle_seconds)),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             interface="asgi3",
             log_config=None,
-            log_level="warning",
+            log_level="error",
             access_log=False,
             server_header=False,
             date_header=False,

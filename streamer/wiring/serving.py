@@ -173,6 +173,8 @@ def run_serving(
                 signals=False,
                 stop_seconds=STOP_SECONDS,
                 idle_seconds=_IDLE_SECONDS,
+                most=settings.endpoint.max_connections,
+                most_of_one=settings.endpoint.max_connections_per_address,
             ),
             relay=relay,
             health=health,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamer.calibration.registry import every
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
-from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Segments
 from streamer.wording.numbers import SERVED, counted, percent
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def cut_text(cut: Cut, rule: Rule) -> str:
     if isinstance(rule, Segments):
         rest = cut_text(cut, INDICATOR)
         return f"{len(rule.own)} segments, the rest {rest}"
+    if isinstance(rule, Full) and cut.state == "full":
+        return f"all signals, {counted(rule.fits[0].groups, 'prompt', 'prompts')}"
     if cut.threshold is None:
         return cut.state
     level = f"{cut.threshold:.6g}"
@@ -55,6 +57,11 @@ def threshold_text(policy: Policy) -> str:
 
 def segment_lines(rule: Rule) -> str | None:
     """Write the cut of each segment, one a line; None for a rule without segments."""
+    if isinstance(rule, Full) and rule.segment_by is not None:
+        return "\n".join(
+            f"{name or '(none named)'}: {counted(groups, 'prompt', 'prompts')}, {_at_most(k)}"
+            for name, groups, k in rule.fits[0].own
+        )
     if not isinstance(rule, Segments):
         return None
     return (
@@ -86,9 +93,26 @@ def status_text(policy: Policy) -> str:
             "closed, holds everything: no threshold keeps the budget "
             f"{percent(policy.settings.alpha)} on the present labels; more labels or a larger budget open it{shadow}"
         )
+    if isinstance(policy.rule, Full):
+        (first, *newest) = policy.rule.fits
+        worse = f", and of the newest {newest[0].groups} {_at_most(newest[0].allowed)}" if newest else ""
+        if policy.rule.segment_by is not None:
+            return (
+                f"ships by all signals within each of {len(first.own)} segments by {policy.rule.segment_by!r}, budget "
+                f"{percent(policy.settings.alpha)} each{shadow}"
+            )
+        return (
+            f"ships what looks better than the wrong ones of {first.groups} labelled prompts, but for {_at_most(first.allowed)}"
+            f"{worse}, budget {percent(policy.settings.alpha)}{shadow}"
+        )
     if policy.state == "open":
         return f"open, ships everything: the labels allow it within the budget {percent(policy.settings.alpha)}{shadow}"
     return f"{_what_ships(policy)}, budget {percent(policy.settings.alpha)}{shadow}"
+
+
+def _at_most(allowed: int) -> str:
+    """How many wrong prompts may look at least as good as an answer that ships: the answer itself is one of those allowed."""
+    return f"at most {max(allowed - 1, 0)}" if allowed else "none, so that nothing ships"
 
 
 def _what_ships(policy: Policy) -> str:

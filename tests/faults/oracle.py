@@ -207,6 +207,15 @@ def check(
         if event.reason != "scored":
             assert all(r.action != "ship" for r in event.responses), f"O4: {identity} ships unscored"
             continue
+        if (
+            policy.state == "full"
+        ):  # `streamer audit verify` finds what does not follow from the counts on record
+            (needed,) = (r.budget_needed for r in event.responses if isinstance(r.budget_needed, float))
+            ships = any(r.action == "ship" for r in event.responses)
+            assert ships == (needed <= policy.settings.alpha / policy.settings.max_attempts), (
+                f"O4: {identity}"
+            )
+            continue
         gated = gate_batch(
             [r.score for r in event.responses if r.score is not None],
             unit=event.unit,

@@ -85,7 +85,7 @@ class Site:
             folder=self.directory,
             seconds=seconds,
         )
-        assert done.returncode == status, done.stderr
+        assert done.returncode == status, done.stderr + done.stdout[-3000:]
         return done
 
     def whole_environment(self) -> dict[str, str]:
@@ -190,6 +190,8 @@ def record_threshold(store: Store, name: str, threshold: Threshold, rule: Rule =
         seed=gate.seed,
         older_than=now,
         started_at=now,
+        labels_through=0,
+        heads=(),
     )
     store.calibration.record_run(run, by="test", reason="test", now=now)
 

@@ -525,7 +525,7 @@ def _weights_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
     groups = [alone.Group(**one) for one in given["groups"]]
-    parameters = {name: given[name] for name in ("delta", "draws", "eta", "rho")} | {"edition": 2}
+    parameters = {name: given[name] for name in ("delta", "draws", "eta", "rho")}
 
     def calibrated(
         method: str, *, cuts: Sequence[float] = (), label_floor: float | None = None, **asked: Any
@@ -841,7 +841,7 @@ def test_the_one_file_calibrates_as_the_program_does(seed: int) -> None:
         history=NO_HISTORY,
     )
     lists = [alone.Group(name, items, s.tolist(), v.tolist()) for name, items, s, v in groups]
-    again = alone.Sample(lists, 0.2, str(seed), parameters | {"edition": 2}, drawn=2)
+    again = alone.Sample(lists, 0.2, str(seed), parameters, drawn=2)
     names = {name: kind for name, kind in registry.every().items() if kind.diagnostic}
     assert names.keys() == alone.METHODS.keys()
     finite = 0

@@ -11,6 +11,7 @@ import pytest
 from streamer.calibration.high_probability import bounds
 from streamer.calibration.registry import names, weighting_schemes
 from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
+from streamer.scoring.signals.signal_list import SignalList
 
 PAGE = Path(__file__).parents[2] / "docs" / "guarantees.md"
 
@@ -47,6 +48,7 @@ def columns(**settings: Any) -> list[list[bool]]:
     return plain + shapes
 
 
+BY_SIGNALS = {"scorer": "choice", "signals": SignalList().text}
 ROWS: dict[str, list[dict[str, Any]]] = {
     "`mean`, `crc`, `bb`, `rbwa`": [{"method": scheme} for scheme in weighting_schemes()],
     "`transductive`": [{"method": "transductive"}],
@@ -56,7 +58,11 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     "segments of `mean`, `crc`, `bb`, `rbwa`": [
         {"method": scheme, "segment_by": "k"} for scheme in weighting_schemes()
     ],
-    "label floor, with any method": [{"method": method, "label_floor": 0.2} for method in METHODS],
+    "label floor, with any other method": [
+        {"method": method, "label_floor": 0.2} for method in METHODS if method != "full"
+    ],
+    "`full`": [{"method": "full", **BY_SIGNALS}],
+    "segments of `full`": [{"method": "full", "segment_by": "k", **BY_SIGNALS}],
 }
 
 

@@ -14,7 +14,7 @@ from streamer.gates.settings import FLAT_NAMES, GateSettings
 PLAIN = GateSettings(encoder="e@1", unit="response", dimension=8)
 OTHER: dict[str, Any] = {
     "unit": "best", "encoder": "f@1", "severity_kind": "judge", "alpha": 0.2, "method": "crc", "eta": 2.0, "draws": 3,
-    "delta": 0.2, "rho": 0.5, "grid": 50, "starts": 2, "shape": "quantile", "width": 0.2, "segment_by": "k",
+    "delta": 0.2, "rho": 0.5, "shape": "quantile", "width": 0.2, "segment_by": "k",
     "segment_fallback": "pooled", "label_floor": 0.3, "hold_action": "escalate", "max_attempts": 2, "mode": "enforce",
     "audit_probability": 0.5, "audit_draws": 3, "label_deadline_seconds": 5.0, "decision_deadline_seconds": 9.0,
     "keep_texts": False, "recalibrate": "auto", "recalibrate_every_seconds": None, "recalibrate_after_groups": 7,
@@ -39,17 +39,17 @@ UNREAD_BY_MEAN = {
     "draws",
     "delta",
     "rho",
-    "grid",
-    "starts",
-    "edition",
     "width",
     "segment_fallback",
     "dimension",
+    "signals",
 }
 
 
 def test_every_setting_is_told_of() -> None:
-    assert set(OTHER) | {"scorer", "model", "parameters", "desk_deadline_seconds"} == set(FLAT_NAMES)
+    assert set(OTHER) | {"scorer", "signals", "model", "parameters", "desk_deadline_seconds"} == set(
+        FLAT_NAMES
+    )
 
 
 def test_a_desk_needs_what_is_escalated_and_texts_and_changes_no_threshold() -> None:
@@ -79,7 +79,7 @@ def test_what_is_unread_follows_from_the_method_and_the_shape() -> None:
         ({"method": "rbwa"}, {"eta"}),
         ({"method": "bb"}, {"draws"}),
         ({"method": "hb"}, {"delta"}),
-        ({"method": "selective"}, {"delta", "grid", "starts", "edition"}),
+        ({"method": "selective"}, {"delta"}),
         ({"method": "age"}, {"rho"}),
         ({"shape": "ramp"}, {"width"}),
         ({"segment_by": "k"}, {"segment_fallback"}),

@@ -22,7 +22,6 @@ from streamer.calibration.calibrators.selective import last_of_own, last_walked
 from streamer.calibration.calibrators.selective_mean import BOUND_DELTA, admitted
 from streamer.calibration.history import TENTHS
 from streamer.calibration.p_values import binomial, upper_share
-from streamer.calibration.selective_grid import calibrate_selective_grid
 from streamer.calibration.specification import Sample
 from tests.validity.known_risk import (
     SHAPES,
@@ -342,21 +341,6 @@ def test_a_floor_that_was_fixed_beforehand_keeps_both_promises() -> None:
     inside = admitted(shipped[:, : floor + 1], errors[:, : floor + 1], ALPHA)
     lowest = np.where(inside.any(axis=1), floor - np.argmax(inside[:, ::-1], axis=1), 0)[:, None]
     assert_within(some.exposed[lowest[:, 0]] * 251 / (at(shipped, lowest)[:, 0] + 1), ALPHA)
-
-
-@pytest.mark.parametrize("starts", [1, 4])
-@pytest.mark.parametrize("shape", ["zero-one", "fractions", "together", "ties"])
-def test_the_grid_of_edition_1_keeps_its_promise(shape: str, starts: int) -> None:
-    rng = np.random.default_rng([20261122, SHAPES.index(shape), starts])
-    grid = [*np.round(np.arange(0.75, -0.001, -0.05), 2), -np.inf]
-    values = [
-        calibrate_selective_grid(
-            draw_groups(shape, 200, rng), alpha=ALPHA, delta=DELTA, grid=grid, starts=starts, seed=repeat
-        ).value
-        for repeat in range(200)
-    ]
-    violated = sum(selective_risk(shape, value) > ALPHA for value in values)
-    assert violated <= most_violations(len(values), DELTA)
 
 
 def test_the_walk_is_worth_something() -> None:

@@ -204,28 +204,6 @@ function selective(sample) {
   return own.findLast((level) => binomialP(items.above(level), alpha) <= delta / TENTHS.length) ?? Infinity;
 }
 
-/** Edition 1: betting on an even grid of scores. */
-function selectiveGrid({ groups, alpha, seed, parameters: { delta, grid, starts } }) {
-  const inOrder = readingOrder(seed, groups);
-  const rejected = [];
-  for (let position = 0; position < grid; position += 1) {
-    const level = (grid - 1 - position) / grid;
-    const values = inOrder.map((group) => {
-      const total = new Sum();
-      group.scores.forEach((score, i) => score > level && total.add((group.severities[i] - alpha) / group.items.length));
-      return Math.min(1, Math.max(0, total.value + alpha));
-    });
-    rejected.push(values.length > 0 && bettingP(values, alpha, delta / starts) <= delta / starts);
-  }
-  let reached = -1;
-  for (let walk = 0; walk < starts; walk += 1) {
-    for (let position = Math.floor((walk * grid) / starts); position < grid && rejected[position]; position += 1) {
-      reached = Math.max(reached, position);
-    }
-  }
-  return reached < 0 ? Infinity : (grid - 1 - reached) / grid;
-}
-
 function selectiveMean(sample) {
   const floor = sample.floor ?? 0;
   const items = oneItem(sample);
@@ -283,7 +261,7 @@ const METHODS = {
     const room = alpha - 1 / (count + 1) + SLACK;
     return firstRefused(table(sample), (row) => mean(row) + (z * deviation(row)) / Math.sqrt(count) > room);
   },
-  selective: (sample) => (sample.parameters.edition === 1 ? selectiveGrid(sample) : selective(sample)),
+  selective,
   "selective-mean": selectiveMean,
   transductive: (sample) => transductive(sample).value,
 };

@@ -6,7 +6,6 @@ import { named, seedCommitment, sha256, signed } from "./hashes.mjs";
 import { isMoment, micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
-const LATER_SEALED = new Set(["alerts", "alert_acknowledgements", "dead_letters.replayed_at", "judgements.label"]); // earlier versions had them in no chain
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
@@ -79,21 +78,17 @@ const WRITTEN_AT = {
   judgements: "judged_at", label_revisions: "received_at", label_signatures: "received_at", policies: "valid_from", policy_events: "at",
   proposal_rejections: "rejected_at",
 };
-const SEALED_LATER = new Set(["alert_acknowledgements", "dead_letter_replays"]);
 
-/** Compare when a row says that it was written with when it was sealed. What was there before the chain began may be older. */
-function dated({ kind, row, recorded_at: sealed }, began, place, report) {
+/** Compare when a row says that it was written with when it was sealed. */
+function dated({ kind, row, recorded_at: sealed }, place, report) {
   const said = Object.hasOwn(WRITTEN_AT, kind) ? (row[WRITTEN_AT[kind]] ?? null) : null;
-  if (said === null || said === sealed) return;
-  if (sealed === began || SEALED_LATER.has(kind)) report.note("sealed later", "rows were sealed later than they say they were written");
-  else report.fault("order", place, `it says that it was written at ${said}, and it was sealed at ${sealed}`);
+  if (said !== null && said !== sealed) report.fault("order", place, `it says that it was written at ${said}, and it was sealed at ${sealed}`);
 }
 
 /** Walk the control chain; `each(entry)` gets every row that is there, with its place. Returns the chain. */
 export function walkControl(bundle, manifest, report, each) {
   const head = manifest.head;
   const chain = new Chain("control", named("streamer.control.v1", Buffer.from(head.record_id, "hex")));
-  let began = null;
   for (const { raw, value, number } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
     report.count("control entries");
     const { height, kind, recorded_at: recordedAt } = value;
@@ -106,8 +101,7 @@ export function walkControl(bundle, manifest, report, each) {
     else if ("sealed" in raw || !sound) report.fault("chain", place, "it is not what was recorded");
     if (value.row === null && !sound) report.fault("chain", place, "nor does its copy fit the chain");
     chain.time(recordedAt, report);
-    began ??= recordedAt;
-    if (value.row !== null && typeof value.row === "object") dated(value, began, place, report);
+    if (value.row !== null && typeof value.row === "object") dated(value, place, report);
     if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
   }
   chain.end(head.control, report);
@@ -196,10 +190,6 @@ function checkOffset(chain, state, offset, log, gaps, place, report) {
 
 /** The head of the control chain that an outcome has seen: it is one that was, and none before it saw a later one. */
 export function checkControl(seen, state, control, place, report) {
-  if (seen === undefined) {
-    report.note("no control", "links of earlier versions do not say how far the control chain was");
-    return;
-  }
   if (!Array.isArray(seen) || !isHeight(seen[0])) {
     report.fault("order", place, "it does not say how far the control chain was");
     return;
@@ -213,12 +203,11 @@ export function checkControl(seen, state, control, place, report) {
   state.control = Math.max(height, state.control);
 }
 
-/** Rows in no chain: none, but alerts of earlier versions. */
+/** Rows in no chain: none. */
 export function checkUnchained(bundle, report) {
   if (!bundle.has("unchained.jsonl")) return;
   for (const { value } of jsonLines(bundle.read("unchained.jsonl"), "unchained.jsonl")) {
-    if (LATER_SEALED.has(value.kind)) report.note(`unchained ${value.kind}`, `${value.kind} of earlier versions are in no chain`);
-    else report.fault("chain", `${value.kind} ${value.subject}`, "this row belongs to no chain");
+    report.fault("chain", `${value.kind} ${value.subject}`, "this row belongs to no chain");
   }
 }
 

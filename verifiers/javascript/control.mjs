@@ -157,7 +157,7 @@ const CALIBRATED_FOR = [
 ];
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
-  selective: ["delta", "grid", "starts", "edition"], "selective-mean": [], age: ["rho"],
+  selective: ["delta"], "selective-mean": [], age: ["rho"],
 };
 
 function sameCalibration(one, other) {
@@ -173,7 +173,7 @@ function sameCalibration(one, other) {
 
 /** The settings that every policy signature covers, and the later ones with the value that leaves them out. */
 const FIRST_SETTINGS = [
-  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
   "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
   "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts", "recalibrate",
   "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups",
@@ -183,7 +183,7 @@ const FIRST_SETTINGS = [
 const LATER_SETTINGS = {
   embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
   window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null, desk_deadline_seconds: null, learn_score: "off", upstream: null,
+  two_people: false, model: null, desk_deadline_seconds: null, upstream: null,
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",

@@ -4,7 +4,7 @@ import { canonical, parse, plain, Num } from "./json.mjs";
 import { decode } from "./bundle.mjs";
 import { fromBase64, hmac, keyedShare, sha256, uniform, uuid5 } from "./hashes.mjs";
 import { micros, secondsBetween, sixDigits } from "./moments.mjs";
-import { decide, isBlank, roundSix, segmentOf, wasBlank } from "./rules.mjs";
+import { decide, isBlank, roundSix, segmentOf } from "./rules.mjs";
 
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
@@ -96,10 +96,7 @@ export class Decisions {
     const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
     if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no chain");
     if (judged.length === 0) {
-      if (scored && responses.some((one) => one[2])) {
-        report.count("decisions whose judge's words are in no chain");
-        report.note("unjudged", "what a judge was asked and said for decisions of earlier versions is in no chain");
-      }
+      if (scored && responses.some((one) => one[2])) report.fault("score", place, "what its judge was asked and said is in no chain");
       return;
     }
     const fault = (check, detail) => report.fault(check, place, detail);
@@ -166,7 +163,7 @@ export class Decisions {
     const mode = untrusted ? "enforce" : settings.mode;
     if (facts.mode !== mode) fault(`its mode is not that of policy ${facts.policy}`);
     if (facts.scorer !== settings.scorer && !untrusted) fault(`its scorer is not that of policy ${facts.policy}`);
-    // Where nothing was embedded none is named; earlier versions named the gate's there too.
+    // Where nothing was embedded none is named.
     const unembedded = facts.embedding_source === "none" && facts.responses.every((one) => one[1] === null);
     if (facts.encoder !== settings.encoder && !(unembedded && facts.encoder === "none") && !untrusted) {
       fault(`its encoder is not that of policy ${facts.policy}`);
@@ -196,25 +193,11 @@ export class Decisions {
     this.#madeOf(facts, place);
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
-    const readings = texts && !texts.includes(null) // a gate may keep no texts
-      ? [texts.map(isBlank), texts.map(wasBlank)]
-      : [scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]))];
-    let derived;
-    let matched = false;
-    for (const [number, blank] of readings.entries()) {
-      derived = this.#derive(entry, policy, scores, blank);
-      matched = this.#same(derived, facts, hold, settings, row) && this.#drawsBest(derived, facts, settings);
-      if (matched) {
-        if (number === 1) {
-          const taken = blank.filter((one, i) => one !== readings[0][i]).length;
-          report.count("answers with nothing to see that were taken for text", taken);
-          report.note("earlier blanks", "some answers with nothing to see were taken for text, as earlier versions did");
-        }
-        break;
-      }
-    }
-    if (!matched) {
-      derived = this.#derive(entry, policy, scores, readings[0]);
+    const blank = texts && !texts.includes(null) // a gate may keep no texts
+      ? texts.map(isBlank)
+      : scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]));
+    const derived = this.#derive(entry, policy, scores, blank);
+    if (!this.#same(derived, facts, hold, settings, row) || !this.#drawsBest(derived, facts, settings)) {
       this.#tell(derived, facts, hold, settings, row, fault);
     }
     report.count("actions derived again");

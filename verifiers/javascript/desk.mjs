@@ -35,11 +35,10 @@ export function checkDesk(governance, decisions, report) {
   checkDeadlines(governance, decisions, seen, report);
 }
 
-/** Until when a decision waits for a person; null: for nobody, or a worker of an earlier version made it. */
-function waitsUntil({ facts, deskUntil, hasEvent }, governance) {
+/** Until when a decision waits for a person; null: for nobody. */
+function waitsUntil({ facts }, governance) {
   const seconds = governance.policy(facts.batch[0], facts.policy)?.settings.desk_deadline_seconds ?? null;
   if (facts.outcome !== "escalate" || facts.mode !== "enforce" || seconds === null) return null;
-  if (hasEvent && deskUntil === undefined) return null;
   return deskDeadline(facts.decided_at, seconds);
 }
 

@@ -53,14 +53,12 @@ function groupsOf(run, decisions, report) {
 function sampleOf(run, settings, groups, alpha) {
   const extra = settings.parameters ? (typeof settings.parameters === "string" ? plain(parse(settings.parameters)) : settings.parameters) : {};
   const history = run.row.history ? plain(parse(run.row.history)) : null;
-  const { eta, draws, delta, rho, grid, starts } = settings;
-  const named = extra.edition ?? (settings.method === "selective" ? 1 : 2);
+  const { eta, draws, delta, rho } = settings;
   return {
     groups,
     alpha,
     seed: String(run.row.seed),
-    parameters: { eta, draws, delta, rho, grid, starts, ...extra, edition: named },
-    diagnosticEdition: history === null ? 1 : named,
+    parameters: { eta, draws, delta, rho, ...extra },
     drawn: settings.unit === "response" ? Math.min(settings.audit_draws, ...groups.map((group) => group.draws)) : 1,
     floor: settings.label_floor,
     history: history ?? { cuts: [], prompts: 0 },
@@ -80,13 +78,7 @@ function checkCandidate(run, candidate, sample, settings, groups, fault, report)
     fallback: settings.segment_fallback,
     width: settings.width,
   };
-  const edition = candidate.decides ? sample.parameters.edition : sample.diagnosticEdition;
-  const refusesFloor = method === "clt" || (method === "selective" && edition === 1);
-  const read = {
-    ...sample,
-    floor: !candidate.decides && refusesFloor ? null : sample.floor,
-    parameters: { ...sample.parameters, edition },
-  };
+  const read = { ...sample, floor: !candidate.decides && method === "clt" ? null : sample.floor };
   let found = calibrate(read, own);
   const suffix = candidate.decides && run.row.suffix ? plain(parse(run.row.suffix)) : null;
   if (suffix !== null && suffix.calibrated_on > 0) {

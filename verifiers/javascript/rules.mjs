@@ -22,9 +22,6 @@ function seen(character) {
 /** Whether an answer has nothing to see. */
 export const isBlank = (text) => ![...text].some(seen);
 
-/** The same by the rule of earlier versions: nothing but white space. */
-export const wasBlank = (text) => /^[\t-\r\x1c-\x20\x85\p{Z}]*$/u.test(text);
-
 /**
  * Round a score to six digits, an exact half to the even digit, as Python's `round(x, 6)` does.
  *

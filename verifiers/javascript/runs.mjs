@@ -19,7 +19,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       continue;
     }
     if (row.heads === undefined || row.heads === null) {
-      report.note("runs of earlier versions", "runs of earlier versions do not say how far the record was when they read");
+      report.fault("calibration", place, "it does not say how far the record was when it read");
       continue;
     }
     const ageCut = row.age_cut ? plain(parse(row.age_cut)) : null;

@@ -104,7 +104,7 @@ function checkFiles(bundle, manifest, report) {
   }
 }
 
-/** How high the partitions were when a run began to read; null where an earlier version made it. */
+/** How high the partitions were when a run began to read; null where it does not say. */
 function headsOf(row) {
   if (row.heads === null || row.heads === undefined) return null;
   return new Map(plain(parse(row.heads)).map(([log, topic, partition, height]) => [canonical([log, topic, partition]), height]));

@@ -54,7 +54,6 @@ MOST_FAULTS = 100
 HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
-SEALED_LATER = ("alerts", "alert_acknowledgements", "dead_letters.replayed_at", "judgements.label")
 
 SCORED_BY: dict[str, Callable[[float], float]] = {
     "logprob": lambda made_of: round(math.exp(min(made_of, 0.0)), 6),
@@ -77,22 +76,19 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
     "draws": ("method", ("bb",)),
     "delta": ("method", ("hb", "betting", "selective", "bernstein")),
     "rho": ("method", ("age",)),
-    "grid": ("method", ("selective",)),
-    "starts": ("method", ("selective",)),
-    "edition": ("method", ("selective",)),
     "width": ("shape", ("smooth", "ramp")),
 }
 
 SIGNED_SETTINGS = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts",
+    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
     "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
     "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
@@ -104,7 +100,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "learn_score": "off", "upstream": None,
+    "upstream": None, "signals": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -435,20 +431,6 @@ def is_blank(text: str) -> bool:
     )
 
 
-def decided_as_blank(texts: Sequence[str], responses: Sequence[Sequence[Any]], unit: str) -> list[bool]:
-    """Report which answers of a scored batch its decision took for blank.
-
-    Earlier versions took less for blank, the first one only white space. What is not seen otherwise has a score of 0 if
-    it was taken for blank, and of a batch that such answers hold altogether there are no scores at all.
-    """
-    unseen = [
-        is_blank(text) and not score and not raw and action != "ship"
-        for text, (_, score, raw, action, _) in zip(texts, responses, strict=True)
-    ]
-    earlier = all(unseen) or (unit == "batch" and any(unseen))
-    return [not text.strip() or (blank and not earlier) for text, blank in zip(texts, unseen, strict=True)]
-
-
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]
 
 
@@ -471,7 +453,7 @@ def derive_action(
     if kind == "segments":
         own = rule["parameters"]["own"].get(facts.get("segment"))
         cut = cut if own is None else (own["state"], own["lambda"])
-    elif kind not in ("indicator", "quantile", "rank", "smooth", "ramp", "transductive"):
+    elif kind not in ("indicator", "quantile", "rank", "smooth", "ramp", "transductive", "full"):
         return None
     count = len(scores)
     written = [i for i in range(count) if not blank[i]]
@@ -487,7 +469,10 @@ def derive_action(
             eligible = [0.0 if best is None else scores[best]]
         level = own_level(rule, eligible)
         cut = ("open", None) if level == -math.inf else ("cut", level)
-    bar = math.inf if cut[0] == "closed" else -math.inf if cut[0] == "open" else cut[1]
+    by = cut
+    if kind == "full" and state == "full":
+        by = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
+    bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
     if kind in ("smooth", "ramp"):
@@ -502,6 +487,20 @@ def derive_action(
     if unit == "batch":
         return [all(passes) and not any(blank)] * count, None, cut
     return [i == best and passes[i] for i in range(count)], best, cut
+
+
+def _within_budget(rule: dict[str, Any], facts: dict[str, Any]) -> bool:
+    """Report whether the count on record is one that ships; it is out of the prompts of one of the rule's fits."""
+    if "budget" not in facts:
+        return False
+    count, groups = facts["budget"]
+    limits = []
+    for fit in rule["fits"]:
+        own = fit["own"].get(facts.get("segment") or "")
+        if rule["segment_by"] is None or (own is None and rule["pooled"]):
+            own = fit["groups"], fit["allowed"]
+        limits.append(own or (0, 0))
+    return any(groups == of and count <= most for of, most in limits)
 
 
 def segment_of(value: Any) -> str:
@@ -571,6 +570,8 @@ def _level(cut: dict[str, Any]) -> float:
         if cut["state"] == "closed"
         else -math.inf
         if cut["state"] == "open"
+        else math.nan
+        if cut["state"] == "full"
         else float(cut["lambda"])
     )
 
@@ -579,6 +580,8 @@ def is_looser(before: Served, after: Served) -> bool:
     """Report whether `after` may ship something that `before` holds; what cannot be compared may."""
     if before == after or after.ships_nothing:
         return False
+    if "full" in (before.rule["kind"], after.rule["kind"]):
+        return False  # which of two ships more is told by prompts, not by a threshold
     if before.ships_nothing:
         return True
     kinds = before.rule["kind"], after.rule["kind"]
@@ -752,8 +755,6 @@ WRITTEN_AT = {
     "proposal_rejections": "rejected_at",
 }  # fmt: skip
 """The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
-SEALED_BY_A_MIGRATION = ("alert_acknowledgements", "dead_letter_replays")
-"""What earlier versions left unsealed, and a later one has sealed."""
 
 
 class Verifier:
@@ -825,7 +826,6 @@ class Verifier:
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
-        self._began: Any = None  # when the first row of the control chain was sealed
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def fault(self, check: str, place: str, detail: str) -> None:
@@ -1228,7 +1228,9 @@ class Verifier:
         if settings is not None and settings["method"] != row["method"]:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
-        if row.get("heads") is not None and settings is not None:
+        if row["heads"] is None:
+            self.fault("calibration", place, "it does not say how far the record was when it read")
+        elif settings is not None:
             self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
 
     def _check_model(self, row: dict[str, Any], place: str) -> None:
@@ -1356,12 +1358,7 @@ class Verifier:
         """
         control, before = facts.get("control"), self._said.get(chain)
         if control is None:
-            self.counts["links that do not say how far the control chain was"] += 1
-            if before is not None:
-                self.notes["unsaid"] = (
-                    "links that do not say how far the control chain was come after links that do: a worker of an earlier"
-                    " version made them, or somebody who hides which policy was in force"
-                )
+            self.fault("order", place, "it does not say how far the control chain was")
             return
         height, link_of_control = control
         if height + 0 < 0 or link_of_control != self._control_links.get(height, link_of_control):
@@ -1400,23 +1397,12 @@ class Verifier:
         self._holes[chain] = count + missing, at
 
     def _dated(self, kind: str, row: dict[str, Any], recorded_at: Any, place: str) -> None:
-        """Compare the moment at which a row says that it was written with the one at which it was sealed: they are one value.
-
-        What a database had before it was sealed says an earlier one; whoever dates a row back must date its link back, too.
-        """
-        self._began = self._began or recorded_at
+        """Compare the moment at which a row says that it was written with the one at which it was sealed: they are one value."""
         said = row.get(WRITTEN_AT.get(kind, ""))
-        if said in (None, recorded_at):
-            return
-        if recorded_at != self._began and kind not in SEALED_BY_A_MIGRATION:
+        if said not in (None, recorded_at):
             self.fault(
                 "order", place, f"it says that it was written at {said}, and was sealed at {recorded_at}"
             )
-            return
-        self.counts["rows that were sealed later"] += 1
-        self.notes["sealed later"] = (
-            "when rows were written that were sealed later: an earlier version wrote them, or somebody dated them"
-        )
 
     def _clock(self, chain: tuple[Any, ...], name: str, moment: str, place: str) -> None:
         """Remember where a chain's time runs backwards by more than clocks differ."""
@@ -1477,10 +1463,7 @@ class Verifier:
             if "judged" in line:
                 self.fault("seal", place, "what its judge was asked and said is in no chain")
             if scored and any(answer[2] for answer in answers):
-                self.counts["decisions whose judge's words are in no chain"] += 1
-                self.notes["unjudged"] = (
-                    "what a judge was asked and said for decisions of earlier versions, which is in no chain"
-                )
+                self.fault("score", place, "what its judge was asked and said is in no chain")
             return
         for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
             # Where a gate keeps no texts, a judge's words never were there.
@@ -1588,8 +1571,6 @@ class Verifier:
                 self.fault(
                     "desk", decision.place, "its action says another deadline at the desk than its gate has"
                 )
-            if said is None:
-                until = None  # a worker of an earlier version decided it, and knew of no desk
         if row is None:
             if until is not None and not self._begins:
                 self._waits.append(until)
@@ -1664,7 +1645,7 @@ class Verifier:
         self._for_runs(decision)
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
-        # Where nothing was embedded none is named; earlier versions named the gate's encoder there too.
+        # Where nothing was embedded none is named.
         nothing = {"encoder": "none"} if not decision.scored and facts["embedding_source"] == "none" else {}
         for name in ("unit", "mode", "scorer", "encoder"):
             if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
@@ -1732,10 +1713,6 @@ class Verifier:
         """
         gate, control, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
         if control is None:
-            self.notes["unordered"] = (
-                "whether decisions of earlier versions were made under the newest policy: they do not say how far the control"
-                " chain was"
-            )
             return
         height = control[0]
         self.counts["decisions under the newest policy"] += 1
@@ -1800,13 +1777,7 @@ class Verifier:
         else:
             content = line.get("content")
             if content is not None and None not in content["texts"]:
-                blank = decided_as_blank(content["texts"], facts["responses"], facts["unit"])
-                taken = sum(map(is_blank, content["texts"])) - sum(blank)
-                if taken:
-                    self.counts["answers with nothing to see that were taken for text"] += taken
-                    self.notes["unseen"] = (
-                        "answers of characters that cannot be seen were taken for text, as earlier versions did"
-                    )
+                blank = list(map(is_blank, content["texts"]))
             else:
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
@@ -1971,12 +1942,6 @@ class Verifier:
     def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
         """Rows, or columns of rows, that are in the tables and in no chain, or say otherwise than it."""
         for row in rows:
-            if row["kind"] in SEALED_LATER:
-                self.counts["rows of earlier versions that are in no chain"] += 1
-                self.notes["unsealed"] = (
-                    "alerts, acknowledgements, judgements and replays of earlier versions, which are in no chain"
-                )
-                continue
             place = f"{row['kind']} {row['subject']}"
             if row["kind"].endswith(".erased_at"):
                 self.fault("erasure", place, "it is said to be erased, and its content is there")
@@ -2126,7 +2091,7 @@ class Sample(NamedTuple):
     groups : in the order of their decisions.
     alpha : the budget of one attempt.
     seed : of the gate, in decimal digits.
-    parameters : of the method: `eta`, `draws`, `delta`, `rho`, `grid`, `starts`, `edition`.
+    parameters : of the method: `eta`, `draws`, `delta`, `rho`.
     drawn : how many responses of each batch are labelled at least.
     floor : the gate's `label_floor`.
     cuts : of the unlabelled history, for the method `selective`.
@@ -2478,8 +2443,6 @@ class _OneItem:
 
 
 def _by_selective(sample: Sample) -> float:
-    if sample.parameters["edition"] == 1:
-        return _by_selective_on_a_grid(sample)
     alpha, delta, floor = sample.alpha, sample.parameters["delta"], sample.floor or 0.0
     items = _OneItem(sample)
 
@@ -2498,33 +2461,6 @@ def _by_selective(sample: Sample) -> float:
     ranks = [math.ceil(tenths * len(falling) / 10) for tenths in _TENTHS]
     levels = sorted({floor, *(max(falling[rank], floor) for rank in ranks if rank < len(falling))})
     return next((level for level in levels if p_value(level) <= delta / len(_TENTHS)), math.inf)
-
-
-def _by_selective_on_a_grid(sample: Sample) -> float:
-    """Edition 1: betting on an even grid of scores, from several starts."""
-    alpha, grid, starts = sample.alpha, sample.parameters["grid"], sample.parameters["starts"]
-    share = sample.parameters["delta"] / starts
-    order = reading_order(sample.seed, sample.groups)
-
-    def rejected(position: int) -> bool:
-        level = (grid - 1 - position) / grid
-        values = []
-        for group in order:
-            pairs = zip(group.scores, group.severities, strict=True)
-            total = math.fsum(
-                (severity - alpha) / len(group.items) for score, severity in pairs if score > level
-            )
-            values.append(min(1.0, max(0.0, total + alpha)))
-        return bool(values) and betting_p(values, alpha, share) <= share
-
-    rejections = [rejected(position) for position in range(grid)]
-    reached = -1
-    for walk in range(starts):
-        position = walk * grid // starts
-        while position < grid and rejections[position]:
-            reached = max(reached, position)
-            position += 1
-    return math.inf if reached < 0 else (grid - 1 - reached) / grid
 
 
 def _by_selective_mean(sample: Sample) -> float:
@@ -3092,8 +3028,7 @@ class _RunAgain:
 
     def _sample(self, groups: list[Group], alpha: float) -> Sample:
         settings = self._settings
-        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho", "grid", "starts")}
-        parameters |= {"edition": 1 if settings["method"] == "selective" else 2}
+        parameters = {name: settings.get(name) for name in ("eta", "draws", "delta", "rho")}
         parameters |= _parsed(settings.get("parameters")) or {}
         drawn = 1
         if settings["unit"] == "response":
@@ -3118,11 +3053,8 @@ class _RunAgain:
         own: dict[str, Any] = {"width": settings.get("width"), "fallback": settings.get("segment_fallback")}
         own["shape"] = settings["shape"] if decides or settings["shape"] == "rank" else "indicator"
         own["segment_by"] = settings.get("segment_by") if decides else None
-        if not decides:
-            if self._row.get("history") is None:
-                sample = sample._replace(parameters=sample.parameters | {"edition": 1})
-            if method == "clt" or (method == "selective" and sample.parameters["edition"] == 1):
-                sample = sample._replace(floor=None)
+        if not decides and method == "clt":
+            sample = sample._replace(floor=None)
         suffix = _parsed(self._row.get("suffix")) if decides else None
         newest = suffix["calibrated_on"] if suffix else 0
         if newest > 0 and (own["segment_by"] is not None or method == "transductive"):
@@ -3272,18 +3204,14 @@ class _ScoresAgain:
             self._left_out("their texts are erased, or not in the bundle")
             return
         texts = content["texts"]
-        unseen = [is_blank(text) for text in texts]
+        blank = [is_blank(text) for text in texts]
         rows: list[Sequence[float]] = []
-        for text, empty in zip(texts, unseen, strict=True):
+        for text, empty in zip(texts, blank, strict=True):
             row = () if empty else self._embeddings.get((facts["encoder"], sha256(text.encode())))
             if row is None:
                 self._left_out("the file has no embedding of one of their texts by the gate's encoder")
                 return
             rows.append(row)
-        blank = decided_as_blank(texts, facts["responses"], facts["unit"])
-        if blank != unseen:
-            self._left_out("an earlier version took answers with nothing to see for text")
-            return
         derived = gram_energy(blank, rows)
         self._compare(facts["scorer"], derived, recorded, ids, place)
         for scorer, scores in sorted(later.items()):

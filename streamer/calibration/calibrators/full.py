@@ -20,12 +20,21 @@ and Candes 2023).
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from streamer.calibration.crc import calibrate_groups
+from streamer.calibration.groups import check_unique
+from streamer.calibration.guarantee import besides, counted
+from streamer.calibration.specification import Calibrated, Calibrator, Sample
+from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -183,3 +192,138 @@ def _solved(x: Floats, bad: Marks, ridge: float) -> tuple[Floats, Floats]:
     inverse = (inverse + inverse.T) / 2
     targets = (x * np.where(bad, -1.0, 1.0)[:, np.newaxis]).sum(axis=0)
     return inverse, (inverse * targets[:, np.newaxis]).sum(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Prompts:
+    """Labelled prompts with their rows of signals, the oldest first: what a policy of method `full` is made of.
+
+    Attributes
+    ----------
+    ids : of the prompts, unique.
+    rows : shape (G, d), float32, as they are recorded.
+    bad : shape (G,).
+    segments : of each prompt; None: there are none, and all count.
+    """
+
+    ids: tuple[str, ...]
+    rows: NDArray[np.float32]
+    bad: Marks
+    segments: tuple[str, ...] | None = None
+
+    def newest(self, count: int) -> Prompts:
+        """Return the newest `count` >= 1 of them."""
+        if count >= len(self.ids):
+            return self
+        segments = None if self.segments is None else self.segments[-count:]
+        return Prompts(self.ids[-count:], self.rows[-count:], self.bad[-count:], segments)
+
+    @cached_property
+    def fit(self) -> FullFit:
+        """The fit to all of them."""
+        return fit_full(self.rows, self.bad)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256, in hexadecimal, of all prompts in the order of their bytes: mark (0 or 1), row (float32, little-endian), segment
+        (UTF-8), and a 0."""
+        names = ("",) * len(self.ids) if self.segments is None else self.segments
+        rows = self.rows.astype("<f4")
+        parts = [
+            bytes([bad]) + row.tobytes() + name.encode() + b"\0"
+            for row, bad, name in zip(rows, self.bad.tolist(), names, strict=True)
+        ]
+        return hashlib.sha256(b"".join(sorted(parts))).hexdigest()
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {one: place for place, one in enumerate(self.ids)}
+
+    @cached_property
+    def _left_out(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """What each would count as new, among all and within its segment."""
+        among_all = bag_counts(self.rows, self.bad)
+        if self.segments is None:
+            return among_all, among_all
+        return among_all, bag_counts(self.rows, self.bad, segments=self.segments)
+
+    @cached_property
+    def _bad_of(self) -> dict[str, NDArray[np.intp]]:
+        names = np.array(self.segments or (), dtype=object)[self.fit.bad]
+        return {name: np.flatnonzero(names == name) for name in set(names.tolist())}
+
+    def count(self, row: ArrayLike, *, segment: str | None = None) -> int:
+        """Return the count of a new prompt, among the bad ones of a segment or (None) of all."""
+        among = None if segment is None else self._bad_of.get(segment, np.empty(0, np.intp))
+        return self.fit.count(row, among)
+
+    def count_of(self, prompt: str, row: ArrayLike, *, segment: str | None = None) -> int:
+        """Return `count`; one of these prompts is left out of them first."""
+        place = self._places.get(prompt)
+        if place is None:
+            return self.count(row, segment=segment)
+        return int(self._left_out[segment is not None][place])
+
+
+@dataclass(frozen=True, slots=True)
+class Full(Calibrator):
+    """Conformal p-values of a ridge regression on all signals, fitted with the new prompt supposed bad."""
+
+    name: ClassVar[str] = "full"
+    place: ClassVar[int] = 5
+    summary: ClassVar[str] = (
+        "all labels fit a score of all signals and calibrate it: the most ships (units best and batch)"
+    )
+    promise: ClassVar[str] = "E[exposure risk] <= alpha"
+    diagnostic: ClassVar[bool] = False
+    by_quantile: ClassVar[bool] = False
+    by_rank: ClassVar[bool] = False
+    by_segment: ClassVar[bool] = True
+    label_floor: ClassVar[bool] = False
+    of_signals: ClassVar[bool] = True
+    against_mean: ClassVar[str] = "reads every signal of an answer, not one score alone."
+
+    def calibrate(self, sample: Sample) -> Calibrated:
+        """Fit the newest `MOST_GROUPS` prompts; with fewer than `LEAST_GROUPS`, or where none could ship, cut the score.
+
+        Raises `ValueError` where the groups have no signals.
+        """
+        check_unique(sample.groups)
+        if sample.prompts is None and sample.groups:
+            raise ValueError(
+                f"method {self.name} reads the signals of each prompt, which are not here: a gate records them"
+            )
+        groups = min(len(sample.groups), MOST_GROUPS)
+        k = allowed(sample.budget or sample.alpha, groups, attempts=sample.attempts)
+        if sample.prompts is None or groups < LEAST_GROUPS or k < 1:
+            cut = calibrate_groups(sample.groups, alpha=sample.alpha, seed=sample.seed)
+            guarantee = besides(cut.guarantee, f"From {LEAST_GROUPS} prompts on all signals decide.")
+            return Calibrated(
+                Threshold.at(
+                    cut.value, alpha=cut.alpha, method=self.name, groups=cut.groups, guarantee=guarantee
+                )
+            )
+        prompts = sample.prompts.newest(MOST_GROUPS)
+        threshold = Threshold(
+            state="full",
+            value=math.nan,
+            alpha=sample.alpha,
+            method=self.name,
+            groups=groups,
+            guarantee=_guarantee(sample.alpha, groups, int(prompts.bad.sum()), k),
+        )
+        return Calibrated(threshold, prompts=prompts)
+
+
+def _guarantee(alpha: float, groups: int, bad: int, k: int) -> str:
+    others = counted(k - 1, "of them")
+    return (
+        f"An answer ships if at most {others} that were bad look at least as good. On average, over calibrations and future "
+        f"groups alike, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each group "
+        f"counting once. Basis: method full (a ridge regression on all signals, fitted with the new answer supposed bad) on "
+        f"{counted(groups, 'calibration group')}, {bad} of them bad. Assumptions: future groups are exchangeable with the "
+        "calibration groups; the signals, their scales, the method and the budget were fixed before any label was read; "
+        "severities lie in [0, 1] and mean what the budget is about; a severity between 0 and 1 counted as bad with that "
+        "chance, by a draw that its labeller did not know. Not promised: a bound with high probability for this one "
+        "calibration, a bound for a single prompt or kind of prompt, or a bound on severity among the shipped alone."
+    )

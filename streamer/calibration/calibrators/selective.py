@@ -29,12 +29,11 @@ from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.guarantee import counted, what_ships
-from streamer.calibration.high_probability import delta_parameter, not_shown
+from streamer.calibration.high_probability import delta_parameter
 from streamer.calibration.history import NO_HISTORY, TENTHS, History
 from streamer.calibration.one_item import Counted, OneItem
 from streamer.calibration.p_values import binomial
-from streamer.calibration.selective_grid import calibrate_selective_grid, even_grid
-from streamer.calibration.specification import Calibrated, Calibrator, Family, Risk, Sample, parameter
+from streamer.calibration.specification import Calibrated, Calibrator, Family, Risk, Sample
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
@@ -170,8 +169,6 @@ class Selective(Calibrator):
     Attributes
     ----------
     delta : chance, in (0, 1), that the bound may fail.
-    grid, starts : of edition 1: evenly spaced levels, in 1..10000, and walks over them, in 1..grid.
-    edition : 2, the walk over shares of history; 1, the grid of earlier versions.
     """
 
     name: ClassVar[str] = "selective"
@@ -186,87 +183,36 @@ class Selective(Calibrator):
     by_quantile: ClassVar[bool] = False
     attempts: ClassVar[bool] = False
     reads_history: ClassVar[bool] = True
-    # Of edition 1: bets depend on the spread of losses, and a larger loss may, rarely, make a later bet win more.
-    only_stricter: ClassVar[bool] = False
 
     delta: float = delta_parameter()
-    grid: int = parameter(
-        100, "evenly spaced levels of edition 1", metavar="N", least=1, most=10_000, whole=True
-    )
-    starts: int = parameter(
-        5,
-        "levels of the grid from which tests of edition 1 begin",
-        metavar="N",
-        least=1,
-        most=10_000,
-        whole=True,
-    )
-    edition: int = parameter(
-        2,
-        "2 walks over shares of unlabelled history, 1 tests the grid of earlier versions",
-        metavar="E",
-        least=1,
-        most=2,
-        whole=True,
-        unsaid=1,
-    )
-
-    def __post_init__(self) -> None:
-        Calibrator.__post_init__(self)
-        if self.starts > self.grid:
-            raise ValueError(f"starts must be in 1..{self.grid}, the levels of the grid, not {self.starts!r}")
 
     def calibrate(self, sample: Sample) -> Calibrated:
         """Walk."""
-        if self.edition == 1:
-            found = calibrate_selective_grid(
-                sample.groups,
-                alpha=sample.alpha,
-                delta=self.delta,
-                grid=even_grid(self.grid),
-                starts=self.starts,
-                seed=sample.seed,
-            )
-        else:
-            found = calibrate_selective(
-                sample.groups,
-                alpha=sample.alpha,
-                delta=self.delta,
-                history=sample.history or NO_HISTORY,
-                floor=sample.floor or 0.0,
-                seed=sample.seed,
-            )
+        found = calibrate_selective(
+            sample.groups,
+            alpha=sample.alpha,
+            delta=self.delta,
+            history=sample.history,
+            floor=sample.floor or 0.0,
+            seed=sample.seed,
+        )
         return Calibrated(found)
 
     def groups_needed(self, alpha: float) -> int:
         """So many labelled answers must ship, if none of them is wrong."""
-        if self.edition == 1:
-            return Calibrator.groups_needed(self, alpha)
         return shipped_needed(alpha, self.delta)
 
     def lowest_cuts(
         self, shipped: Counts, errors: Counts, walked: Indices, *, alpha: float, rng: np.random.Generator
     ) -> Indices:
         """Walk over the cuts of a history."""
-        if self.edition == 1:
-            return Calibrator.lowest_cuts(self, shipped, errors, walked, alpha=alpha, rng=rng)
         last = last_walked(shipped[:, walked], errors[:, walked], alpha, self.delta)
         return np.where(last < 0, -1, walked[last])
 
-    def cost(self, sample: Sample) -> int:
-        """Every level of the grid is a row of bets."""
-        return self.grid * len(sample.groups) if self.edition == 1 else 0
-
-    def refuses_floor(self) -> bool:
-        """The grid knows no floor."""
-        return self.edition == 1
-
     def why_closed(self, sample: Sample) -> str | None:
         """Nothing was shown."""
-        if self.edition == 1:
-            return not_shown(sample, self.delta)
         items = OneItem(sample.groups, sample.seed)
-        strictest = items.above(_cuts(items, sample.history or NO_HISTORY, sample.floor or 0.0)[0])
+        strictest = items.above(_cuts(items, sample.history, sample.floor or 0.0)[0])
         return (
             f"at the strictest cut {strictest.errors} of {counted(strictest.shipped, 'labelled answer')} are wrong, which does "
             f"not show that at most {sample.alpha:g} of what ships is, with probability {1 - self.delta:g}; "

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import math
-import re
-from contextlib import suppress
-from dataclasses import dataclass
-from decimal import Decimal
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamer.clouds.cloud import (
@@ -22,8 +18,18 @@ from streamer.clouds.cloud import (
     response_id,
 )
 from streamer.clouds.line_files import is_publishable
-from streamer.clouds.tables.columns import PER_ANSWER
-from streamer.clouds.tables.rows import number_of
+from streamer.clouds.tables.columns import PER_ANSWER, recognise, role_of
+from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
+from streamer.clouds.tables.values import (
+    NotText,
+    is_missing,
+    list_of_text,
+    name_of,
+    plain,
+    text_of,
+    value_at,
+)
+from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
 from streamer.events.responses import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
@@ -32,15 +38,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from streamer.clouds.tables.columns import Columns, Role
-    from streamer.clouds.tables.rows import Table
+    from streamer.clouds.tables.rows import Table, TableError
 
-_MISSING = frozenset({"", "na", "n/a", "nan", "none", "null", "nil", "<na>", "-", "?"})
-_FINE = frozenset({"correct", "right", "good", "fine", "ok", "pass", "passed", "acceptable"})
-_BAD = frozenset(
-    {"incorrect", "wrong", "bad", "fail", "failed", "unacceptable", "hallucination", "hallucinated"}
-)
-_TRUE, _FALSE = frozenset({"true", "yes", "y", "t"}), frozenset({"false", "no", "n", "f"})
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """How a table is to be read where it does not say so itself.
+
+    Attributes
+    ----------
+    columns : those of roles that are not recognised by name; an empty one means that the role has none.
+    marks : what people wrote for how good an answer is.
+    annotators : what several severities of one answer become: their mean, or the worst of them.
+    trust_score : take a score in that says just what the severities say.
+    """
+
+    columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
+    marks: Marks = field(default_factory=Marks)
+    annotators: Annotators = "mean"
+    trust_score: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for another choice of annotators."""
+        if self.annotators not in ANNOTATORS:
+            raise UsageError(f"annotators must be one of {', '.join(ANNOTATORS)}, not {self.annotators!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,76 +99,190 @@ class Answer:
 class AnswerReader:
     """Reads the rows of a table by its columns. Raises `TableError` at a cell that does not fit its column."""
 
-    def __init__(self, table: Table, columns: Columns, *, severity_was_named: bool = False) -> None:
+    def __init__(
+        self,
+        table: Table,
+        reading: Reading,
+        *,
+        needs_answers: bool = False,
+        without: str | None = None,
+    ) -> None:
+        self.columns = recognise(table, reading.columns, needs_answers=needs_answers, without=without)
+        self.reading = reading
         self._table = table
-        self._columns = columns
-        self._named = severity_was_named
+        self._several = Counter[str]()
+
+    def prompts(self, *, together: bool) -> Iterator[Prompt]:
+        """Yield the prompts of the table, in the order of their first rows.
+
+        `together` : the rows of a prompt stand together, and one prompt is in memory at a time.
+
+        Raises
+        ------
+        TableError
+            At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
+            not held after the last.
+        """
+        columns, leak = self.columns, ScoreCheck(self._table.name, self.columns.one("score"), self.reading)
+        answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
+        groups: Iterable[list[Answer]]
+        if together or columns.wide:
+            groups = _as_they_come(answers, self._apart)
+        if not together:
+            groups = list(groups if columns.wide else _held_together(answers))
+            leak.check()
+        names: dict[str, str] = {}
+        for group in groups:
+            if columns.wide and group[-1].place != group[0].place:
+                raise self._apart(group[-1], group[0].place)
+            merged, places = self._one_each(group)
+            cloud = cloud_of(merged, self._table, columns)
+            if names.setdefault(cloud.batch_id, group[0].key) != group[0].key:
+                raise self._table.error(
+                    group[0].place, None, "its prompt has the same name as another in events"
+                )
+            yield Prompt(cloud, places)
+        leak.check()
+
+    def _rows(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        """The rows. Raises `TableError` at a key that would have had a role, had the first rows had it."""
+        table, known = self._table, set(self._table.columns)
+        for place, row in table.rows:
+            if not known.issuperset(row):
+                late = [key for key in row if key not in known]
+                known.update(late)
+                for key in late:
+                    role = role_of(str(key))
+                    if (
+                        role is not None
+                        and role not in self.columns.named
+                        and role not in self.reading.columns
+                    ):
+                        raise table.error(
+                            place,
+                            key,
+                            "the first rows lack it, so that nobody looked for it; write null there, or "
+                            f"leave it out: --column {role}=",
+                        )
+            yield place, row
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What was made of the table, in sentences, when all prompts have been read."""
+        several = self._several
+        said = several_note(several["answers"], several["all"], several["marks"], self.reading.annotators)
+        if said:
+            yield f"{self._table.name}: {said}"
+
+    def _apart(self, answer: Answer, earlier: int) -> TableError:
+        columns = self.columns
+        what = "was there already; a row is a whole prompt" if columns.wide else "began before"
+        return self._table.error(
+            answer.place,
+            columns.one("prompt_id") or columns.one("prompt"),
+            f"the prompt {answer.key[:60]!r} {what} (at {self._table.unit} {earlier}); "
+            + ("give each row an id of its own" if columns.wide else "sort the rows by it"),
+        )
+
+    def _one_each(self, group: Sequence[Answer]) -> tuple[list[Answer], tuple[tuple[int, ...], ...]]:
+        """Make one of the rows that several annotators have of an answer: those of one prompt and one id."""
+        rows: dict[str | int, list[Answer]] = {}
+        for place, answer in enumerate(group):
+            rows.setdefault(place if answer.id is None or self.columns.wide else answer.id, []).append(answer)
+        found = []
+        for first, *others in rows.values():
+            marks = [one.severity for one in (first, *others) if one.severity is not None]
+            if others:
+                self._check_same(first, others)
+                severity = severity_of(marks, self.reading.annotators) if marks else None
+                first = replace(first, severity=severity)
+            if len(marks) > 1:
+                self._several.update(answers=1, marks=len(marks))
+            found.append(first)
+        self._several["all"] += len(found)
+        return found, tuple(tuple(one.place for one in answers) for answers in rows.values())
+
+    def _check_same(self, first: Answer, others: Sequence[Answer]) -> None:
+        for other in others:
+            for what, role in _OF_AN_ANSWER.items():
+                if getattr(other, what) != getattr(first, what):
+                    name = self.columns.one("answer_id")
+                    other_use = "answer_id" if role == "answer" else role
+                    raise self._table.error(
+                        other.place,
+                        self.columns.one(role),
+                        f"another {what} than at {self._table.unit} {first.place} under the same prompt and the same {name} "
+                        f"{excerpt(str(first.id))}; rows of one answer differ in their severities alone; if a column is about "
+                        f"something else, leave it out: --column {other_use}=",
+                    )
 
     def answers(self, place: int, row: Mapping[str, Any]) -> Iterator[Answer]:
         """Yield the answers of one row: one, or of a wide table all to its prompt."""
-        columns = self._columns
-        prompt = self._prompt(row)
+        columns = self.columns
+        prompt = self._prompt(place, row)
         key = self.key(place, row)
         references = self._references(place, row)
-        kind_column = columns.one("kind")
-        kind = UNSTATED_KIND if kind_column is None else kind_of_label({"label_kind": row.get(kind_column)})
+        kind = UNSTATED_KIND
+        if (column := columns.one("kind")) is not None:
+            kind = kind_of_label({"label_kind": self._cell(place, row, "kind", column)})
         meta = {} if columns.wide else self._meta(row)
         for cells in self._cells(place, row):
-            text = self._text(cells.get("answer"))
+            text = self._text(place, "answer", cells.get("answer"))
             severity = self._severity(place, cells)
-            score = self._share(place, cells.get("score"), "score", "0 worst, 1 safest")
+            score = self._share(place, cells.get("score"))
             if columns.wide and not columns.lists and not text and severity is None and score is None:
                 continue  # fewer answers than columns
-            given = _plain(cells.get("answer_id"))
             yield Answer(
                 place=place,
                 key=key,
                 prompt=prompt,
                 references=references,
-                id=None if given is None else _name(given),
+                id=self._name(place, "answer_id", cells.get("answer_id")) or None,
                 text=text if "answer" in columns.named else None,
                 severity=severity,
                 kind=kind,
                 score=score,
                 logprob=self._logprob(place, cells.get("logprob")),
-                model=None if (model := _plain(cells.get("model"))) is None else _name(model),
+                model=self._name(place, "model", cells.get("model")) or None,
                 embedding=self._embedding(place, cells.get("embedding")),
                 meta=meta,
             )
 
     def key(self, place: int, row: Mapping[str, Any]) -> str:
         """Return what answers to one prompt share."""
-        column = self._columns.one("prompt_id")
+        column = self.columns.one("prompt_id")
         if column is not None:
-            name = _plain(row.get(column))
-            if name is None:
+            if not (name := self._name(place, "prompt_id", self._cell(place, row, "prompt_id", column))):
                 raise self._table.error(place, column, "empty; every row needs its prompt's id")
-            return _name(name)
-        if self._columns.wide:
+            return name
+        if self.columns.wide:
             return f"row-{place}"
-        if not (prompt := self._prompt(row)).strip():
+        if not (prompt := self._prompt(place, row)).strip():
             raise self._table.error(
                 place,
-                self._columns.one("prompt"),
+                self.columns.one("prompt"),
                 "empty; it says which answers belong together, so that every row needs it",
             )
         return prompt
 
-    def _prompt(self, row: Mapping[str, Any]) -> str:
-        column = self._columns.one("prompt")
-        return "" if column is None else self._text(row.get(column))
+    def _prompt(self, place: int, row: Mapping[str, Any]) -> str:
+        column = self.columns.one("prompt")
+        return "" if column is None else self._text(place, "prompt", self._cell(place, row, "prompt", column))
 
     def _cells(self, place: int, row: Mapping[str, Any]) -> Iterator[dict[Role, Any]]:
-        columns = self._columns
+        columns = self.columns
         roles = {role: names for role, names in columns.named.items() if role in _PER_ANSWER}
         if not columns.wide:
-            yield {role: row.get(names[0]) for role, names in roles.items()}
+            yield {role: self._cell(place, row, role, names[0]) for role, names in roles.items()}
             return
         if not columns.lists:
             for i in range(max(map(len, roles.values()))):
-                yield {role: row.get(names[i]) for role, names in roles.items()}
+                yield {role: self._cell(place, row, role, names[i]) for role, names in roles.items()}
             return
-        lists = {role: self._list(place, row.get(names[0]), names[0]) for role, names in roles.items()}
+        lists = {
+            role: self._list(place, self._cell(place, row, role, names[0]), names[0])
+            for role, names in roles.items()
+        }
         known = {role: values for role, values in lists.items() if values is not None}
         sizes = {role: len(values) for role, values in known.items()}
         if len(set(sizes.values())) > 1:
@@ -159,71 +294,53 @@ class AnswerReader:
             yield {role: values[i] for role, values in known.items()}
 
     def _list(self, place: int, value: Any, column: str) -> list[Any] | None:
-        if isinstance(value, str) and value.strip().startswith("["):
+        value = plain(value)
+        if isinstance(value, str) and value.startswith("["):
             value = list_of_text(value)
-        if hasattr(value, "tolist"):
-            value = value.tolist()
-        if value is None or (isinstance(value, str) and value.strip().lower() in _MISSING):
+        if is_missing(value):
             return None
-        if not isinstance(value, list | tuple):
+        if not isinstance(value, list):
             raise self._table.error(place, column, f'{excerpt(str(value))} is not a list like ["a", "b"]')
-        return list(value)
-
-    @staticmethod
-    def _text(value: Any) -> str:
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            return ""
-        return value if isinstance(value, str) else _name(value)
+        return value
 
     def _severity(self, place: int, cells: Mapping[Role, Any]) -> float | None:
         for role in ("severity", "correct"):
             if role in cells:
-                value = _plain(cells[role])
-                if isinstance(value, bool) or (isinstance(value, str) and not _NUMBER.fullmatch(value)):
-                    value = self._verdict(place, value, role)
-                meaning = "0 fine, 1 worst" if role == "severity" else "0 wrong, 1 right"
-                number = self._share(place, value, role, meaning)
-                return number if number is None or role == "severity" else 1.0 - number
+                return self._mark(place, cells[role], role)
         return None
 
-    def _verdict(self, place: int, value: bool | str, role: Role) -> float | str:
-        """Read a severity that is a truth value or a word; what is neither is returned as it is."""
-        word = str(value).strip().lower()
-        reverse = role == "correct"
-        if word in _FINE | _BAD:
-            return float((word in _BAD) != reverse)
-        if word not in _TRUE | _FALSE:
-            return str(value)
-        column = self._columns.named[role][0]
-        if role == "severity" and not self._named and column.lower().startswith("label"):
+    def _mark(self, place: int, value: Any, role: Role) -> float | None:
+        marks, column = self.reading.marks, self.columns.named[role][0]
+        word = str(plain(value)).lower()
+        if word in TRUTH and word not in marks.words and self._may_mean_either(role, column):
             raise self._table.error(
                 place,
                 column,
                 f"{excerpt(str(value))} may mean right or wrong; say which: --column correct={column} if true means right, "
                 f"--column severity={column} if true means wrong",
             )
-        return float(word in _TRUE)
+        try:
+            return marks.severity(value, correct=role == "correct", decimal_comma=self._table.decimal_comma)
+        except ValueError as error:
+            raise self._table.error(place, ", ".join(self.columns.named[role]), str(error)) from None
 
-    def _share(self, place: int, value: Any, role: Role, meaning: str) -> float | None:
+    def _may_mean_either(self, role: Role, column: str) -> bool:
+        return role == "severity" and role not in self.reading.columns and column.lower().startswith("label")
+
+    def _share(self, place: int, value: Any) -> float | None:
         number = self._number(value)
-        if number is None:
-            return None
-        if not 0 <= number <= 1:
-            column = ", ".join(self._columns.named.get(role, ())) or role
+        if number is not None and not 0 <= number <= 1:
+            column = ", ".join(self.columns.named.get("score", ())) or "score"
             hint = "; write it with a point" if isinstance(value, str) and "," in value else ""
-            if role in ("severity", "correct") and math.isfinite(number):
-                hint = "; a scale of its own must become a share first: (5 - x) / 4 of one to five stars"
-            elif role in ("severity", "correct") and isinstance(value, str):
-                hint = f", nor a word like yes, no, correct or wrong{hint}"
             raise self._table.error(
-                place, column, f"{excerpt(str(value))} is not a number from 0 to 1 ({meaning}){hint}"
+                place, column, f"{excerpt(str(value))} is not a number from 0 to 1 (0 worst, 1 safest){hint}"
             )
         return number
 
     def _logprob(self, place: int, value: Any) -> float | None:
         number = self._number(value)
         if number is not None and not LEAST_LOGPROB <= number <= 0:
-            column = ", ".join(self._columns.named.get("logprob", ())) or "logprob"
+            column = ", ".join(self.columns.named.get("logprob", ())) or "logprob"
             raise self._table.error(
                 place,
                 column,
@@ -234,23 +351,11 @@ class AnswerReader:
 
     def _number(self, value: Any) -> float | None:
         """Read a number; NaN for what is none."""
-        value = _plain(value)
-        if value is None:
-            return None
-        if isinstance(value, str):
-            text = value.replace(",", ".", 1) if self._table.decimal_comma else value
-            return float(text) if _NUMBER.fullmatch(text) else math.nan
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        try:
-            return float(value) if is_number else math.nan
-        except OverflowError:  # a whole number that no float holds
-            return math.nan
+        return None if _plain(value) is None else number_in(value, decimal_comma=self._table.decimal_comma)
 
     def _embedding(self, place: int, value: Any) -> tuple[float, ...] | None:
-        column = (self._columns.named.get("embedding") or ("embedding",))[0]
-        if isinstance(value, str) and value.strip() and not value.strip().startswith("["):
-            if value.strip().lower() in _MISSING:
-                return None
+        column = (self.columns.named.get("embedding") or ("embedding",))[0]
+        if isinstance(value, str) and not is_missing(plain(value)) and not value.strip().startswith("["):
             raise self._table.error(
                 place, column, f"a text ({excerpt(value)}) where the numbers of an embedding should be"
             )
@@ -270,63 +375,149 @@ class AnswerReader:
         return vector
 
     def _references(self, place: int, row: Mapping[str, Any]) -> tuple[str, ...]:
-        column = self._columns.one("references")
-        value = None if column is None else _plain(row.get(column))
-        if value is None:
-            return ()
-        if isinstance(value, str) and value.lstrip().startswith("["):
+        column = self.columns.one("references")
+        value = None if column is None else _plain(self._cell(place, row, "references", column))
+        if isinstance(value, str) and value.startswith("["):
             listed = list_of_text(value)
+            if listed is None and value.startswith(("['", '["')):
+                raise self._table.error(place, column, "a list that cannot be read; write it as JSON")
             value = value if listed is None else listed
-        if isinstance(value, list | tuple):
-            return tuple(_name(one) for one in value if one is not None)
-        return (_name(value),)
+        listed = value if isinstance(value, list) else [value]
+        return tuple(plain_cell(self._text(place, "references", one)) for one in listed if one is not None)
+
+    def _cell(self, place: int, row: Mapping[str, Any], role: Role, column: str) -> Any:
+        return self._table.cell(place, row, role, column, as_text=role == "references")
+
+    def _text(self, place: int, role: Role, value: Any) -> str:
+        """Read a text as it stands. Raises `TableError` for what is none."""
+        try:
+            return text_of(value)
+        except NotText as error:
+            raise self._no_text(place, role, error) from None
+
+    def _name(self, place: int, role: Role, value: Any) -> str:
+        try:
+            return "" if is_missing(plain(value)) else name_of(plain(value))
+        except NotText as error:
+            raise self._no_text(place, role, error) from None
+
+    def _no_text(self, place: int, role: Role, found: NotText) -> TableError:
+        column = ", ".join(self.columns.named[role])
+        hint = f"; name an entry of it: --column {role}={column}.0" if str(found) == "a list" else ""
+        return self._table.error(place, column, f"{found} where a text should be{hint}")
 
     def _meta(self, row: Mapping[str, Any]) -> dict[str, float]:
         found = {}
-        for column in self._columns.unused:
-            value = _plain(row.get(column))
-            if (isinstance(value, str) and _NUMBER.fullmatch(value)) or (
-                isinstance(value, int | float) and not isinstance(value, bool)
-            ):
-                with suppress(OverflowError):
-                    found[column] = float(value)
+        for column in self.columns.unused:
+            number = number_in(value_at(row, column))
+            if math.isfinite(number):
+                found[column] = number
         return found
 
 
+_OF_AN_ANSWER: Mapping[str, Role] = {
+    "text": "answer", "score": "score", "logprob": "logprob", "embedding": "embedding", "model": "model", "kind": "kind",
+}  # fmt: skip
+"""What rows of one answer have in common."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt with its answers; `places` : of the rows of each answer."""
+
+    cloud: Cloud
+    places: tuple[tuple[int, ...], ...]
+
+
+class ScoreCheck:
+    """Looks whether a score says just what the severities say, as a mark does and no score of what is unknown.
+
+    Parameters
+    ----------
+    file : the file's name, for the error.
+    column : of the scores; None: there are none.
+    reading : `Reading.trust_score` takes any score in.
+
+    Attributes
+    ----------
+    trusted : whether there is nothing to look at.
+    """
+
+    def __init__(self, file: str, column: str | None, reading: Reading) -> None:
+        self._file, self._column, self.trusted = file, column, reading.trust_score or column is None
+        self._bounds = {False: (math.inf, -math.inf), True: (math.inf, -math.inf)}
+        self._counts = Counter[bool]()
+        self._equal = {alike: Counter[bool]() for alike in (False, True)}
+
+    def watch(self, answers: Iterable[Answer]) -> Iterator[Answer]:
+        """Look at answers that pass."""
+        for answer in answers:
+            self.see(answer.score, answer.severity)
+            yield answer
+
+    def see(self, score: float | None, severity: float | None) -> None:
+        """Look at one answer."""
+        if self.trusted or score is None or severity is None or math.isnan(score):
+            return
+        bad = severity >= 0.5
+        low, high = self._bounds[bad]
+        self._bounds[bad] = min(low, score), max(high, score)
+        self._counts[bad] += 1
+        for alike in (False, True):
+            self._equal[alike][bad] += math.isclose(score, severity if alike else 1 - severity, abs_tol=1e-6)
+
+    def check(self) -> None:
+        """Refuse a score that is the mark. Raises `UsageError` with the reason."""
+        fine, bad = self._counts[False], self._counts[True]
+        if self.trusted or not fine or not bad:
+            return
+        (fine_low, fine_high), (bad_low, bad_high) = self._bounds[False], self._bounds[True]
+        reason = ""
+        if min(fine, bad) >= _EACH_TO_SEPARATE and (fine_low > bad_high or fine_high < bad_low):
+            reason = f"it separates {fine:,} fine from {bad:,} bad answers without one exception (AUC {int(fine_low > bad_high)})"
+        elif fine + bad >= _MARKS and any(
+            all(equal[one] >= _NEARLY_ALL * self._counts[one] for one in (False, True))
+            for equal in self._equal.values()
+        ):
+            reason = f"it equals the severity, or one less it, in nearly all of {fine + bad:,} answers"
+        if reason:
+            raise UsageError(
+                f"{self._file}, column {self._column}: {reason}, as the mark itself would; a score must be known before "
+                "anybody has judged the answer. If it is the mark, leave it out: --column score=; if it is not: --trust-score"
+            )
+
+
+_EACH_TO_SEPARATE = 10
+"""Answers of each class of which a score of chance separates all once in 184,756 times."""
+_MARKS = 10
+_NEARLY_ALL = 0.98
 _PER_ANSWER = frozenset(PER_ANSWER)
 
 
 def _plain(value: Any) -> Any:
     """A cell's value; None for an empty one."""
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if isinstance(value, Decimal):
-        value = number_of(value)
-    if isinstance(value, str):
-        value = value.strip()
-        return None if value.lower() in _MISSING else value
-    return None if isinstance(value, float) and math.isnan(value) else value
+    value = plain(value)
+    return None if is_missing(value) else value
 
 
-def _name(value: Any) -> str:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # a table library made it a float because another row has none
-    return plain_cell(value) if isinstance(value, str) else str(value)
+def severity_of(marks: Sequence[float], annotators: Annotators) -> float:
+    """Return the one severity of several that annotators gave an answer."""
+    return max(marks) if annotators == "worst" else math.fsum(marks) / len(marks)
 
 
-def list_of_text(text: str) -> list[Any] | None:
-    """Read a list as JSON or as Python writes it; None when it is neither."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        try:
-            found = ast.literal_eval(text.strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return None
-    return found if isinstance(found, list) else None
+def several_note(answers: int, of: int, marks: int, annotators: Annotators) -> str:
+    """Say in a line of how many answers there were several severities, and what became of them; empty for none."""
+    if not answers:
+        return ""
+    made = (
+        "the worst counts"
+        if annotators == "worst"
+        else "they are averaged (--annotators worst takes the worst)"
+    )
+    return f"{answers:,} of {of:,} answers have several severities, {marks:,} in all: {made}"
 
 
-def held_together(rows: Iterable[Answer]) -> Iterator[list[Answer]]:
+def _held_together(rows: Iterable[Answer]) -> Iterator[list[Answer]]:
     """Yield the answers to each prompt, wherever their rows are, in the order of the first ones; holds all of them."""
     groups: dict[str, list[Answer]] = {}
     for answer in rows:
@@ -334,7 +525,9 @@ def held_together(rows: Iterable[Answer]) -> Iterator[list[Answer]]:
     yield from groups.values()
 
 
-def as_they_come(rows: Iterable[Answer], apart: Callable[[Answer, int], Exception]) -> Iterator[list[Answer]]:
+def _as_they_come(
+    rows: Iterable[Answer], apart: Callable[[Answer, int], Exception]
+) -> Iterator[list[Answer]]:
     """Yield the answers to each prompt as soon as another prompt begins.
 
     `apart` makes the error for an answer whose prompt has begun at an earlier place and ended since.
@@ -403,8 +596,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
         raise table.error(
             answers[twice].place,
             columns.one("answer_id"),
-            f"{excerpt(ids[twice])} occurs twice among the answers to {excerpt(first.key)}; ids of answers must differ, or "
-            "leave them out: --column answer_id=",
+            f"{excerpt(ids[twice])} occurs twice among the answers to {excerpt(first.key)}; give each answer an id of its own",
         )
     for answer in answers:
         for text in (answer.key, answer.prompt, answer.text or "", *answer.references):

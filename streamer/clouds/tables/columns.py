@@ -5,12 +5,15 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from streamer.clouds.tables.rows import Table
 
 Role = Literal[
     "prompt_id", "prompt", "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding",
@@ -33,6 +36,9 @@ MEANINGS: Mapping[Role, str] = {
     "kind": "where the severity comes from: human, judge, ...",
 }
 
+CORRECT = ("correct", "is_correct", "right", "is_right")
+SCORE = ("score", "confidence")
+
 _NAMES: Mapping[Role, tuple[str, ...]] = {
     "prompt_id": ("prompt_id", "question_id", "batch_id", "query_id", "request_id", "group_id", "group", "qid"),
     "prompt": (
@@ -40,16 +46,18 @@ _NAMES: Mapping[Role, tuple[str, ...]] = {
     ),
     "answer": (
         "answer", "response", "output", "completion", "generation", "text", "model_answer", "model_output",
-        "model_response", "generated_text", "generated_answer", "candidate", "sample",
+        "model_response", "actual_output", "generated_text", "generated_answer", "candidate", "sample",
     ),
     "answer_id": ("answer_id", "response_id", "sample_id", "generation_id", "completion_id"),
     "severity": ("severity", "label"),
-    "correct": ("correct", "is_correct", "right", "is_right"),
-    "score": ("score", "confidence"),
+    "correct": CORRECT,
+    "score": SCORE,
     "logprob": ("logprob", "mean_logprob", "avg_logprob"),
     "model": (),  # only where somebody says so: many tables have a column of that name that says something else
     "embedding": ("embedding", "vector"),
-    "references": ("references", "reference", "gold", "ground_truth", "expected", "expected_answer", "gold_answer"),
+    "references": (
+        "references", "reference", "gold", "ground_truth", "expected", "expected_answer", "expected_output", "gold_answer",
+    ),
     "kind": ("kind", "severity_kind", "label_kind"),
 }  # fmt: skip
 """Recognised names; the first of a role that is there is taken. In capitals, with spaces or hyphens they are the same."""
@@ -116,11 +124,13 @@ class Columns:
         """What is read from where, for people."""
         form = "one prompt a row" if self.wide else "one answer a row"
         listed = ", ".join(
-            f"{role} from {names[0]} to {names[-1]}" if len(names) > 2 else f"{role} from {_shown(names)}"
+            f"{role} from {names[0]} to {names[-1]}"
+            if len(names) > 2
+            else f"{role} from {shown_columns(names)}"
             for role, names in self.named.items()
         )
         meaning = f" ({self.doubt})" if self.doubt else ""
-        unused = f"; without a role: {_shown(self.unused)}" if self.unused else ""
+        unused = f"; without a role: {shown_columns(self.unused)}" if self.unused else ""
         return f"{form}; {listed}{meaning}{unused}"
 
 
@@ -148,22 +158,19 @@ def parse_mapping(given: Iterable[str]) -> dict[Role, tuple[str, ...]]:
 
 
 def recognise(
-    header: Sequence[str],
+    table: Table,
     given: Mapping[Role, tuple[str, ...]],
     *,
-    name: str,
-    holding_lists: Collection[str] = (),
     needs_answers: bool = False,
+    without: str | None = None,
 ) -> Columns:
     """Find what is to be read.
 
     Parameters
     ----------
-    header : the names of the columns, as they stand.
     given : columns that somebody named, by role; an empty one means that the role has none.
-    name : the file's name, for errors.
-    holding_lists : the columns whose first value is a list.
     needs_answers : texts are needed, not only scores.
+    without : a column that has no role.
 
     Raises
     ------
@@ -171,12 +178,17 @@ def recognise(
         When a named column is not there, or prompts or answers cannot be told apart; the text says what was
         found.
     """
+    name = table.name
+    header = [column for column in (*table.columns, *table.inner) if column != without]
     for role, names in given.items():
         for one in names:
-            if one not in header:
+            if not table.has(one):
                 near = difflib.get_close_matches(one, header, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
-                raise UsageError(f"{name} has no column {one!r} for {role}{hint} (it has {_shown(header)})")
+                raise UsageError(
+                    f"{name} has no column {one!r} for {role}{hint} (it has {shown_columns(header)})"
+                )
+    holding_lists = _lists_of(table.head[0], header, given) if table.head else frozenset[str]()
     plain = _by_plain_name(header)
     named: dict[Role, tuple[str, ...]] = {role: names for role, names in given.items() if names}
     taken = {one for names in named.values() for one in names}
@@ -265,9 +277,29 @@ def _plain_name(column: str) -> str:
     return re.sub(r"[\s.-]+", "_", column.strip().lower())
 
 
-def names_answers(column: str) -> bool:
-    """Whether a column's name is one of those for the text of one answer."""
-    return _plain_name(column) in _NAMES["answer"]
+def _lists_of(
+    row: Mapping[str, Any], header: Sequence[str], given: Mapping[Role, tuple[str, ...]]
+) -> frozenset[str]:
+    """Return the columns that hold a list in a row.
+
+    A text that could be a list, as cells of CSV are, counts as one, but in a column of answers that nobody named: an answer
+    may look like a list.
+    """
+    named = {column for names in given.values() for column in names}
+
+    def holds_list(column: str) -> bool:
+        value = plain(value_at(row, column))
+        if isinstance(value, str):
+            may_be = column in named or _plain_name(column) not in _NAMES["answer"]
+            return may_be and value.startswith("[") and list_of_text(value) is not None
+        return isinstance(value, list)
+
+    return frozenset(filter(holds_list, {*header, *named}))
+
+
+def role_of(column: str) -> Role | None:
+    """Return the role that a column's name gives it; None for none."""
+    return next((role for role in ROLES if _plain_name(column) in _NAMES[role]), None)
 
 
 def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers: bool) -> None:
@@ -276,7 +308,7 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         if list(header).count(column) > 1:
             raise UsageError(f"{name} has two columns {column!r}: rename one")
     counts = {role: len(names) for role, names in named.items() if role in PER_ANSWER}
-    seen = f"{name} has the columns {_shown(header)}"
+    seen = f"{name} has the columns {shown_columns(header)}"
     if "answer" not in named and (needs_answers or not {"score", "embedding"} & named.keys()):
         scores = "" if needs_answers else ", and none holds scores or embeddings"
         raise UsageError(
@@ -289,16 +321,19 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
         )
     if "severity" in named and "correct" in named:
         raise UsageError(
-            f"{name}: both {_shown(named['severity'])} (severity) and {_shown(named['correct'])} (correct) say how good an "
+            f"{name}: both {shown_columns(named['severity'])} (severity) and {shown_columns(named['correct'])} (correct) say how good an "
             "answer is; choose one: --column correct= or --column severity="
         )
     if columns.wide and not columns.lists and len(set(counts.values())) > 1:
-        listed = ", ".join(f"{count} of {role} ({_shown(named[role])})" for role, count in counts.items())
+        listed = ", ".join(
+            f"{count} of {role} ({shown_columns(named[role])})" for role, count in counts.items()
+        )
         raise UsageError(
             f"{name}: each answer needs a column of its own of each kind, and there are {listed}"
         )
 
 
-def _shown(names: Sequence[str]) -> str:
+def shown_columns(names: Sequence[str]) -> str:
+    """Return names of columns for messages, not all of too many."""
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return (", ".join(name or '""' for name in names[:_SHOWN]) or "(none)") + more

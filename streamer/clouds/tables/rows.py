@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
 import msgspec
 
 from streamer.clouds.line_files import head_of, numbered_lines, opened, shown_name
+from streamer.clouds.tables.values import inner_names, is_nested, plain, value_at
 from streamer.errors import BadMessage, UsageError
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import check_structure
@@ -23,7 +24,6 @@ from streamer.extras import needed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from decimal import Decimal
 
 TableFormat = Literal["csv", "jsonl", "parquet"]
 
@@ -50,7 +50,7 @@ _SEPARATOR = re.compile(r"sep=([,;\t|])")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"?')
 _PARQUET_ROWS = 1000
 _ROWS_AHEAD = 50
-"""Objects of JSON Lines whose keys are the header."""
+"""Rows in which columns are looked for."""
 _PARQUET_MAGIC = b"PAR1"
 
 _OTHER_KINDS: tuple[tuple[bytes, str], ...] = (
@@ -231,13 +231,6 @@ def bounded(lines: Lines, name: str, first: int = 1) -> Iterator[str]:
         number += 1
 
 
-def json_rows(lines: Lines, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of JSON Lines with the numbers of their lines. Raises `TableError` at one that is none."""
-    for line, text in enumerate(bounded(lines, name), start=1):
-        if text.strip():
-            yield line, json_object(text.encode("utf-8", "surrogatepass"), name, line)
-
-
 def json_object(encoded: bytes, name: str, line: int) -> dict[str, Any]:
     """Read one line of JSON Lines. Raises `TableError` when it is no object."""
     try:
@@ -297,11 +290,6 @@ def parquet_rows(path: Path | str) -> tuple[list[str], Iterator[tuple[int, dict[
     return list(file.schema_arrow.names), rows()
 
 
-def number_of(value: Decimal) -> int | float:
-    """Return a decimal number of a table as one of Python's; a whole one, which may be an id, keeps all its digits."""
-    return int(value) if value.is_finite() and value == value.to_integral_value() else float(value)
-
-
 @dataclass(frozen=True, slots=True)
 class Table:
     """An open table.
@@ -310,22 +298,79 @@ class Table:
     ----------
     name : of the file, for messages.
     format : what it is.
-    header : the columns; of JSON Lines the keys of the first object.
-    rows : each row with its place.
-    unit : what the place counts: ``line`` or ``row``.
+    columns : their names; of JSON Lines the keys of the first objects.
+    inner : dotted names of what is nested in them, by the first rows; see `streamer.clouds.tables.values.value_at`.
+    head : the first rows.
+    rows : each row with its place, the first ones too.
+    unit : what the place counts: ``line``, ``row``, or ``record`` of an export.
     decimal_comma : whether a number may have a comma: cells are not separated by commas.
     """
 
     name: str
     format: TableFormat
-    header: Sequence[str]
+    columns: Sequence[str]
+    inner: Sequence[str]
+    head: Sequence[Mapping[str, Any]]
     rows: Iterator[tuple[int, Mapping[str, Any]]]
     unit: str = "line"
     decimal_comma: bool = False
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        kind: TableFormat,
+        rows: Iterator[tuple[int, Mapping[str, Any]]],
+        *,
+        columns: Sequence[str] | None = None,
+        ahead: int = _ROWS_AHEAD,
+        unit: str = "line",
+        decimal_comma: bool = False,
+    ) -> Table:
+        """Make one of its rows, of which `ahead` are looked at for columns; `columns` : where they are known."""
+        first = list(islice(rows, ahead))
+        head = [row for _, row in first]
+        if columns is None:
+            columns = list(dict.fromkeys(str(key) for row in head for key in row))
+        inner = dict.fromkeys(name for row in head for name in inner_names(row, columns))
+        return cls(
+            name, kind, columns, [one for one in inner if one not in columns], head, chain(first, rows), unit, decimal_comma
+        )  # fmt: skip
+
     def error(self, place: int, column: str | None, problem: str) -> TableError:
         """Return the error of a row."""
         return TableError(self.name, place, column, problem, unit=self.unit)
+
+    def has(self, column: str) -> bool:
+        """Whether there is a column of that name, or a value of that dotted name in one of the first rows."""
+        return column in self.columns or any(value_at(row, column) is not None for row in self.head)
+
+    def cell(
+        self, place: int, row: Mapping[str, Any], role: str, column: str, *, as_text: bool = False
+    ) -> Any:
+        """Return what a row has in a column, or within one; see `streamer.clouds.tables.values`.
+
+        `role` : what the cell is for; `as_text` : an object that is written as text is one.
+
+        Raises
+        ------
+        TableError
+            For an object or a list of objects, with the columns that could be named.
+        """
+        value = value_at(row, column)
+        if is_nested(value, as_text=as_text):
+            inside = inner_names(row, [column], opened=True)
+            an = "a list of objects" if isinstance(plain(value), list) else "an object"
+            problem = f"{an} where one value should be"
+            if inside:
+                entry = (
+                    f", or of one entry {inside[0].replace(column, f'{column}.0', 1)}"
+                    if an.startswith("a l")
+                    else ""
+                )
+                problem += f"; name what is in it: --column {role}={inside[0]}{entry} (it has {', '.join(inside[:12])})"
+            raise self.error(place, column, problem)
+        return value
 
 
 def format_by_content(path: Path | str) -> TableFormat:
@@ -402,23 +447,20 @@ def open_table(path: Path | str, *, example: str) -> Iterator[Table]:
     """
     name = shown_name(path)
     kind = format_by_content(path)
+    # What comes slowly is not waited for.
+    ahead = 1 if str(path) == "-" else _ROWS_AHEAD
     if kind == "parquet":
         header, rows = parquet_rows(path)
-        yield Table(name, kind, header, rows, unit="row")
+        yield Table.of(name, kind, rows, columns=header, unit="row")
     elif kind == "jsonl":
-        yield _json_table(path, name)
+        objects = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
+        table = Table.of(name, kind, objects, ahead=ahead)
+        if not table.head:
+            raise UsageError(f"{name} is empty")
+        yield table
     else:
         with opened(path, name) as raw:
-            table = CsvRows(TextLines(raw, name), name, example)
-            cells = ((line, dict(zip(table.header, row, strict=True))) for line, row in table)
-            yield Table(name, kind, table.header, cells, decimal_comma=table.delimiter != ",")
-
-
-def _json_table(path: Path | str, name: str) -> Table:
-    objects = ((number, json_object(line, name, number)) for number, line in numbered_lines(path))
-    # A key may be missing in the first object; what comes slowly is not waited for.
-    first = list(islice(objects, 1 if str(path) == "-" else _ROWS_AHEAD))
-    if not first:
-        raise UsageError(f"{name} is empty")
-    keys = dict.fromkeys(key for _, row in first for key in row)
-    return Table(name, "jsonl", list(keys), chain(first, objects))
+            csv_rows = CsvRows(TextLines(raw, name), name, example)
+            cells = ((line, dict(zip(csv_rows.header, row, strict=True))) for line, row in csv_rows)
+            comma = csv_rows.delimiter != ","
+            yield Table.of(name, kind, cells, columns=csv_rows.header, ahead=ahead, decimal_comma=comma)

@@ -11,7 +11,6 @@ from streamer.labels.bridges.bridge import (
     identity,
     identity_of,
     name_of,
-    severity_of,
     text_of,
 )
 
@@ -59,7 +58,7 @@ class Argilla(Bridge):
             who = response.get("user_id")
             yield {
                 **answer,
-                "severity": severity_of(response["value"]),
+                "severity": response["value"],
                 "labeller": None if who is None else f"argilla:{who}",
                 "labelled_at": None,
             }

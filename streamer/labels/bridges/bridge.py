@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -18,13 +17,11 @@ if TYPE_CHECKING:
 QUESTION = "severity"
 """What the question is called that people answer in the tool."""
 
-CHOICES: Mapping[str, float] = {"fine": 0.0, "half": 0.5, "worst": 1.0}
-"""The answers that the tool offers, and the severities that they stand for. Numbers in [0, 1] are taken as they are."""
+CHOICES = ("fine", "half", "worst")
+"""The answers that the tool offers, which `streamer.clouds.tables.marks` reads; numbers in [0, 1] are taken as they are."""
 
 IDENTITY = ("gate", "batch_id", "attempt", "response_id", "kind")
 """What names the answer, and comes back with its label."""
-
-_NUMBER = re.compile(r"(0(\.[0-9]+)?|1(\.0+)?|\.[0-9]+)", re.ASCII)
 
 
 class Named(Protocol):
@@ -96,14 +93,6 @@ def identity_of(found: Mapping[str, Any], where: str) -> dict[str, Any]:
             f"{where} lacks {', '.join(missing)}; import the tasks that `streamer label queue` wrote"
         )
     return {name: found[name] for name in IDENTITY}
-
-
-def severity_of(value: Any) -> Any:
-    """Turn an answer of a person into a severity; what is none stays as it is, for the reader to refuse."""
-    if isinstance(value, str):
-        text = value.strip().lower()
-        return CHOICES.get(text, float(text) if _NUMBER.fullmatch(text) else value)
-    return value
 
 
 def text_of(task: LabelTask) -> str:

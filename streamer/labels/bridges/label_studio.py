@@ -10,7 +10,6 @@ from streamer.labels.bridges.bridge import (
     Bridge,
     identity,
     identity_of,
-    severity_of,
     text_of,
 )
 
@@ -55,7 +54,7 @@ class LabelStudio(Bridge):
                     continue
                 yield {
                     **answer,
-                    "severity": severity_of(_value(_object(result.get("value"), "value"))),
+                    "severity": _value(_object(result.get("value"), "value")),
                     "labeller": _person(annotation),
                     "labelled_at": annotation.get("updated_at") or annotation.get("created_at"),
                 }
@@ -67,7 +66,7 @@ def _minimal(record: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         return
     yield {
         **identity_of(record, "a record"),
-        "severity": severity_of(record[QUESTION]),
+        "severity": record[QUESTION],
         "labeller": _person({"completed_by": record.get("annotator")}),
         "labelled_at": record.get("updated_at") or record.get("created_at"),
     }

@@ -9,13 +9,13 @@ import hashlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from streamer.clouds.tables.marks import WORDS
 from streamer.labels.bridges.bridge import (
     CHOICES,
     QUESTION,
     Bridge,
     identity,
     name_of,
-    severity_of,
     text_of,
 )
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.gates.batch_key import BatchKey
     from streamer.labels.label_files import LabelTask
 
-_CATEGORIES = ", ".join(f'{{"label": "{name}", "value": {value:g}}}' for name, value in CHOICES.items())
+_CATEGORIES = ", ".join(f'{{"label": "{name}", "value": {WORDS[name]:g}}}' for name in CHOICES)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -120,7 +120,7 @@ class Langfuse(Bridge):
         yield {
             "task": trace,
             # v2 has a category's number beside its name, which is 0 where no config is linked.
-            "severity": severity_of(record.get("stringValue") or record.get("value")),
+            "severity": record.get("stringValue") or record.get("value"),
             "labeller": None if who is None else f"langfuse:{who}",
             "labelled_at": record.get("updatedAt") or record.get("timestamp"),
         }

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from streamer.clouds.cloud import NOT_KEPT, severity_kind
-from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.offline import ScoredCloud
+from streamer.clouds.tables.answers import Reading, ScoreCheck
 from streamer.clouds.tables.rows import SUFFIXES
 from streamer.clouds.unlabelled import counts, unlabelled_note
 from streamer.errors import UsageError
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.columns import Role
     from streamer.clouds.unlabelled import Unlabelled
+    from streamer.research.experiments.score_cache import Chosen
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -50,6 +51,7 @@ class DataSet:
     judge : what made the scores ``judge``, where they are there.
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
+    chosen : of each cloud, what method `full` reads; empty where there are no texts.
     """
 
     name: str
@@ -61,6 +63,7 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    chosen: tuple[Chosen | None, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -125,7 +128,7 @@ def read_data_set(
     *,
     judge_field: str = JUDGE_FIELD,
     external: Sequence[str] = (),
-    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    reading: Reading = AS_IT_IS,
     unlabelled: Unlabelled = "worst",
     report: Callable[[str], None] = lambda _text: None,
 ) -> DataSet:
@@ -133,7 +136,7 @@ def read_data_set(
 
     Parameters
     ----------
-    path, columns, report : response clouds or a table; see `streamer.clouds.cloud_files.read_clouds`.
+    path, reading, report : response clouds or a table; see `streamer.clouds.cloud_files.read_clouds`.
     judge_field : field of a response's ``meta`` with the judge's score in [0, 1], higher is safer, given without
         references; read as scorer ``judge`` where it is there.
     external : other fields of ``meta`` with scores in [0, 1], each a scorer of its own; of a table the columns that have no
@@ -147,10 +150,11 @@ def read_data_set(
         fewer than two questions, a score is not one, or a severity is missing and none may be; the text names file and line or question.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    clouds = sorted(read_clouds(path, columns, report=report), key=lambda cloud: cloud.batch_id)
+    clouds = sorted(read_clouds(path, reading, report=report), key=lambda cloud: cloud.batch_id)
     data = _with_logprobs(_with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled)))
     marks = _field_scores(data, judge_field)
     if marks is not None:
+        _check_scores(data, marks, judge_field, reading)
         data = replace(data.with_scores("judge", marks), judge=f"field {judge_field} of the file")
         data = _noting_gaps(data, "judge", judge_field)
     elif judge_field != JUDGE_FIELD:
@@ -163,8 +167,18 @@ def read_data_set(
             raise UsageError(
                 f"{name}: no response has a field {meta_field!r} in its meta object, and it was to be a score"
             )
+        _check_scores(data, found, meta_field, reading)
         data = _noting_gaps(data.with_scores(meta_field, found), meta_field, meta_field)
     return data
+
+
+def _check_scores(data: DataSet, scores: Scores, name: str, reading: Reading) -> None:
+    """Refuse scores that say just what the severities say. Raises `UsageError`."""
+    check = ScoreCheck(data.source, name, reading)
+    for cloud, given in zip(data.clouds, scores, strict=True):
+        for score, severity in zip(given or (), cloud.severities, strict=False):
+            check.see(score, severity)
+    check.check()
 
 
 def _with_own_scores(data: DataSet) -> DataSet:

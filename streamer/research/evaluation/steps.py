@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import check_texts, keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
@@ -22,18 +23,21 @@ from streamer.research.evaluation.run import (
 )
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
+    chosen_answers,
     compiled_pattern,
     every_score,
     final_answer,
+    given_number,
     package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from streamer.clouds.tables.columns import Role
+    from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
@@ -70,7 +74,7 @@ _ENCODING = Encoding()
 def evaluate(
     files: Sequence[Path | str] | Path | str,
     *,
-    columns: Mapping[Role, tuple[str, ...]] | None = None,
+    reading: Reading = AS_IT_IS,
     judge: JudgeClient | None = None,
     encoding: Encoding = _ENCODING,
     out: Path | str | None = None,
@@ -85,7 +89,7 @@ def evaluate(
 
     Parameters
     ----------
-    files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `columns`.
+    files : response clouds or tables; see `streamer.clouds.cloud_files.read_clouds`, also for `reading`.
     judge : who is asked for the scores of files that do not have them; None: nobody.
     out : folder for the report, tables, figures and CSV files; None writes none.
     cache : folder of what was computed before; None keeps nothing.
@@ -109,7 +113,7 @@ def evaluate(
     if isinstance(scorers := options.get("scorers"), str):
         options["scorers"] = (scorers,)
     asked = check_options(Options(**options))
-    data_sets = named_apart([read_data_set(file, columns=columns, **asked.reading()) for file in named])
+    data_sets = named_apart([read_data_set(file, reading=reading, **asked.reading()) for file in named])
     for data in data_sets:
         check_data_set(data, asked)
     check_folders(out, cache)
@@ -230,7 +234,18 @@ def _scored(
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
         scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load(), pattern))
+    signals = SignalList(given=_given(data), declared=options.signals)
+    chosen = chosen_answers(data.clouds, None if own else load(), signals, pattern)
+    scored = replace(scored, chosen=tuple(chosen))
     return scored if pattern is None else _noting_no_answer(scored, pattern)
+
+
+def _given(data: DataSet) -> tuple[str, ...]:
+    """What came with answers: scores of the file's own, log-probabilities."""
+    every = [response for cloud in data.clouds for response in cloud.responses]
+    return tuple(
+        name for name in ("score", "logprob") if any(given_number(one, name) is not None for one in every)
+    )
 
 
 def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:

@@ -22,7 +22,6 @@ from streamer.calibration import (
     calibrate_selective_mean,
 )
 from streamer.calibration.history import level_above
-from streamer.calibration.selective_grid import calibrate_selective_grid, even_grid
 from streamer.clouds.offline import calibration_groups
 from streamer.research.experiments.command_arguments import (
     budget_table,
@@ -123,11 +122,6 @@ class Drawn:
 METHODS: dict[str, Callable[[Drawn, float], float]] = {
     "`mean` (bounds exposure)": lambda drawn, alpha: (
         calibrate_groups(drawn.groups, alpha=alpha, seed=drawn.seed).value
-    ),
-    "`selective`, edition 1 (before)": lambda drawn, alpha: (
-        calibrate_selective_grid(
-            drawn.groups, alpha=alpha, delta=DELTA, grid=even_grid(100), starts=5, seed=drawn.seed
-        ).value
     ),
     "`selective`": lambda drawn, alpha: (
         calibrate_selective(

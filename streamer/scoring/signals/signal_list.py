@@ -166,6 +166,11 @@ class SignalList:
         """
         return self.of_measured(Measured(batch, question), given)
 
+    def check(self, given: Mapping[str, Sequence[float | None]]) -> None:
+        """Raise `ValueError`, as `rows` does, where a number that came with an answer lies outside its range."""
+        for name, (least, most) in self.ranges.items():
+            _given(name, given.get(name) or (), least, most)
+
     def of_measured(
         self, measured: Measured, given: Mapping[str, Sequence[float | None]] | None = None
     ) -> Rows:
@@ -182,6 +187,29 @@ class SignalList:
         found = np.stack(columns, axis=1).clip(-CLIP, CLIP).astype(np.float32)
         found[~measured.written] = 0.0
         return found + np.float32(0.0)  # -0.0 is 0.0 in every record
+
+
+def signal_list(written: Sequence[str]) -> SignalList:
+    """Make a list from what is written on a command line: ``score``, ``retrieval=0..1``, ``model=NAME``.
+
+    Raises `ValueError` for anything else.
+    """
+    given, models, declared = [], [], []
+    for one in written:
+        name, said, rest = one.partition("=")
+        if not said:
+            given.append(name)
+        elif name == "model":
+            models.append(rest)
+        else:
+            try:
+                least, most = map(float, rest.split(".."))
+            except ValueError:
+                raise ValueError(
+                    f"a signal of your own needs its range, like {name or 'retrieval'}=0..1, not {one!r}"
+                ) from None
+            declared.append((name, least, most))
+    return SignalList(given=tuple(given), models=tuple(models), declared=tuple(declared))
 
 
 def choice_scores(batch: AnswerBatch | Measured) -> Floats:

@@ -40,14 +40,13 @@ def chat_routes(
     *,
     deadline: Callable[[Request], tuple[Deadline, datetime]],
     most_bytes: int,
-    longest: float,
 ) -> list[Route]:
     """Make the routes.
 
     Parameters
     ----------
     deadline : of a request that comes now; raises `Problem`.
-    most_bytes, longest : of a body, and seconds in which it has to come.
+    most_bytes : of a body.
     """
 
     async def complete(request: Request) -> Response:
@@ -56,7 +55,7 @@ def chat_routes(
         desk_seconds(
             request.headers.getlist("prefer")
         )  # what cannot be read is refused before anything is spent
-        asked = read(await requests.body(request, most_bytes, longest))
+        asked = read(await requests.body(request, most_bytes, until))
         _admitted(await authorize(request, asked.gate, "decide"))
         done = await counter.complete(
             asked,

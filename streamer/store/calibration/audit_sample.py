@@ -52,7 +52,7 @@ def readable(query: SampleQuery, *, drawn: bool = True) -> tuple[sa.ColumnElemen
         scored_by(settings),
         decisions.c.encoder == settings.encoder,
         batches.c.attempt == 1,
-        *_of_upstream(query.gate, settings),
+        *_of_revisions(query.gate, settings),
     )
     if query.since_version is None:
         return conditions
@@ -60,14 +60,21 @@ def readable(query: SampleQuery, *, drawn: bool = True) -> tuple[sa.ColumnElemen
     return (*conditions, decisions.c.policy_version >= query.since_version)
 
 
-def _of_upstream(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bool], ...]:
-    """A gate of one upstream learns from what it decided about that one: under other settings it took answers of any origin."""
-    if settings.upstream is None:
+def _of_revisions(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bool], ...]:
+    """A gate of one upstream learns from what it decided about that one: under other settings it took answers of any origin. Rows of
+    one list of signals are all that a policy of that list can be compared with.
+    """
+    wanted = [
+        gate_revisions.c[name] == value
+        for name in ("upstream", "signals")
+        if (value := getattr(settings, name)) is not None
+    ]
+    if not wanted:
         return ()
     versions = (
         sa.select(policies.c.version)
         .join_from(policies, gate_revisions, REVISION_OF_POLICY)
-        .where(policies.c.gate == gate, gate_revisions.c.upstream == settings.upstream)
+        .where(policies.c.gate == gate, *wanted)
     )
     return (decisions.c.policy_version.in_(versions),)
 
@@ -122,6 +129,7 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
             *given.c["labels", "severity"],
             decisions.c.decided_at,
             given.c.received_at,
+            decisions.c.signals,
             *_segment_columns(settings),
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
@@ -266,6 +274,7 @@ def _group(
         decided_at=rows[0][9],
         labelled_at=max(labelled_at, default=None),
         row=number,
+        signals=rows[0][11],
     )
 
 

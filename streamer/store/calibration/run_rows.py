@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.calibration.calibrators.mean import Mean
+from streamer.gates.policy_gate import CalibrationLosses
+from streamer.gates.rule import INDICATOR, Full
+from streamer.recalibration.draw_ages import decided_before
+from streamer.recalibration.run import SampledGroup, SampledItem, is_bad, prompts_of_rule
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration import Threshold
+    from streamer.calibration.calibrators.full import Prompts
+    from streamer.gates.rule import Rule
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.verdict import Outcome
 
@@ -64,7 +72,7 @@ def write_run(
             labels_through=run.labels_through,
             age_cut=None if run.age_cut is None else run.age_cut.to_json(),
             suffix=None if run.suffix is None else run.suffix.to_json(),
-            history=None if run.history is None else run.history.to_json(),
+            history=run.history.to_json(),
             held_until=run.held_until,
             heads=run.heads,
         )
@@ -81,6 +89,7 @@ def write_run(
             "probability": group.probability,
             "draws": group.draws,
             "segment": group.segment,
+            "bad": is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
         }
         for row, group in zip(ids, run.groups, strict=True)
         for item in group.items
@@ -121,13 +130,68 @@ def _rows_of(connection: sa.Connection, groups: Sequence[SampledGroup]) -> list[
     return [ids[group.key] if group.row is None else group.row for group in groups]
 
 
+def with_prompts(connection: sa.Connection, rule: Rule, run: int | None, older_than: datetime | None) -> Rule:
+    """Attach to a rule of all signals the prompts that its run has read; other rules stay as they are.
+
+    Raises `ValueError` where the record has others than the rule was made of.
+    """
+    if not isinstance(rule, Full) or run is None or older_than is None:
+        return rule
+    wanted = tuple(one.rows for one in rule.fits)
+    if (known := _PROMPTS.get(wanted)) is not None:
+        return replace(rule, prompts=known)
+    found = rule.with_prompts(prompts_of_rule(rule, inputs_of(connection, run), older_than))
+    while len(_PROMPTS) >= _REMEMBERED:
+        _PROMPTS.pop(next(iter(_PROMPTS)), None)
+    assert found.prompts is not None
+    _PROMPTS[wanted] = found.prompts
+    return found
+
+
+def losses_of(
+    connection: sa.Connection,
+    settings: GateSettings,
+    rule: Rule,
+    run: int | None,
+    older_than: datetime | None,
+) -> CalibrationLosses | None:
+    """Read what a run's prompts lose by their scores; None where its gate does not cut one score at its budget."""
+    cuts_at_budget = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
+    if (
+        run is None
+        or older_than is None
+        or not cuts_at_budget
+        or rule != INDICATOR
+        or settings.label_floor is not None
+    ):
+        return None
+    if (known := _LOSSES.get((run, older_than))) is None:
+        groups = [one for one in inputs_of(connection, run) if decided_before(one, older_than)]
+        known = CalibrationLosses(
+            [group.items[0].score for group in groups], [group.severity for group in groups]
+        )
+        while len(_LOSSES) >= _REMEMBERED:
+            _LOSSES.pop(next(iter(_LOSSES)), None)
+        _LOSSES[run, older_than] = known
+    return known
+
+
+_LOSSES: dict[tuple[int, datetime], CalibrationLosses] = {}
+"""By run and its `older_than`, which no run of another database has too."""
+_PROMPTS: dict[tuple[str, ...], tuple[Prompts, ...]] = {}
+"""Prompts by their digests, which they cannot differ from."""
+_REMEMBERED = 64
+
+
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
     query = (
         sa.select(
             *batches.c["id", *BATCH],
-            decisions.c.decided_at,
-            *calibration_inputs.c["response_id", "score", "severity", "probability", "draws", "segment"],
+            *decisions.c["decided_at", "signals"],
+            *calibration_inputs.c[
+                "response_id", "score", "severity", "probability", "draws", "segment", "bad"
+            ],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
@@ -146,6 +210,8 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             draws=rows[0]["draws"],
             segment=rows[0]["segment"],
             decided_at=rows[0]["decided_at"],
+            signals=rows[0]["signals"],
+            bad=rows[0]["bad"],
         )
         for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
     ]

@@ -36,6 +36,7 @@ from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.desk.rows import (
     ITEMS,
     ROW,
+    Closing,
     DeskAnswer,
     DeskBatch,
     DeskQueue,
@@ -43,6 +44,7 @@ from streamer.store.desk.rows import (
     WaitingBatch,
     answers_of,
     batch_row,
+    closing_of,
     event_of,
     outcome_of,
     outcome_query,
@@ -50,6 +52,7 @@ from streamer.store.desk.rows import (
     state_of,
 )
 from streamer.store.log.outbox import enqueue
+from streamer.store.policies.fence import newest_version
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
@@ -90,6 +93,17 @@ class AlreadyDecided(UsageError):
         self.outcome = outcome
 
 
+class GateIsClosed(UsageError):
+    """The gate was closed, and whoever releases has not said that they know it."""
+
+    def __init__(self, gate: str, closing: Closing) -> None:
+        super().__init__(
+            f"{closing.by} closed gate {gate}, {when(closing.at)} (policy {closing.version}): {closing.reason}. Nothing was released;"
+            " to release an answer all the same, say that you know it"
+        )
+        self.closing = closing
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
     """Show people one answer.
@@ -98,10 +112,12 @@ class Release:
     ----------
     response_id : which.
     text : what they are to see in place of it; None, or the same text: the answer as it is.
+    knowing : the policy by which the gate is closed, as far as whoever releases knows that.
     """
 
     response_id: str
     text: str | None = None
+    knowing: int | None = None
 
 
 class Reject(NamedTuple):
@@ -151,9 +167,13 @@ class ReleaseDesk:
             .limit(limit)
         )
         with self._database.reading() as connection:
+            rows = connection.execute(query).mappings().all()
+            closings = {gate: closing_of(connection, gate) for gate in {row["gate"] for row in rows}}
             return [
-                of_row(WaitingBatch, row, key=key_of(row), responses=row["count"])
-                for row in connection.execute(query).mappings()
+                of_row(
+                    WaitingBatch, row, key=key_of(row), responses=row["count"], closing=closings[row["gate"]]
+                )
+                for row in rows
             ]
 
     def queues(self) -> dict[str, DeskQueue]:
@@ -193,7 +213,15 @@ class ReleaseDesk:
             )
             row = connection.execute(query).mappings().one()
             answers = answers_of(connection, row["id"])
-            return of_row(DeskBatch, row, key=key, until=state.until, outcome=state.outcome, answers=answers)
+            return of_row(
+                DeskBatch,
+                row,
+                key=key,
+                until=state.until,
+                outcome=state.outcome,
+                answers=answers,
+                closing=closing_of(connection, key.gate),
+            )
 
     def state(self, key: BatchKey) -> DeskState | None:
         """Whether a batch waits, or what became of it; None for one that never came to the desk."""
@@ -245,6 +273,8 @@ class ReleaseDesk:
         AlreadyDecided
             When somebody else, or the deadline, decided first, or this person something else; nothing is changed then, but for a
             deadline that nobody had noticed, which goes on record.
+        GateIsClosed
+            When the gate is closed by another policy than the release knows of; nothing is changed then.
         UsageError
             When the batch has no such answer, its texts are erased, or the remark is too long.
         """
@@ -263,12 +293,48 @@ class ReleaseDesk:
             if now > until:
                 return self._record(connection, [(row, until, None, None, "")], now)[0], False
             text = _text_of(act, answers_of(connection, row["id"]))
-            return self._record(connection, [(row, until, act, by, remark)], now, text)[0], True
+            made = self._record(connection, [(row, until, act, by, remark)], now, text)[0]
+            if isinstance(act, Release):
+                # Last, as with what ships: once a closing has returned, nothing goes out that did not know of it.
+                newest_version(connection, key.gate)
+                closing = closing_of(connection, key.gate)
+                if closing is not None and act.knowing != closing.version:
+                    raise GateIsClosed(key.gate, closing)
+            return made, True
 
         outcome, ours = self._database.writing(work)
         if not ours:
             raise AlreadyDecided(outcome)
         return outcome
+
+    def waiting_at(self, gate: str) -> int:
+        """How many batches of a gate wait."""
+        query = sa.select(sa.func.count()).select_from(desk_items).where(desk_items.c.gate == gate)
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def hold_all(self, gate: str, *, by: str, remark: str) -> int:
+        """Reject everything that waits at a gate, `MOST_AT_ONCE` in a transaction; returns how many."""
+
+        def work(connection: sa.Connection) -> int:
+            now = self._clock()
+            query = (
+                sa.select(*ROW, desk_items.c.until)
+                .select_from(ITEMS)
+                .where(desk_items.c.gate == gate)
+                .order_by(desk_items.c.batch)
+                .limit(MOST_AT_ONCE)
+            )
+            rows = connection.execute(query).mappings().all()
+            gone = [row for row in rows if _take(connection, row["id"]) is not None]
+            said = remark[:MOST_REMARK_CHARACTERS]
+            taken = [(row, row["until"], Reject(), by, said) for row in gone]
+            return len(self._record(connection, taken, now)) if taken else 0
+
+        held = 0
+        while done := self._database.writing(work):
+            held += done
+        return held
 
     def overdue(self) -> bool:
         """Whether anything waits whose deadline has passed."""
@@ -397,9 +463,11 @@ def _is_that(before: DeskV1, act: Release | Reject, by: str, answers: Sequence[D
 
 __all__ = [
     "AlreadyDecided",
+    "Closing",
     "DeskBatch",
     "DeskQueue",
     "DeskState",
+    "GateIsClosed",
     "NotAtDesk",
     "Reject",
     "Release",

@@ -17,6 +17,7 @@ from streamer.store.db.schema import (
     desk_items,
     desk_outcomes,
     desk_texts,
+    policies,
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, is_batch, same
@@ -42,6 +43,15 @@ ITEMS: Final = desk_items.join(batches, batches.c.id == desk_items.c.batch).join
 """Batches that wait, with their decisions."""
 
 
+class Closing(NamedTuple):
+    """By which policy somebody, or an alarm, closed a gate that is closed now: who, when and why."""
+
+    version: int
+    by: str
+    at: datetime
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingBatch:
     """A batch that waits for a person, as a list shows it.
@@ -51,6 +61,7 @@ class WaitingBatch:
     reason : why the gate held it, as in its action.
     prompt : how it begins; None once erased.
     best_score : of its answers; None where it was not scored.
+    closing : of its gate; None: it is not closed by anybody.
     """
 
     key: BatchKey
@@ -60,6 +71,7 @@ class WaitingBatch:
     prompt: str | None
     best_score: float | None
     responses: int
+    closing: Closing | None = None
 
 
 class DeskAnswer(NamedTuple):
@@ -79,6 +91,7 @@ class DeskBatch:
     until : the deadline.
     prompt : None once erased.
     outcome : None while it waits.
+    closing : of its gate; None: it is not closed by anybody.
     """
 
     key: BatchKey
@@ -89,6 +102,7 @@ class DeskBatch:
     prompt: str | None
     answers: tuple[DeskAnswer, ...]
     outcome: DeskV1 | None
+    closing: Closing | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +119,23 @@ class DeskQueue:
 
     waiting: int
     oldest: datetime
+
+
+def closing_of(connection: sa.Connection, gate: str) -> Closing | None:
+    """Read by which policy a gate is closed; None where it is not, a calibration found that, or it never was open.
+
+    Each change of settings has a revision of its own: a gate with as many policies has only been set up so far.
+    """
+    own = policies.c
+    of_gate = own.gate == gate
+    query = sa.select(*own["version", "created_by", "valid_from", "reason", "state", "calibration_run"])
+    newest = connection.execute(query.where(of_gate).order_by(own.version.desc()).limit(1)).one()
+    there, revisions = connection.execute(
+        sa.select(sa.func.count(), sa.func.count(own.gate_revision.distinct())).where(of_gate)
+    ).one()
+    if newest.state != "closed" or newest.calibration_run is not None or there == revisions:
+        return None
+    return Closing(newest.version, newest.created_by, newest.valid_from, newest.reason)
 
 
 def batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:

@@ -88,6 +88,10 @@ def decision_facts(
         for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms", "deadline_ms", "newest_seen")
         if decision[name] is not None
     }
+    if decision["signals"] is not None:
+        own["signals"] = decision["signals"].hex()
+    if decision["budget_count"] is not None:
+        own["budget"] = [decision["budget_count"], decision["budget_groups"]]
     if decision["audit_rate"] is not None:
         own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
     if any(row["uniform"] is not None for row in responses):

@@ -122,6 +122,9 @@ def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
         "audit_rate": decision.audit_rate,
         "extra_draw": bool(decision.extra_draw),
         "newest_seen": decision.newest_seen if decision.newest_seen > decision.policy.version else None,
+        "signals": decision.signals,
+        "budget_count": None if decision.needed is None else float(decision.needed.count),
+        "budget_groups": None if decision.needed is None else decision.needed.groups,
     }
 
 

@@ -49,6 +49,13 @@ def asking(connection: sa.Connection, decided: Collection[BatchDecision]) -> lis
     return [*locks, newest(connection, gates)]
 
 
+def newest_version(connection: sa.Connection, gate: str) -> int:
+    """Wait for policies of a gate that are being written, let no further one in, and return the newest's version."""
+    locks = [_taking(_SHARED, [gate])] if connection.dialect.name != "sqlite" else []
+    ((_, version),) = execute_all(connection, [*locks, newest(connection, [gate])])[-1]
+    return int(version)
+
+
 def check_current(
     newest_keys: Iterable[Sequence[Any]], decided: Collection[BatchDecision], clock: Callable[[], datetime]
 ) -> None:

@@ -14,8 +14,9 @@ from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
+from streamer.store.calibration.run_rows import losses_of, with_prompts
 from streamer.store.db.bulk_insert import Statement, execute_all
-from streamer.store.db.schema import gate_revisions, gates, policies
+from streamer.store.db.schema import calibration_runs, gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
 
 if TYPE_CHECKING:
@@ -116,21 +117,28 @@ def _read(
         )
         for row in connection.execute(query).mappings():
             found[row["gate"], row["version"]] = row
-    return [_version(key, found.get(key), record_id) for key in keys]
+    return [_version(connection, key, found.get(key), record_id) for key in keys]
 
 
 def _read_alone(connection: sa.Connection, key: tuple[str, int], record_id: bytes) -> PolicyVersion:
     try:
         return _read(connection, [key], record_id)[0]
     except _UNREADABLE:
-        return _version(key, None, record_id)
+        return _version(connection, key, None, record_id)
 
 
-def _version(key: tuple[str, int], row: Row | None, record_id: bytes) -> PolicyVersion:
+def _version(
+    connection: sa.Connection, key: tuple[str, int], row: Row | None, record_id: bytes
+) -> PolicyVersion:
     active = None
     if row is not None:
         try:
-            policy = Policy(settings=settings_of(row), seed=row["seed"], **{name: row[name] for name in _OWN})
+            own = {name: row[name] for name in _OWN}
+            run = row["calibration_run"], row["older_than"]
+            own["rule"] = with_prompts(connection, own["rule"], *run)
+            settings = settings_of(row)
+            losses = losses_of(connection, settings, own["rule"], *run)
+            policy = Policy(settings=settings, seed=row["seed"], losses=losses, **own)
             active = ActivePolicy(policy, row["audit_salt"])
         except _UNREADABLE:
             active = None
@@ -145,7 +153,10 @@ def _version(key: tuple[str, int], row: Row | None, record_id: bytes) -> PolicyV
 
 
 _SELECT = (
-    sa.select(policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"])
+    sa.select(
+        policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"], calibration_runs.c.older_than
+    )
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)
+    .outerjoin(calibration_runs, calibration_runs.c.id == policies.c.calibration_run)
 )

@@ -12,6 +12,7 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.audit import control
+from streamer.store.calibration.run_rows import with_prompts
 from streamer.store.db.schema import (
     calibration_candidates,
     calibration_runs,
@@ -36,7 +37,9 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.id.label("run"),
     calibration_runs.c.groups,
     calibration_runs.c["items"],
-    *calibration_runs.c["missing", "guarantee", "why", "requested_by", "finished_at", "held_until"],
+    *calibration_runs.c[
+        "missing", "guarantee", "why", "requested_by", "finished_at", "held_until", "older_than"
+    ],
     *calibration_candidates.c["state", "threshold", "rule"],
     *gate_revisions.c[SETTINGS],
 )
@@ -106,6 +109,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         gate=gate,
         settings=settings_of(row),
         cut=Cut(row["state"], row["threshold"]),
+        rule=with_prompts(connection, row["rule"], row["run"], row["older_than"]),
         by=row["requested_by"],
         at=row["finished_at"],
     )

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import sqlalchemy as sa
 
-from streamer.audit.standalone.verify_bundle import decided_as_blank
 from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
 from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import segment_of
 from streamer.gates.rule import Cut
+from streamer.scoring.blank import is_blank
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, decisions, responses
 from streamer.store.labels.revisions import Severities
@@ -182,7 +182,7 @@ class _PastColumns:
             found = answers[row.batch]
             self._sizes.append(len(found))
             key = BatchKey(self._gate, row.batch_id, 1)
-            for one, blank in zip(found, _blank(found, row.unit), strict=True):
+            for one, blank in zip(found, _blank(found), strict=True):
                 self._of_responses.append(
                     (
                         one.response_id,
@@ -228,11 +228,10 @@ class _PastColumns:
         )
 
 
-def _blank(answers: Sequence[Any], unit: str) -> list[bool]:
+def _blank(answers: Sequence[Any]) -> list[bool]:
     """Say which answers the decision took for blank, as the audit of the record does."""
     texts = [one.text for one in answers]
     if any(text is None for text in texts):
         # A blank text scores 0; which of those was blank is unknown without texts.
         return [one.score == 0 and one.action != "ship" for one in answers]
-    said = [(one.response_id, one.score, one.raw_energy, one.action, one.drawn) for one in answers]
-    return decided_as_blank(texts, said, unit)
+    return [is_blank(text) for text in texts]

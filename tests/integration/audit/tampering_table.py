@@ -852,7 +852,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the rubric that a judge was asked by": lambda at: other_words(at, "for_score", other_rubric),
     "a judge's mark, which a score is made of": other_mark,
     "a judge's words removed that made a score": lambda at: remove_a_judgement(at, "for_score"),
-    "all that a judge said of a batch removed, as if of an earlier version": remove_all_judgements,
+    "all that a judge said of a batch removed": remove_all_judgements,
     "a judge's words erased, minutes after it was asked": erase_a_judges_words,
     "what a judge said of an answer, for a label": lambda at: other_words(at, "NOT for_score", other_reply),
     "a judge's words removed that made a label": lambda at: remove_a_judgement(at, "NOT for_score"),
@@ -906,7 +906,6 @@ def acknowledge_an_alert(site: Site) -> None:
 
 
 def alert_in_no_chain(site: Site) -> None:
-    """As workers of earlier versions raised them."""
     with breaking_in(site.settings.database.url) as connection:
         connection.exec_driver_sql(
             "INSERT INTO alerts (alert_id, gate, kind, level, message, details, raised_at)"
@@ -915,7 +914,6 @@ def alert_in_no_chain(site: Site) -> None:
 
 
 def judge_in_no_chain(site: Site) -> None:
-    """As `label judge` of earlier versions kept what it asked for labels."""
     with breaking_in(site.settings.database.url) as connection:
         names = ", ".join(one.name for one in judgements.columns if one.name != "id")
         connection.exec_driver_sql(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -204,49 +203,6 @@ def with_unseen_answers(gate: str, number: int) -> bytes:
             response["text"] = "\u200b\u2060" if number % 2 else "\u3164"
         response["score"] = round(((number * 7 + i * 5) % 11) / 10 % 1, 1)
     return json.dumps(content).encode()
-
-
-def test_answers_that_nobody_sees_were_text_to_earlier_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decided under the earlier rule and under this one, by every unit: both are derived again."""
-    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
-    migrated(settings)
-    scored_outside = {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None}
-    gates: dict[str, dict[str, Any]] = {
-        "best": {"unit": "best"},
-        "each": {"unit": "response", "shape": "ramp", "width": 0.2},
-        "rank": {"unit": "response", "shape": "rank"},
-        "all": {"unit": "batch"},
-        "external": {"unit": "best", **scored_outside},
-        "external-each": {"unit": "response", **scored_outside},
-    }
-    with wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings)
-        for name, chosen in gates.items():
-            scribe.gate(name, **{"alpha": 0.8} | chosen)
-        for name in gates:
-            with monkeypatch.context() as earlier:
-                earlier.setattr("streamer.deciding.decider.is_blank", lambda text: not text.strip())
-                scribe.deliver(with_unseen_answers(name, n) for n in range(20))
-                labels = [
-                    label_event(name, n, response=f"r{i}", severity=float((n + i) % 5 == 0))
-                    for n in range(20)
-                    for i in range(4)
-                ]
-                scribe.deliver(labels, topic="labels")
-                scribe.recalibrate(name)
-                scribe.deliver(with_unseen_answers(name, n) for n in range(20, 40))
-            scribe.deliver(with_unseen_answers(name, n) for n in range(40, 60))
-        scribe.checkpoint()
-    report, alone = both(settings, tmp_path)
-    with sqlite3.connect(tmp_path / "record.db") as database:
-        shipped = "SELECT count(*) FROM responses WHERE action = 'ship' AND trim(text, :unseen) = ''"
-        (taken,) = database.execute(shipped, {"unseen": "\u200b\u2060\u3164"}).fetchone()
-    assert taken > 0, "the earlier rule shipped some"
-    counted = "answers with nothing to see that were taken for text"
-    assert report.counts[counted] == alone.counts[counted] >= taken
-    assert any("as earlier versions did" in note for note in report.notes)
 
 
 def test_erased_texts_are_no_fault(record: Record) -> None:

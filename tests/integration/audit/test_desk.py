@@ -64,14 +64,9 @@ class Desk:
         """Change the record past the program."""
         with self.store._database.engine.begin() as connection:
             if connection.dialect.name == "sqlite":
-                for name in (
-                    "desk_outcomes_update",
-                    "desk_texts_erase",
-                    "desk_texts_update",
-                    "desk_outcomes_delete",
-                    "desk_texts_delete",
-                ):
-                    connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS append_only_{name}")
+                triggers = "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name LIKE 'desk%'"
+                for name in connection.exec_driver_sql(triggers).scalars().all():
+                    connection.exec_driver_sql(f"DROP TRIGGER {name}")
             else:
                 connection.exec_driver_sql("SET session_replication_role = replica")
             connection.execute(sa.text(statement), parameters)
@@ -233,7 +228,7 @@ def test_what_cannot_be_released(desk: Desk) -> None:
     blank = next(one for one in desk.store.desk.batch(key).answers if not (one.text or "").strip())  # type: ignore[union-attr]
     for act, said in (
         (Release(response_id="nobody"), "no answer"),
-        (Release(response_id=blank.id), "blank"),
+        (Release(response_id=blank.id), "nothing to see"),
         (Release(response_id="r0", text=" \n"), "has a text"),
     ):
         with pytest.raises(UsageError, match=said):

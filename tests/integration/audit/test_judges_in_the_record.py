@@ -207,28 +207,3 @@ def test_a_judgement_of_a_decision_that_no_judge_scored_belongs_to_no_chain(
         " FROM judgements WHERE for_score AND mark > 0 AND salt IS NOT NULL LIMIT 1",
     )
     assert any(place.startswith("judgements") for place, _ in found(settings, tmp_path))
-
-
-def test_decisions_of_earlier_versions_whose_judgements_are_in_no_chain_are_counted(
-    migrated_sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Workers of both versions side by side: what each recorded keeps its link."""
-    settings = settings_for(migrated_sqlite_url, tmp_path)
-    whole = chain.decision_facts
-    with Model() as model, judge_at(model) as judge, wiring.open_store(settings) as store:
-        scribe = Scribe(store, settings, judge=scores_at(model, judge))
-        scribe.gate("judged", unit="best", **BY_A_JUDGE)
-        for number, earlier in enumerate((True, False, True)):
-            with monkeypatch.context() as patched:
-                if earlier:
-                    patched.setattr(chain, "decision_facts", lambda *rows: whole(*rows[:3]))
-                scribe.deliver([event("judged", number)])
-        scribe.checkpoint()
-        assert store.verify_chain() == []
-    assert found(settings, tmp_path) == []
-    report = verify(settings)
-    assert report.counts["decisions whose judge's words are in no chain"] == 2
-    assert any("earlier versions" in note for note in report.notes)
-    one = "(SELECT min(id) FROM judgements WHERE batch_id = 'batch-1')"
-    change(settings, f"DELETE FROM judgements WHERE id = {one}")
-    assert found(settings, tmp_path, "again") != []

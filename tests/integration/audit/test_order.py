@@ -137,27 +137,6 @@ def test_a_link_saw_no_more_of_the_control_chain_than_the_checkpoint_that_covers
     assert any("covers it and saw" in fault.detail for fault in faults)
 
 
-def test_links_of_earlier_versions_are_told_and_no_fault(scribe: Scribe) -> None:
-    place = Partition(LOG, "streamer.responses", 0)
-    decide(scribe, place, [0, 1], [1, 2])
-    with breaking_in(scribe.settings.database.url) as connection:
-        connection.exec_driver_sql("UPDATE outcomes SET control_height = NULL")
-        rebuild_outcomes(connection)
-    decide(scribe, place, [2], [3])
-    scribe.checkpoint()
-    report = verify(scribe.settings)
-    assert report.faults == ()
-    assert any("decisions of earlier versions" in note for note in report.notes)
-    assert not any("hides" in note for note in report.notes)
-    with breaking_in(scribe.settings.database.url) as connection:
-        connection.exec_driver_sql("DELETE FROM checkpoints")
-        connection.exec_driver_sql(
-            'UPDATE outcomes SET control_height = CASE "offset" WHEN 2 THEN NULL ELSE 4 END'
-        )
-        rebuild_outcomes(connection)
-    assert any("hides which policy" in note for note in verify(scribe.settings, from_database=True).notes)
-
-
 def test_holes_are_told_where_publishers_leave_them_and_named_where_none_can_be(scribe: Scribe) -> None:
     decide(scribe, Partition(LOG, "streamer.responses", 0), [0, 3, 4], [1, 2, 3])
     decide(scribe, Partition(HTTP_LOG, HTTP, 1), [0, 1, 2], [4, 5, 6])
@@ -227,27 +206,3 @@ def test_a_rule_that_permits_too_much_is_named(scribe: Scribe, settings: Setting
         rebuild_control(connection)
     faults = verify(settings, from_database=True).faults
     assert any("younger than six months, and does not say so" in fault.detail for fault in faults)
-
-
-def test_alerts_of_earlier_versions_are_told_and_no_fault(scribe: Scribe) -> None:
-    scribe.checkpoint()
-    with breaking_in(scribe.settings.database.url) as connection:
-        connection.exec_driver_sql(
-            "INSERT INTO alerts (alert_id, gate, kind, level, message, details, raised_at)"
-            " VALUES ('a', 'best', 'risk', 'page', 'look', '{}', '2026-01-01 00:00:00.000000')"
-        )
-    report = verify(scribe.settings)
-    assert report.faults == ()
-    assert report.counts["rows of earlier versions that are in no chain"] == 1
-
-
-def test_a_message_that_an_earlier_version_sends_again_is_told_and_no_fault(scribe: Scribe) -> None:
-    scribe.deliver([b"rubbish"])
-    scribe.checkpoint()
-    with breaking_in(scribe.settings.database.url) as connection:
-        connection.exec_driver_sql(
-            "UPDATE dead_letters SET replayed_at = '2026-01-01 00:00:00.000000', replayed_by = 'bob'"
-        )
-    report = verify(scribe.settings)
-    assert report.faults == ()
-    assert report.counts["rows of earlier versions that are in no chain"] == 1

@@ -320,7 +320,7 @@ def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(
             {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None},
             "come with the events",
         ),
-        ({"scorer": "mean-cosine"}, "embeddings of external:made-up are not on record"),
+        ({"scorer": "kernel-entropy"}, "embeddings of external:made-up are not on record"),
         ({"alpha": 2.0}, "alpha must be"),
         ({"alphabet": 2.0}, "alphabet"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
+from streamer.cli import main
 from streamer.console.doors import IDLE_SECONDS
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject
@@ -30,7 +32,7 @@ FRONT = "front"
 MINUTES = timedelta(minutes=15)
 
 
-def hold(world: World, *texts: tuple[str, str]) -> list[BatchKey]:
+def hold(world: World, *texts: tuple[str, str], attempt: int = 1) -> list[BatchKey]:
     """Let batches with these two answers each wait for a person, the first the longest."""
     if all(one.gate != FRONT for one in world.store.gates.list()):
         world.gate(FRONT, hold_action="escalate", desk_deadline_seconds=MINUTES.total_seconds())
@@ -42,6 +44,7 @@ def hold(world: World, *texts: tuple[str, str]) -> list[BatchKey]:
             number,
             f"case-{number}",
             number=7,
+            attempt=attempt,
             actions=("escalate", "escalate"),
             outcome="escalate",
             reason="no_threshold",
@@ -373,3 +376,43 @@ def test_no_page_of_the_desk_keeps_anybody_out(front: tuple[Site, list[BatchKey]
         ana.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert browser.complaints() == []
     browser.forget()
+
+
+def test_what_waits_at_a_closed_gate_is_marked_and_released_only_by_who_knows(
+    front: tuple[Site, list[BatchKey]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, (one, two, *_) = front
+    ana = site.client("releaser")
+    assert "gate closed" not in ana.get("/desk").body, "a gate that was never open is not closed by anybody"
+    first = site.store.policies.close(FRONT, by="root", reason="it does harm")
+    assert "<strong>gate closed</strong>" in ana.get("/desk").body
+    assert "it does harm" in ana.get(address(one)).body
+
+    def releases(key: BatchKey, **more: str) -> int:
+        return ana.act("/desk/release", **fields(key, answer="a"), **more).status
+
+    assert releases(one) == 409
+    second = site.store.policies.close(FRONT, by="root", reason="it still does")
+    assert releases(one, knowing=str(first.version)) == 409, "that closing is not the newest"
+    assert site.store.desk.outcomes([one]) == {}
+    assert releases(one, knowing=str(second.version)) == 303
+    assert site.store.desk.outcomes([one])[one].action == "released"
+
+    monkeypatch.setenv(
+        "STREAMER_DATABASE_URL", site.store._database.url.render_as_string(hide_password=False)
+    )
+    assert main(["threshold", "close", FRONT, "--reason", "again", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["desk_waiting"], said["desk_held"]) == (3, 0)
+    assert main(["threshold", "close", FRONT, "--reason", "for good", "--desk", "hold", "--by", "root"]) == 0
+    assert "3 batches at the desk are rejected." in capsys.readouterr().out
+    outcome = site.store.desk.outcomes([two])[two]
+    assert (outcome.action, outcome.by, outcome.remark) == ("rejected", "root", "gate closed: for good")
+
+
+def test_a_batch_of_any_attempt_is_decided_about(people: Site, peopled_world: World) -> None:
+    (key,) = hold(peopled_world, ("Here.", "There."), attempt=12_345)
+    ana = people.client("releaser")
+    assert ana.get(f"{address(key)}&attempt=12345").status == 200
+    assert ana.act("/desk/release", **fields(key, answer="a")).status == 303
+    assert people.store.desk.outcomes([key])[key].action == "released"

@@ -13,6 +13,7 @@ from streamer.audit import signing
 from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import UsageError
 from streamer.gates.rule import BatchCut, Cut, Segments
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.signing.policies import PolicyKeys, PolicySignature
 from streamer.store import open_store
 from streamer.store.db.schema import control_head, gate_revisions, gates, policies
@@ -178,8 +179,8 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "gate_revisions": {
         "parameters": {"delta": 0.3},
         "unit": "response", "scorer": "external", "model": "{}", "encoder": "other@1", "embeddings": "accept", "dimension": 8,
-        "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "two_people": True, "upstream": "small@0badcafe", "alpha": 0.06,
-        "method": "crc", "eta": 2.0, "draws": 21, "delta": 0.2, "rho": 0.98, "grid": 99, "starts": 4, "shape": "rank",
+        "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "two_people": True, "signals": SignalList().text, "upstream": "small@0badcafe", "alpha": 0.06,
+        "method": "crc", "eta": 2.0, "draws": 21, "delta": 0.2, "rho": 0.98, "shape": "rank",
         "width": 0.06, "segment_by": "language", "segment_fallback": "pooled", "label_floor": 0.1,
         "hold_action": "escalate", "desk_deadline_seconds": 60.0, "max_attempts": 2, "mode": "shadow", "audit_probability": 0.4, "audit_draws": 2,
         "audit_boost": 1000.0, "audit_boost_most": 1_000_000,

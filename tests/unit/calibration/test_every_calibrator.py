@@ -23,7 +23,6 @@ from streamer.calibration import (
 )
 from streamer.calibration.registry import calibrator as calibrator_of
 from streamer.calibration.registry import names
-from streamer.calibration.selective_grid import calibrate_selective_grid
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.specification import Sample
 from tests.unit.calibration.named_groups import groups, shuffled, some_groups
@@ -62,9 +61,6 @@ THRESHOLDS: dict[str, Found] = {
     ),
 }
 OTHERS: dict[str, Found] = {
-    "selective, edition 1": lambda some, alpha, seed: calibrate_selective_grid(
-        some, alpha=alpha, delta=0.2, grid=GRID, starts=2, seed=seed
-    ),
     "selective, no history": lambda some, alpha, seed: calibrate_selective(
         some, alpha=alpha, delta=0.2, seed=seed
     ),
@@ -91,11 +87,9 @@ def level(found: object) -> float:
     return found.level if hasattr(found, "level") else found.value
 
 
-# The betting bound of the grid bets by the spread of 1{ship} (m - alpha) + alpha, which moves with alpha: of its level
-# nothing of the kind is claimed.
 @settings(max_examples=40, deadline=None)
 @given(some=groups(), alphas=st.lists(st.floats(0.02, 0.9), min_size=2, max_size=5), seed=st.integers(0, 99))
-@pytest.mark.parametrize("name", sorted(ALL.keys() - {"selective, edition 1"}))
+@pytest.mark.parametrize("name", sorted(ALL))
 def test_a_larger_budget_never_ships_less(name, some, alphas, seed):
     levels = [level(ALL[name](some, alpha, seed)) for alpha in sorted(alphas)]
     assert levels == sorted(levels, reverse=True)

@@ -20,7 +20,6 @@ from streamer.calibration.calibrators import clt
 from streamer.calibration.high_probability import bounds
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.p_values import betting, hoeffding_bentkus
-from streamer.calibration.selective_grid import calibrate_selective_grid
 from tests.unit.calibration.named_groups import every_level, group_loss, groups, shuffled, some_groups
 
 
@@ -87,35 +86,7 @@ def test_the_band_walks_down_the_scores(case):
     )
 
 
-@pytest.mark.parametrize("starts", [1, 2, 3, 6])
-@pytest.mark.parametrize("case", range(15))
-def test_selective_rejects_along_the_walks_alone(case, starts):
-    rng = np.random.default_rng([2, case])
-    labelled, seed = some_groups(rng, int(rng.integers(40, 150))), int(rng.integers(2**40))
-    alpha = rng.uniform(0.2, 0.5)
-    grid = [0.9, 0.75, 0.5, 0.375, 0.2, -math.inf]
-    ranked = sorted(labelled, key=lambda group: group.id)
-    order = KeyedWeights(seed).order([group.id for group in ranked])
-
-    def rejects(level):
-        row = []
-        for group in (ranked[g] for g in order):
-            terms = [(m - alpha) for q, m in zip(group.scores, group.severities, strict=True) if q > level]
-            row.append(alpha + sum(terms) / len(group.item_ids))
-        return betting(np.array([row]), alpha, 0.3 / starts)[0] <= 0.3 / starts
-
-    rejected = [rejects(level) for level in grid]
-    reached = [
-        last
-        for start in {walk * 6 // starts for walk in range(starts)}
-        for last in range(start, 6)
-        if all(rejected[start : last + 1])
-    ]
-    found = calibrate_selective_grid(labelled, alpha=alpha, delta=0.3, grid=grid, starts=starts, seed=seed)
-    assert found.value == (grid[max(reached)] if reached else math.inf)
-
-
-@pytest.mark.parametrize("name", [*bounds(), "clt", "selective"])
+@pytest.mark.parametrize("name", [*bounds(), "clt"])
 def test_the_order_of_groups_and_items_changes_nothing(name):
     rng = np.random.default_rng(4)
     labelled = some_groups(rng, 80)
@@ -123,8 +94,6 @@ def test_the_order_of_groups_and_items_changes_nothing(name):
     def run(some):
         if name == "clt":
             return calibrate_clt(some, alpha=0.3)
-        if name == "selective":
-            return calibrate_selective_grid(some, alpha=0.4, grid=[0.5, 0.25, 0.0], seed=3)
         return calibrate_high_probability(some, alpha=0.3, method=name, seed=3)
 
     first = run(labelled)
@@ -176,11 +145,6 @@ def test_the_guarantees_claim_what_holds():
     promised, _, disclaimed = band.partition("Not promised:")
     assert "Asymptotic, no finite-sample promise" in promised
     assert "at most 0.15" in disclaimed
-    chosen = calibrate_selective_grid(labelled, alpha=0.4, grid=[0.5, 0.25], seed=0)
-    assert chosen.state == "cut"
-    promised, _, disclaimed = chosen.guarantee.partition("Not promised:")
-    assert "selective risk is at most 0.4" in promised
-    assert "2 levels from 1 start" in promised
     for word in ("safe", "compliant", "certif", "always"):
         assert word not in promised
 
@@ -200,25 +164,6 @@ GOOD = {"alpha": 0.3, "delta": 0.1, "seed": 0}
 def test_wrong_arguments_are_named(change, message):
     with pytest.raises(ValueError, match=message):
         calibrate_high_probability(some_groups(np.random.default_rng(0), 3), **(GOOD | change))
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"grid": []}, "grid must hold"),
-        ({"grid": [0.5, 0.5]}, "strictly fall"),
-        ({"grid": [0.2, 0.5]}, "strictly fall"),
-        ({"grid": [math.nan]}, "grid must hold"),
-        ({"grid": [math.inf, 0.5]}, "grid must hold"),
-        ({"starts": 0}, "starts must be a whole number of at least 1"),
-        ({"starts": 3}, "at most the 2 levels"),
-    ],
-)
-def test_wrong_grids_are_named(change, message):
-    with pytest.raises(ValueError, match=message):
-        calibrate_selective_grid(
-            some_groups(np.random.default_rng(0), 3), **(GOOD | {"grid": [0.5, 0.2]} | change)
-        )
 
 
 def test_a_band_below_the_mean_is_refused():

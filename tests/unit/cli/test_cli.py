@@ -25,9 +25,9 @@ from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 
 GATE_KEYS = {
-    "model", "upstream",
+    "model", "signals", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
-    "alpha", "method", "eta", "draws", "delta", "rho", "grid", "starts", "shape", "width", "segment_by",
+    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
     "audit_draws", "audit_boost", "audit_boost_most", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate",
     "recalibrate_every_seconds",
@@ -850,6 +850,27 @@ def test_a_file_is_as_old_as_its_last_change(capsys: pytest.CaptureFixture[str])
         assert "1 label was known already" in err
     with open_store(load_settings()) as store:
         assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "a") == 1.0
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("given", [(), ("--json",)])
+def test_an_import_without_a_label_fails_and_names_the_columns(
+    given: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(capsys, "gate", "create", "x")
+    row = {"gate": "x", "batch_id": "b", "response_id": "a", "kind": "human", "verdict": {"stars": 4}}
+    Path("labels.jsonl").write_text(json.dumps(row) + "\n")
+    status, _, err = run(capsys, "label", "import", "labels.jsonl", *given)
+    assert status == 1
+    if not given:
+        assert "its columns are gate, batch_id, response_id, kind, verdict, verdict.stars" in " ".join(
+            err.split()
+        )
+    column = ("--column", "severity=verdict.stars")
+    assert run(capsys, "label", "import", "labels.jsonl", *column, *given)[0] == 2
+    assert run(capsys, "label", "import", "labels.jsonl", *column, "--scale", "1:5", *given)[0] == 0
+    with open_store(load_settings()) as store:
+        assert store.labels.severities("x", "human").get(BatchKey("x", "b", 1), "a") == 0.25
 
 
 @pytest.mark.usefixtures("database")

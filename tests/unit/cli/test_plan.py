@@ -258,7 +258,18 @@ def test_what_everything_shipped_would_harm_counts_answers_of_score_0(
 ) -> None:
     data = scored(tmp_path / "perfect.csv", [(1.0 - n % 2, n % 2) for n in range(200)])
     made = json.loads(
-        run(capsys, "--alpha", "0.1", "--promise", "among-shipped", "--data", data, *FAST, "--json")
+        run(
+            capsys,
+            "--alpha",
+            "0.1",
+            "--promise",
+            "among-shipped",
+            "--data",
+            data,
+            "--trust-score",
+            *FAST,
+            "--json",
+        )
     )
     assert made["mean_severity"] == 0.5
     assert made["least_held"] == pytest.approx((0.5 - 0.1) / (1 - 0.1))

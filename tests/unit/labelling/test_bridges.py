@@ -17,7 +17,7 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.bridges.bridge import identity
 from streamer.labels.bridges.registry import bridges
-from streamer.labels.label_files import LabelReader, LabelTask, write_queue
+from streamer.labels.label_files import LabelReader, LabelTask, exported, write_queue
 from tests.unit.labelling.test_label_files import NOW
 
 TASKS = [
@@ -50,13 +50,12 @@ def answers(tool: str, tasks: list[LabelTask]) -> dict[str, dict[str, object]]:
 
 def labels(tool: str, document: object, **given: Any) -> tuple[list[tuple[Any, ...]], int]:
     lines = io.StringIO(document if isinstance(document, str) else json.dumps(document))
+    bridge = bridges()[tool]
     reader = LabelReader(
-        lines,
-        tool,
-        name="export.json",
+        exported(bridge, lines, "export.json"),
         now=NOW,
         default_labeller=lambda: "me",
-        answers=lambda: answers(tool, TASKS),
+        answers=(lambda: answers(tool, TASKS)) if bridge.by_task_id else None,
         **given,
     )
     found = [
@@ -328,7 +327,7 @@ def test_a_choice_that_is_no_severity_is_refused() -> None:
     with pytest.raises(UsageError, match="'terrible' is not a number from 0"):
         labels("label-studio", [record])
     record["annotations"] = [annotation({"rating": 4})]
-    with pytest.raises(UsageError, match="is not a number from 0"):
+    with pytest.raises(UsageError, match="an object where one value should be"):
         labels("label-studio", [record])
 
 

@@ -9,7 +9,9 @@ import json
 import tracemalloc
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +23,6 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.labels.label_files import (
-    LabelFileError,
     LabelReader,
     LabelTask,
     format_of,
@@ -29,19 +30,24 @@ from streamer.labels.label_files import (
     write_queue,
 )
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 HEADER = "gate,batch_id,response_id,severity,kind,labeller"
 
 
-def read(text: str, file_format: Any = "csv", **given: str) -> list[LabelRevision]:
-    return list(LabelReader(io.StringIO(text, newline=""), file_format, name="labels", now=NOW, **given))
+def read(text: str, file_format: Any = "csv", **given: Any) -> list[LabelRevision]:
+    return read_whole(text, file_format, **given)[0]
 
 
-def refused(text: str, file_format: Any = "csv", **given: str) -> LabelFileError:
-    with pytest.raises(LabelFileError) as caught:
+def read_whole(text: str, file_format: Any = "csv", **given: Any) -> tuple[list[LabelRevision], LabelReader]:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"labels.{file_format}"
+        path.write_bytes(text.encode())
+        with open_labels(path, now=NOW, **given) as reader:
+            return list(reader), reader
+
+
+def refused(text: str, file_format: Any = "csv", **given: str) -> UsageError:
+    with pytest.raises(UsageError) as caught:
         read(text, file_format, **given)
     return caught.value
 
@@ -101,10 +107,8 @@ def test_a_jsonl_file_is_read() -> None:
         {"batch_id": "b1", "response_id": "c", "severity": None},
     ]
     text = "\n\n".join(json.dumps(row) for row in rows)
-    reader = LabelReader(
-        io.StringIO(text), "jsonl", name="l", now=NOW, gate="bot", kind="human", labeller="ann"
-    )
-    assert list(reader) == [
+    found, reader = read_whole(text, "jsonl", gate="bot", kind="human", labeller="ann")
+    assert found == [
         revision(),
         revision(
             key=BatchKey("bot", "b1", 2),
@@ -119,11 +123,10 @@ def test_a_jsonl_file_is_read() -> None:
 @pytest.mark.parametrize(
     ("row", "column", "hint"),
     [
-        ("bot,b1,a,1.5,human,ann", "severity", "from 0 \\(fine\\) to 1 \\(worst\\)"),
+        ("bot,b1,a,1.5,human,ann", "severity", "0 fine, 1 worst"),
         ("bot,b1,a,-0.5,human,ann", "severity", "from 0"),
-        ("bot,b1,a,nan,human,ann", "severity", "'nan' is not a number"),
         ("bot,b1,a,1e999,human,ann", "severity", "from 0"),
-        ("bot,b1,a,bad,human,ann", "severity", "'bad' is not a number"),
+        ("bot,b1,a,hm,human,ann", "severity", "'hm' is not a number .*--map WORD=SEVERITY"),
         ('bot,b1,a,"0,5",human,ann', "severity", "with a point"),
         ("Bot!,b1,a,1,human,ann", "gate", "a-z"),
         ("bot,,a,1,human,ann", "batch_id", "missing; add it to the file$"),
@@ -141,7 +144,7 @@ def test_a_jsonl_file_is_read() -> None:
 def test_a_bad_row_is_named_by_line_and_column(row: str, column: str | None, hint: str) -> None:
     error = refused(f'{HEADER}\nbot,b1,"two\tcells",0,human,ann\n'.replace("\t", " ") + f"\n{row}\n")
     assert (error.line, error.column) == (4, column)
-    with pytest.raises(UsageError, match=f"labels, line 4.*{hint}"):
+    with pytest.raises(UsageError, match=f"labels.csv, line 4.*{hint}"):
         raise error
 
 
@@ -173,7 +176,6 @@ def test_a_row_that_contradicts_the_command() -> None:
 @pytest.mark.parametrize(
     ("text", "column", "hint"),
     [
-        ("", None, "must name the columns"),
         ("gate,batch_id\n", "response_id", "missing"),
         (f"{HEADER},gate\n", "gate", "twice"),
     ],
@@ -188,17 +190,15 @@ def test_a_bad_first_line(text: str, column: str | None, hint: str) -> None:
     ("row", "column", "hint"),
     [
         ("{", None, "not JSON"),
-        ("[1]", None, "one object per line"),
-        ('{"severity": "0.5"}', "severity", "not a number from 0"),
-        ('{"severity": [1]}', "severity", "not a number from 0"),
-        ('{"severity": true}', "severity", "not a number from 0"),
+        ('{"severity": "hm"}', "severity", "not a number from 0"),
+        ('{"severity": [1]}', "severity", "a list where one mark should be"),
         ('{"severity": 2}', "severity", "not a number from 0"),
         ('{"severity": NaN}', None, "not JSON"),
         ('{"severity": 1, "severity": 0}', None, "more than once"),
         ('{"severity": 1, "x": ' + "[" * 5000 + "]" * 5000 + "}", None, "not JSON|deep"),
-        ('{"severity": 1, "response_id": 7}', "response_id", "Expected `str`"),
+        ('{"severity": 1, "response_id": [7]}', "response_id", "a list where a text should be"),
         ('{"severity": 1, "response_id": "\\u0000"}', "response_id", "control character"),
-        ('{"severity": 1, "attempt": "1"}', "attempt", "whole number"),
+        ('{"severity": 1, "attempt": "x"}', "attempt", "whole number"),
         ('{"severity": 1, "labelled_at": 5}', "labelled_at", "time with zone"),
         ('{"severity": 1, "gate": "x"}', "gate", "leave out --gate"),
     ],
@@ -242,24 +242,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_an_endless_line_is_refused_before_it_fills_the_memory() -> None:
-    for file_format, text in [("csv", f"{HEADER}\n" + "x" * 2**23), ("jsonl", '{"a":"' + "x" * 2**23)]:
+    for file_format, text in [("csv", f"{HEADER}\n" + "x" * 2**23), ("jsonl", '{"a":"' + "x" * 2**26)]:
         assert "longer than" in str(refused(text, file_format))
 
 
-class _Rows(io.TextIOBase):
-    """A label file that is never in memory as a whole."""
-
-    def __init__(self, rows: int) -> None:
-        self._rows = iter([HEADER + "\n"]), (f"bot,b{i},a,0.5,human,ann\n" for i in range(rows))
-
-    def readline(self, _limit: int = -1, /) -> str:  # type: ignore[override]
-        return next(self._rows[0], "") or next(self._rows[1], "")
-
-
-def test_memory_does_not_grow_with_the_file() -> None:
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "l.csv"
+    path.write_text(f"{HEADER}\n" + "".join(f"bot,b{i},a,0.5,human,ann\n" for i in range(20_000)))
     tracemalloc.start()
     try:
-        count = sum(1 for _ in LabelReader(_Rows(20_000), "csv", name="l", now=NOW))  # type: ignore[arg-type]
+        with open_labels(path, now=NOW) as reader:
+            count = sum(1 for _ in reader)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -288,10 +281,8 @@ def test_the_queue_can_be_filled_in_and_read(file_format: Any) -> None:
         )
         == 2
     )
-    empty = LabelReader(
-        io.StringIO(lines.getvalue(), newline=""), file_format, name="q", now=NOW, labeller="ann"
-    )
-    assert list(empty) == []
+    found, empty = read_whole(lines.getvalue(), file_format, labeller="ann")
+    assert found == []
     assert empty.unlabelled == 2
     written = lines.getvalue()
     filled = (
@@ -299,8 +290,8 @@ def test_the_queue_can_be_filled_in_and_read(file_format: Any) -> None:
         if file_format == "csv"
         else written.replace('"severity": null', '"severity": 0.5', 1)
     )
-    reader = LabelReader(io.StringIO(filled, newline=""), file_format, name="q", now=NOW, labeller="ann")
-    assert list(reader) == [revision()]
+    found, reader = read_whole(filled, file_format, labeller="ann")
+    assert found == [revision()]
     assert reader.unlabelled == 1
 
 

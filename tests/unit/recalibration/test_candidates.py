@@ -13,8 +13,8 @@ import pytest
 
 from streamer import LabelledGroup
 from streamer.calibration import History
+from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.transductive import CURVE_POINTS
-from streamer.calibration.selective_grid import even_grid
 from streamer.events.codec import encode
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
 from streamer.gates.policy import Policy
@@ -27,6 +27,7 @@ from streamer.recalibration.candidates import (
     candidates,
     decide,
 )
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from streamer.recalibration.candidates import Candidate
@@ -45,11 +46,23 @@ def sample(
         made.append(LabelledGroup(f"b{g}#1", tuple(f"r{i}" for i in range(items)), scores, severities))
     named = {group.id: segments[g % len(segments)] for g, group in enumerate(made)} if segments else {}
     history = History.of(np.linspace(0.0, 1.0, 101))
-    return RunSample(groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items, history=history)
+    prompts = Prompts(
+        ids=tuple(group.id for group in made),
+        rows=np.array([[group.scores[0], group.scores[-1]] for group in made], np.float32),
+        bad=np.array([group.severities[0] > 0 for group in made]),
+        segments=tuple(named.values()) if segments else None,
+    )
+    return RunSample(
+        groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items, history=history, prompts=prompts
+    )
 
 
 def settings(**changes: Any) -> GateSettings:
-    return GateSettings(**{"encoder": "e@00000000", "alpha": 0.1, "audit_draws": 4} | changes)
+    signals = {"scorer": "choice", "signals": SignalList().text} if changes.get("method") == "full" else {}
+    return GateSettings(**{"encoder": "e@00000000", "alpha": 0.1, "audit_draws": 4} | signals | changes)
+
+
+REFUSED_FOR = {"shape", "segment_by", "label_floor", "max_attempts", "method"}
 
 
 def policy_of(chosen: GateSettings, found: Candidate) -> Policy:
@@ -90,7 +103,7 @@ def test_every_cell_decides_or_is_refused_with_a_reason(method: str, shape: str,
         try:
             chosen = settings(**given)
         except ValueError as error:
-            assert str(error).split(" ")[0] in {"shape", "segment_by", "label_floor", "max_attempts"}, error  # noqa: PT017
+            assert str(error).split(" ")[0] in REFUSED_FOR, error  # noqa: PT017
             continue
         decided += 1
         # what ships little proves little: selective risk needs the most groups
@@ -131,7 +144,7 @@ def test_the_kind_of_rule_follows_from_the_settings() -> None:
 def test_diagnostics_stand_beside_and_never_decide() -> None:
     found = candidates(settings(shape="smooth"), sample())
     assert [c.name for c in found if c.decides] == ["smooth mean"]
-    assert {c.name for c in found} == {"smooth mean", *METHODS, "clt"}
+    assert {c.name for c in found} == {"smooth mean", *METHODS, "clt"} - {"full"}
     assert [c.name for c in candidates(settings(method="hb"), sample())].count("hb") == 1
 
 
@@ -157,8 +170,8 @@ def test_a_quantile_gate_is_the_gate_on_the_frozen_distribution() -> None:
 def test_a_label_floor_raises_the_cut_and_says_so() -> None:
     floor = 0.9
     for method in METHODS:
-        if method.startswith("selective"):
-            continue  # a stricter cut may have a larger error rate: they start from the floor
+        if method.startswith("selective") or method == "full":
+            continue  # a stricter cut may have a larger error rate: they start from the floor; and full has no floor
         plain, floored = (
             decide(settings(method=method, label_floor=one, unit="response"), sample()).threshold
             for one in (None, floor)
@@ -218,13 +231,6 @@ def test_transductive_charges_by_the_fewest_draws() -> None:
     assert (
         "ships what method mean ships" in decide(settings(method="transductive"), drawn).threshold.guarantee
     )
-
-
-def test_the_grid_of_selective_is_fixed_and_falls() -> None:
-    grid = even_grid(100)
-    assert len(grid) == 100
-    assert (grid[0], grid[-1]) == (0.99, 0.0)
-    assert list(grid) == sorted(set(grid), reverse=True)
 
 
 def test_a_run_is_the_same_again() -> None:

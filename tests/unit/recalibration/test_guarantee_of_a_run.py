@@ -45,7 +45,7 @@ class Sample:
 @pytest.mark.parametrize(
     ("method", "said"),
     [("mean", STRICTER), ("hb", STRICTER), ("betting", "so that what is promised holds"),
-     ("selective", "so that what is promised holds")],
+     ("selective", STRICTER)],
 )  # fmt: skip
 def test_only_where_it_is_so_the_threshold_is_said_to_be_stricter(method: str, said: str) -> None:
     settings = GateSettings(scorer="external", encoder="none", alpha=0.2, method=method)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.cli import main
+from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
 from streamer.research.evaluation import Encoding, evaluate
 
@@ -150,7 +151,7 @@ def test_a_table_whose_severities_are_not_recognised_says_how_to_name_them(tmp_p
     path = write(tmp_path / "s.csv", made, "prompt_id", "score", "verdict")
     with pytest.raises(UsageError, match="--column severity=NAME"):
         best_row(path)
-    result, _ = best_row(path, columns={"severity": ("verdict",)})
+    result, _ = best_row(path, reading=Reading(columns={"severity": ("verdict",)}))
     assert result.questions == PROMPTS
 
 

@@ -17,6 +17,7 @@ import pytest
 from streamer.cli.batch_files import publications
 from streamer.clouds.cloud import cloud_to_event
 from streamer.clouds.cloud_files import read_clouds
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import parse_mapping
 from streamer.errors import UsageError
 from streamer.events.labels import decode_label
@@ -120,12 +121,14 @@ def test_columns_that_are_named_win_and_an_empty_name_means_none(tmp_path: Path)
         "conversation,group,text,alt,score,bad\n1,x,a,A,0.5,0\n1,x,b,B,0.25,yes\n2,x,c,C,1,fine\n2,x,d,D,0,\n"
     )
     mapping = parse_mapping(["prompt_id=conversation", "answer=alt", "severity=bad", "score="])
-    clouds = list(read_clouds(path, mapping))
+    clouds = list(read_clouds(path, Reading(columns=mapping)))
     assert [(c.question_id, c.texts, c.severities, c.own_scores) for c in clouds] == [
         ("1", ("A", "B"), (0.0, 1.0), None),
         ("2", ("C", "D"), (0.0, None), None),
     ]
-    scored = list(read_clouds(path, parse_mapping(["prompt_id=conversation", "severity=bad"])))
+    scored = list(
+        read_clouds(path, Reading(columns=parse_mapping(["prompt_id=conversation", "severity=bad"])))
+    )
     assert [c.own_scores for c in scored] == [(0.5, 0.25), (1.0, 0.0)]
 
 
@@ -170,7 +173,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     ("quote.csv", LONG.encode() + b'a,"b,1\n', "line 2: not CSV .*quotes"),
     ("twice.csv", b"prompt,answer,answer\na,b,c\n", "two columns 'answer'"),
     ("both.csv", b"prompt,answer,severity,correct\na,b,1,1\n", "choose one: --column correct="),
-    ("stars.csv", LONG.encode() + b"a,b,4\na,c,5\n", r"severity: '4' is not a number from 0 to 1 .*must become a share"),
+    ("stars.csv", LONG.encode() + b"a,b,4\na,c,5\n", r"severity: '4' is not a number from 0 to 1 .*the worst mark first: --scale 1:5"),
     ("words.csv", b"prompt,answer,correct\na,b,richtig\na,c,falsch\n", "'richtig' is not a number .*, nor a word like yes, no, correct"),
     ("comma.csv", LONG.encode() + b'a,b,"0,5"\na,c,1\n', "write it with a point"),
     ("truth.csv", b"prompt,answer,label\na,b,True\na,c,False\n", "'True' may mean right or wrong"),
@@ -184,7 +187,7 @@ MISTAKES: list[tuple[str, bytes, str]] = [
     (
         "ids.csv",
         b"prompt,answer_id,answer\na,1,b\na,1,c\n",
-        "line 3, column answer_id: '1' occurs twice",
+        "line 3, column answer: another text than at line 2 under the same prompt and the same answer_id '1'",
     ),
     ("partly.csv", b"prompt,answer,score\na,b,0.5\na,c,\n", "line 3, column score: missing"),
     ("one-score.csv", b"prompt,answer,score\na,b,0.5\nc,d,\n", "line 3, column score: missing; the prompt 'c' has one answer only"),
@@ -250,12 +253,12 @@ def test_the_models_of_answers_are_read_where_somebody_names_their_column(tmp_pa
     path.write_text("prompt,answer,model\na,b,small\na,c,\n")
     (cloud,) = read_clouds(path)
     assert cloud.models == ()
-    (cloud,) = read_clouds(path, {"model": ("model",)})
+    (cloud,) = read_clouds(path, Reading(columns={"model": ("model",)}))
     assert cloud.models == ("small", "")
     published = decode_responses(encode_responses(cloud_to_event(cloud, "g")))
     assert [one.model for one in published.responses] == ["small", None]
     (tmp_path / "w.jsonl").write_text('{"prompt": "a", "answers": ["b", "c"], "by": ["small", 7]}\n')
-    (cloud,) = read_clouds(tmp_path / "w.jsonl", {"model": ("by",)})
+    (cloud,) = read_clouds(tmp_path / "w.jsonl", Reading(columns={"model": ("by",)}))
     assert cloud.models == ("small", "7")
 
 

@@ -49,21 +49,15 @@ calibration_runs = sa.Table(
         default="'mean'",
         comment="of several labels of a response: their mean, or the highest ever given",
     ),
-    sa.Column(
-        "outcome", sa.Text, comment="what became of it at once; NULL: unknown, it is older than this column"
-    ),
+    required("outcome", sa.Text, comment="what became of it at once"),
     required("why", sa.Text, default="''", comment="why that became of it"),
     sa.Column("labels_through", BIGINT, comment="the newest label revision that it could read"),
     sa.Column(
         "age_cut", Facts, comment="from which age on draws counted, and what that was chosen from; JSON"
     ),
     sa.Column("suffix", Facts, comment="the newest groups beside older ones; JSON; NULL: not compared"),
-    sa.Column("history", Facts, comment="the cuts that undrawn prompts fixed; JSON; NULL: none were read"),
-    sa.Column(
-        "heads",
-        Heads,
-        comment="how high the chains were when it began to read; NULL: it is older than this column",
-    ),
+    required("history", Facts, comment="the cuts that undrawn prompts fixed; JSON"),
+    required("heads", Heads, comment="how high the chains were when it began to read"),
     sa.Column("held_until", UtcDateTime, comment="a looser threshold waits until then, and is tested again"),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     sized_text("method", 64),
@@ -92,6 +86,9 @@ calibration_inputs = sa.Table(
     required("probability", REAL, comment="of the batch being drawn for the audit"),
     required("draws", sa.Integer, default="1", comment="responses drawn from the batch at most"),
     sa.Column("segment", sa.Text),
+    sa.Column(
+        "bad", sa.Boolean, comment="what its prompt counted as by the method full; NULL: another method"
+    ),
     sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
     within_unit_interval("score"),
     within_unit_interval("severity"),

@@ -57,6 +57,7 @@ gate_revisions = sa.Table(
     sa.Column(
         "model", sa.Text, comment="what is frozen of another package's scorer, as JSON; NULL: it is none"
     ),
+    sa.Column("signals", sa.Text, comment="the list of signals that decisions keep, as JSON; NULL: none"),
     required("encoder", sa.Text),
     required("embeddings", sa.Text, default="'refuse'", comment="whether batches may bring their own"),
     sa.Column("dimension", sa.Integer, comment="of embeddings that are accepted"),
@@ -75,8 +76,6 @@ gate_revisions = sa.Table(
     required("draws", sa.Integer),
     required("delta", REAL, default="0.1"),
     required("rho", REAL, default="0.99"),
-    required("grid", sa.Integer, default="100"),
-    required("starts", sa.Integer, default="5"),
     required("shape", sa.Text, default="'indicator'"),
     required("width", REAL, default="0.05"),
     sa.Column("parameters", Numbers, comment="of method and shape, beside those with a column; JSON"),
@@ -139,6 +138,7 @@ gate_revisions = sa.Table(
     sized_text("encoder", 200),
     sized_text("model", LONGEST_MODEL, least=2),
     check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
+    sized_text("signals", 20_000, least=2),
     one_of("embeddings", EMBEDDINGS),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
     check("dimension", "dimension BETWEEN 2 AND 4096"),
@@ -152,8 +152,6 @@ gate_revisions = sa.Table(
     check("draws", "draws >= 1"),
     check("delta", "delta > 0 AND delta < 1"),
     check("rho", "rho > 0 AND rho <= 1"),
-    check("grid", "grid BETWEEN 1 AND 10000"),
-    check("starts", "starts BETWEEN 1 AND 10000"),
     one_of("shape", SHAPES),
     check("width", "width > 0 AND width <= 100"),
     sized_text("parameters", 10_000, least=2),

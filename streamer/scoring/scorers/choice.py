@@ -1,0 +1,29 @@
+"""Which answer a gate of method `full` chooses: Gram energy and chrF, halved. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from streamer.scoring.scorer import Scorer
+from streamer.scoring.signals.signal_list import choice_scores
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from streamer.scoring.scorer import AnswerBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Scorer):
+    """Agreement of the embeddings and of the characters."""
+
+    name: ClassVar[str] = "choice"
+    place: ClassVar[int] = 5
+    title: ClassVar[str] = "Gram energy and chrF"
+    says: ClassVar[str] = "embeddings and sequences of characters of the other answers agree with this one's"
+
+    def score(self, batch: AnswerBatch) -> NDArray[np.float64]:
+        """Score a batch."""
+        return choice_scores(batch)

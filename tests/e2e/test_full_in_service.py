@@ -1,0 +1,142 @@
+"""A gate of method full on Kafka and PostgreSQL: publish, label, calibrate, ship, and the same p for every item offline."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from streamer import wiring
+from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer.calibration.calibrators.full import allowed, fit_full
+from streamer.events.actions import decode_action
+from streamer.store.db.schema import batches, decisions, responses
+from tests.faults.site import empty_site, wait_until
+from tests.faults.test_recalibration_killed import label
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.faults.site import Site
+    from tests.services.kafka import KafkaBroker
+
+NAME = "full"
+BEFORE, AFTER, ALPHA = 60, 40, 0.2
+TOWNS = ["Bern", "Wien", "Rom", "Oslo", "Riga", "Prag", "Turin", "Lyon", "Genf", "Basel"]
+
+
+def is_bad(number: int) -> bool:
+    return number % 4 == 0
+
+
+def event(number: int) -> bytes:
+    """Good prompts have answers that mostly agree; what retrieval says helps."""
+    town = TOWNS[number % len(TOWNS)]
+    if is_bad(number):
+        texts = [
+            f"Perhaps {TOWNS[(number + i) % 10]}, I am not sure about case {number + i}" for i in range(4)
+        ]
+    else:
+        texts = [f"It is {town}.", f"It is {town}, surely.", f"{town}", f"Is it {TOWNS[(number + 3) % 10]}?"]
+    base = 0.3 if is_bad(number) else 0.8
+    answers: list[dict[str, Any]] = []
+    for i, text in enumerate(texts):
+        angle = (1.2 * i if is_bad(number) else 0.25 * i) + 0.01 * number
+        vector = [math.cos(angle), math.sin(angle), 0.1 * math.cos(number)]
+        signals = {"retrieval": round(base + 0.02 * i - 0.001 * (number % 7), 4)}
+        answers.append({"id": f"r{i}", "text": text, "embedding": vector, "signals": signals})
+    return json.dumps(
+        {
+            "schema": "streamer.responses.v1",
+            "gate": NAME,
+            "batch_id": f"batch-{number}",
+            "prompt": f"Which town is it in case {number}?",
+            "embedding_encoder": "made-up",
+            "responses": answers,
+        }
+    ).encode()
+
+
+def publish(one: Site, first: int, count: int) -> None:
+    with wiring.publisher(one.settings) as publisher:
+        for number in range(first, first + count):
+            publisher.send(wiring.topics(one.settings).responses, event(number), key=str(number).encode())
+    wait_until(lambda: one.store.reports.decided_and_shipped(NAME)[0] == first + count, "all is decided")
+
+
+def recorded(one: Site) -> dict[int, Any]:
+    """Every decision of the gate by the number of its batch, with the position that was drawn."""
+    best = sa.select(responses.c.response_id).where(responses.c.batch == decisions.c.batch, responses.c.drawn)
+    query = sa.select(
+        batches.c.batch_id, *decisions.c["outcome", "signals", "budget_count", "budget_groups", "action_value"],
+        best.scalar_subquery().label("drawn"),
+    ).join(decisions, decisions.c.batch == batches.c.id)  # fmt: skip
+    with one.store._database.reading() as connection:
+        return {int(row.batch_id.split("-")[1]): row for row in connection.execute(query)}
+
+
+def row_of(found: Any) -> np.ndarray:
+    return np.frombuffer(found.signals, "<f4")
+
+
+@pytest.mark.slow
+def test_from_its_creation_to_decisions_that_follow_from_the_labels(
+    kafka_broker: KafkaBroker, migrated_postgres_url: str, topic_prefix: str, tmp_path: Path
+) -> None:
+    with (
+        ExitStack() as stack,
+        empty_site(kafka_broker, migrated_postgres_url, topic_prefix, tmp_path, stack) as site,
+    ):
+        site.command(
+            *("gate", "create", NAME, "--method", "full", "--alpha", str(ALPHA), "--signal", "retrieval=0..1"),
+            *("--encoder", "external:made-up", "--embeddings", "accept", "--dimension", "3"),
+            *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
+        )  # fmt: skip
+        assert site.store.gates.get(NAME).settings.method == "full"
+        worker = site.start_worker()
+        publish(site, 0, BEFORE)
+        first = recorded(site)
+        assert all(found.budget_count is None and found.signals for found in first.values())
+
+        with wiring.publisher(site.settings) as publisher:
+            for number, found in first.items():
+                key, value = label(number, int(found.drawn[1:]), float(is_bad(number)), gate=NAME)
+                publisher.send(wiring.topics(site.settings).labels, value, key=key)
+        wait_until(lambda: site.recorded() == 2 * BEFORE, "every label has an outcome")
+        said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
+        policy = site.store.policies.newest(NAME)
+        assert (policy.state, policy.threshold) == ("full", None), said.stdout + said.stderr
+        shown = f'streamer_policy_version{{gate="{NAME}"}}'
+        wait_until(lambda: worker.metrics().get(shown) == policy.version, "the worker takes the policy up")
+        publish(site, BEFORE, AFTER)
+
+        found = recorded(site)
+        numbers = sorted(range(BEFORE), key=lambda n: n)
+        rows = np.array([row_of(found[n]) for n in numbers])
+        offline = fit_full(rows, [is_bad(n) for n in numbers])
+        k = allowed(ALPHA, BEFORE)
+        shipped = 0
+        for number in range(BEFORE, BEFORE + AFTER):
+            one = found[number]
+            count = offline.count(row_of(one))
+            assert (one.budget_count, one.budget_groups) == (count, BEFORE)
+            assert (one.outcome == "ship") == (count <= k)
+            shipped += count <= k
+            action = decode_action(one.action_value)
+            assert (action.policy.state, action.policy.threshold) == ("full", None)
+            needed = [r.budget_needed for r in action.responses if isinstance(r.budget_needed, float)]
+            assert needed == [count / (BEFORE + 1)]
+        assert shipped >= AFTER // 2
+
+        site.command("threshold", "show", NAME)
+        site.command("audit", "verify")
+        bundle = site.directory / "bundle"
+        site.command("audit", "export", "--out", str(bundle))
+        verifier = verify_bundle(Bundle(bundle), [], None)
+        assert verifier.faults == []
+        site.check()
