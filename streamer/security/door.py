@@ -27,7 +27,7 @@ MOST_BYTES: Final = 4 * 2**20
 _MOST_ERROR_BYTES: Final = 2**16
 """Of a reply whose status is an error; the status alone is taken of a larger one."""
 
-_SMALL: Final = 2**18
+_SMALL: Final = 2**16
 """A reply that is larger waits until no other large one of its door is read: many at once are not larger than one."""
 
 _MOST_VALUES: Final = 2**18

@@ -331,8 +331,14 @@ class LLMClient(ABC):
 
 
 class Chat(LLMClient):
-    """Asks a model for its next message; see `LLMClient`."""
+    """Asks a model for its next message; see `LLMClient`.
 
+    Attributes
+    ----------
+    most_text : bytes of an answer; of a reply with a longer one no text is kept.
+    """
+
+    most_text = 2**20
     path = "/chat/completions"
     most = MOST_BYTES
 
@@ -342,7 +348,7 @@ class Chat(LLMClient):
 
     def read(self, reply: Reply, messages: tuple[Message, ...]) -> dict[str, Any]:
         """Return the fields of an exchange that a completion fills."""
-        return completion_of(reply)
+        return completion_of(reply, self.most_text)
 
 
 def _broken_off(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -86,7 +87,7 @@ class Refusal(NamedTuple):
     param: object = None
 
 
-def completion_of(reply: Reply) -> dict[str, Any]:
+def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
     """Return the fields of an exchange that a completion fills; what only some endpoints send may be of any type.
 
     Raises
@@ -101,6 +102,10 @@ def completion_of(reply: Reply) -> dict[str, Any]:
     if not 0 < len(found.choices) <= _MOST_CHOICES:
         raise ReplyFailed("unreadable", f"it has {len(found.choices)} choices")
     (first, problem), *others = [_choice(one) for one in found.choices]
+    texts = [first.text, *(one.text for one, _ in others)]
+    if any(len(one) > most_text or len(one.encode("utf-8", "replace")) > most_text for one in texts):
+        first, others = replace(first, text=""), []
+        problem = "malformed_reply", f"an answer has more than {most_text:,} bytes"
     answered: dict[str, Any] = {
         "reply": first.text,
         "id": text_of(member(found.id, str)) or None,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 import structlog
 
 from streamer.errors import UsageError
+from streamer.gates import free_text
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.record import Exchange, FailureCode, Message, cost_of
 from streamer.tracing import NO_TRACING
@@ -71,7 +72,6 @@ class Sampler:
     ) -> None:
         self.upstream: Final = upstream
         self._count_cached = count_cached
-        self._max_text_bytes = max_text_bytes
         self._chat = Chat(
             upstream,
             sleep=asyncio.sleep,
@@ -80,6 +80,7 @@ class Sampler:
             essential=_ESSENTIAL,
             tracing=tracing,
         )
+        self._chat.most_text = max_text_bytes
 
     async def sample(
         self,
@@ -201,16 +202,9 @@ class Sampler:
         for choice in last.choices:
             if choice.refusal is not None:
                 return (), "refused"
-            if not self._storable(choice.text):
+            if free_text.fault(choice.text, len(choice.text)) is not None:
                 return (), "malformed_reply"
         return last.choices, None
-
-    def _storable(self, text: str) -> bool:
-        """Whether an event can hold this answer as it is."""
-        try:
-            return "\0" not in text and len(text.encode()) <= self._max_text_bytes
-        except UnicodeEncodeError:
-            return False
 
 
 def sampling_record(
