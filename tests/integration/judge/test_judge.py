@@ -534,7 +534,7 @@ def test_only_the_key_that_was_given_is_sent(monkeypatch: pytest.MonkeyPatch) ->
         judge.grade([CASE])
     headers = server.requests[0].headers
     assert "SECRET-OF-ANOTHER" not in str(headers)
-    assert headers["authorization"] == "Bearer none"
+    assert "authorization" not in headers
 
 
 def test_no_thread_or_warning_is_left_behind() -> None:
