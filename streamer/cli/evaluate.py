@@ -16,7 +16,6 @@ from streamer.cli.options import JsonOption, TableOptions, UnlabelledOption, giv
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.scoring.registry import SCORER_NAMES
-from streamer.scoring.signals.declared import parse_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,14 +74,6 @@ class ScoreOptions:
         typer.Option(
             metavar="FIELD",
             help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
-        ),
-    ] = None
-    signal: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=LEAST..MOST",
-            help="A number of your own that answers have under signals, and its range, for method full to read: retrieval=0..1; may be "
-            "repeated.",
         ),
     ] = None
     answer_pattern: Annotated[
@@ -205,7 +196,7 @@ def evaluate(
             external=tuple(scores.score_field or ()),
             judge_field=judging.judge_field,
             answer_pattern=scores.answer_pattern,
-            signals=tuple((name, *ends) for name, ends in parse_signals(scores.signal or ()).items()),
+            signals=tables.signals().declared,
             unlabelled=unlabelled,
         )
     )

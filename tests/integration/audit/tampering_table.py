@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import shutil
 import sys
@@ -288,7 +289,42 @@ class Target:
             )
         if event:
             self.event(batch, lambda e: [one.update(score=new[one["id"]]) for one in e["responses"]])
+            self.budget(batch)
         return new
+
+    def budget(self, batch: int) -> None:
+        """Say, in the event too, that a batch of the unit `best` needed the budget that its policy and its scores give."""
+        answers = self.run(
+            "SELECT response_id AS r, score FROM responses WHERE batch = :b ORDER BY position", b=batch
+        )
+        best = max(answers, key=lambda one: one["score"])
+        prompts = self.run(
+            "SELECT max(i.score) AS score, avg(coalesce(i.severity, 1)) AS severity FROM calibration_inputs i JOIN calibration_runs r"
+            " ON r.id = i.run JOIN policies p ON p.calibration_run = r.id JOIN decisions d ON d.gate = p.gate"
+            " AND d.policy_version = p.version JOIN decisions read ON read.batch = i.batch AND read.decided_at < r.older_than"
+            " WHERE d.batch = :b GROUP BY i.batch",
+            b=batch,
+        )
+        count = (
+            1 + math.fsum(one["severity"] for one in prompts if one["score"] >= best["score"])
+            if prompts
+            else None
+        )
+        groups = len(prompts) if prompts else None
+        self.run(
+            "UPDATE decisions SET budget_count = :c, budget_groups = :g WHERE batch = :b",
+            c=count,
+            g=groups,
+            b=batch,
+        )
+
+        def change(said: dict[str, Any]) -> None:
+            for one in said["responses"]:
+                one.pop("budget_needed", None)
+                if count is not None and groups is not None and one["id"] == best["r"]:
+                    one["budget_needed"] = count / (groups + 1)
+
+        self.event(batch, change)
 
 
 def lower_a_score(at: Target) -> None:
@@ -373,6 +409,7 @@ def older_policy(at: Target, *, hide: bool = False) -> None:
             version=row["v"] - 1, state=before["state"], **{"lambda": before["threshold"]}
         ),
     )
+    at.budget(batch)
     if hide:
         at.run(
             "UPDATE outcomes SET control_height = (SELECT max(o.control_height) FROM outcomes o WHERE o.topic = outcomes.topic"

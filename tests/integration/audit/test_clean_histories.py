@@ -12,6 +12,7 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.calibration.registry import offered
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.alone import verify_bundle
@@ -62,6 +63,7 @@ RULES: dict[str, dict[str, Any]] = {
         "embeddings": "refuse",
         "dimension": None,
     },
+    "full": {"unit": "best", "method": "full", "scorer": "choice", "signals": SignalList().text},
     "attempts": {"unit": "best", "max_attempts": 2, "label_floor": 0.1, "alpha": 0.8},
     "floor": {"unit": "response", "label_floor": 0.6, "audit_draws": 3, "alpha": 0.8},
 }
