@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from streamer.calibration.calibrators.full import Prompts
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.groups import labelled_groups
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.label_lag import label_lag
-from streamer.gates.rule import Cut, Full
+from streamer.gates.policy_gate import CalibrationLosses
+from streamer.gates.rule import INDICATOR, Cut, Full
 from streamer.gates.shapes import noted
 from streamer.gates.uniforms import uniform_of
 from streamer.recalibration import age_cut
@@ -523,6 +525,18 @@ def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: date
             raise ValueError("the calibration prompts on record have no signals")
         found.append(prompts)
     return found
+
+
+def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
+    """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
+    by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
+    return by_mean and rule == INDICATOR and settings.label_floor is None
+
+
+def losses_by_score(groups: Sequence[SampledGroup], older_than: datetime) -> CalibrationLosses:
+    """Return what the prompts of a run lose by their scores, from all groups that it has read."""
+    sample = [group for group in groups if decided_before(group, older_than)]
+    return CalibrationLosses([group.items[0].score for group in sample], [group.severity for group in sample])
 
 
 def is_bad(salt: bytes, group: SampledGroup) -> bool:
