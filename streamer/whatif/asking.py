@@ -235,7 +235,11 @@ class WhatIf:
 
     def _by_record(self, change: Change, settings: GateSettings) -> bool:
         """Whether another budget alone is asked about, and the record says which budget each prompt needed."""
-        if change.cut is not None or change.settings.keys() != {"alpha"} or not settings.calibrator.of_signals:
+        if (
+            change.cut is not None
+            or change.settings.keys() != {"alpha"}
+            or not settings.calibrator.of_signals
+        ):
             return False
         return any(one is not None for one in self._past(settings.segment_by).needed)
 

@@ -192,7 +192,9 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(t
         scribe.gate("all", alpha=0.3, method="full", scorer="choice", signals=signals, least_groups=5)
         scribe.deliver(event("all", n) for n in range(60))
         labels = [
-            label_event("all", n, response=f"r{i}", severity=float(n % 7 > 3)) for n in range(120) for i in range(4)
+            label_event("all", n, response=f"r{i}", severity=float(n % 7 > 3))
+            for n in range(120)
+            for i in range(4)
         ]
         scribe.deliver(labels[:240], topic="labels")
         scribe.recalibrate("all")
@@ -221,7 +223,7 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(t
             }
             assert (answer.basis.source, answer.prompts) == ("recorded", 60)
             assert answer.asked.served == len(ships) / 60
-            assert dict(answer.left_out) and sum(answer.left_out.values()) == 60
+            assert sum(answer.left_out.values()) == 60
             assert "has no promise" in basis_sentence(answer)
         closed = asking.ask(Change(settings={"alpha": 0.001}))
         assert (closed.asked.served, len(closed.less.answers)) == (0, past.shipped.sum())
@@ -232,7 +234,9 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(t
         assert 0 < in_sample.asked.served < 1
 
         with breaking_in(settings.database.url) as connection:
-            row = sa.text("update decisions set budget_count = budget_count + 1 where budget_count is not null")
+            row = sa.text(
+                "update decisions set budget_count = budget_count + 1 where budget_count is not null"
+            )
             connection.execute(row)
         found = wiring.what_if(settings, store, "all", since=now - _HOUR, now=now).differences()
         assert {one.what for one in found} == {"needed"}
