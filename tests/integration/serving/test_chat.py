@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import threading
@@ -13,12 +14,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import openai
 import pytest
 
 from streamer.cli import main
 from streamer.gates.settings import GateSettings
 from streamer.labels.llm.record import Message
+from streamer.scoring.signals.signal_list import signal_list
 from streamer.serving.chat.sampler import Sampled, Sampler
 from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
@@ -61,6 +64,7 @@ GATES: dict[str, dict[str, Any]] = {
     GATE: {},
     "likely": {},
     "likely-steps": {"answers": 4, "steps": [2], "stop_above": 0.9},
+    "also-likely": {},
     "away": {"base_url": "http://127.0.0.1:9/v1"},
     "one-by-one": {"per_request": 1, "concurrency": 1},
     "prompted": {"system_prompt": "Short answer first."},
@@ -98,6 +102,8 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
                 if likely
                 else {"scorer": "gram", "encoder": ENCODER}
             )
+            if gate == "also-likely":
+                of |= {"scorer": "choice", "signals": signal_list(["logprob"]).text}
             site.gate(gate, **of, **own)
         yield Plain(site, model, model.serve(site, gates=GATES))
         site.check()
@@ -223,6 +229,28 @@ def test_a_gate_of_log_probabilities_asks_its_upstream_for_them(plain: Plain, ga
     told = ask(plain.endpoint, gate=gate).streamer
     wanted = "too_few_responses" if gate == "likely-steps" else "no_logprob"
     assert (told["action"], told["reason"]) == ("abstain", wanted)
+
+
+def test_a_gate_that_reads_log_probabilities_as_a_signal_asks_for_them_and_does_without(plain: Plain) -> None:
+    found = []
+    for logprobs in ((-2.0, -0.01, -3.0, -4.0), None):
+        plain.model.reply = lambda request, given=logprobs: ChatReply(
+            AGREED,
+            further=[AGREED] * (request.body["n"] - 1),
+            **({} if given is None else {"logprobs": given}),
+        )
+        told = ask(plain.endpoint, gate="also-likely").streamer
+        assert told["action"] == "ship"
+        assert plain.model.asked[-1].body["logprobs"] is True
+        rows = dict(
+            plain.site.rows(
+                "SELECT batch_id, signals FROM batches JOIN decisions ON decisions.batch = batches.id"
+            )
+        )
+        row = rows[told["batch_id"]]
+        found.append(np.frombuffer(row, "<f4")[-2:].tolist())
+    # All four agree, and the first is chosen: exp(-2) in [0, 1] around 1/2; and the mark that it is missing.
+    assert found == [[pytest.approx(2 * math.exp(-2) - 1), 0.0], [0.0, 1.0]]
 
 
 def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:
