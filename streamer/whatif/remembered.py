@@ -55,6 +55,7 @@ def _read_by(settings: GateSettings) -> Hashable:
         settings.unit,
         settings.scorer,
         settings.encoder,
+        settings.signals,
         settings.severity_kind,
         settings.segment_by,
         settings.label_floor,

@@ -67,7 +67,8 @@ def rescored(past: Past, scores_of: ScoresOf, *, every: bool = False) -> tuple[P
             known[place] = False
         else:
             scores[there] = new
-    return replace(past, scores=scores), known
+    # A row is of the answer that the recorded scorer chose.
+    return replace(past, scores=scores, rows=(None,) * len(past), needed=(None,) * len(past)), known
 
 
 class RescoredSample:

@@ -77,6 +77,8 @@ def a_past(scores: np.ndarray, severities: np.ndarray, drawn: np.ndarray, probab
         cuts={},
         segments=[None] * count,
         named={},
+        rows=[None] * count,
+        needed=[None] * count,
         starts=np.arange(count + 1),
         response_ids=["r"] * count,
         scores=scores,
