@@ -31,7 +31,8 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import SampledGroup, SampledItem, derive
+from streamer.recalibration.run import derive
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from tests.unit.deciding.test_decider import NOW, World, active
 
 if TYPE_CHECKING:
