@@ -237,10 +237,8 @@ class Prompts:
 
     def spoke(self, row: ArrayLike) -> Floats:
         """Return by how much each signal moves a prompt's score from that of the mean of these, shape (d,), in the fit to them."""
-        spoken: Floats = self.fit.weights[1:] * (
-            np.asarray(row, dtype=np.float64) - self.rows.mean(axis=0, dtype=np.float64)
-        )
-        return spoken
+        beside: Floats = np.asarray(row, dtype=np.float64) - self.rows.mean(axis=0, dtype=np.float64)
+        return self.fit.weights[1:] * beside
 
     @cached_property
     def _places(self) -> dict[str, int]:
