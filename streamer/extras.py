@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SERVICE = {
-    "aiokafka", "alembic", "cramjam", "cryptography", "faust", "kafka", "lz4", "prometheus_client", "psycopg",
+    "aiokafka", "alembic", "cramjam", "cryptography", "faust", "httpx2", "kafka", "lz4", "prometheus_client", "psycopg",
     "sqlalchemy", "zstandard",
 }  # fmt: skip
 _ENCODER = {"ctranslate2", "huggingface_hub", "safetensors", "tokenizers"}
@@ -27,7 +27,7 @@ EXTRAS = {
     "oidc": _SERVICE
     | {"authlib", "httpx2", "jinja2", "joserfc", "markupsafe", "starlette", "uvicorn", "h11"},
     "serve": _SERVICE | _ENCODER | {"starlette", "uvicorn", "h11"},
-    "judge": {"openai"},
+    "judge": {"httpx2"},
     "traces": {"opentelemetry"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.client
 import json
 import threading
 import time
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -354,24 +352,24 @@ def _stamped(answer: bytes) -> tuple[bytes, int | None]:
         raise WitnessFailed("the answer is not a time stamp") from error
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: a checkpoint goes where it was meant to go."""
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
-
-
 def _post(url: str, data: bytes, kind: str) -> bytes:
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": kind}, method="POST")  # noqa: S310 - http alone, by `witness`
-    try:
-        with _OPENER.open(request, timeout=_TIMEOUT_SECONDS) as response:
-            answer: bytes = response.read(_LONGEST_ANSWER + 1)
-    except (OSError, ValueError, http.client.HTTPException) as error:
-        raise WitnessFailed(str(getattr(error, "reason", error)) or type(error).__name__) from error
-    if len(answer) > _LONGEST_ANSWER:
-        raise WitnessFailed(f"its answer is longer than {_LONGEST_ANSWER} bytes")
-    return answer
+    with needed_by("a witness at an address", "service"):
+        from streamer.security import door
+
+        try:
+            reply = door.ask(
+                "POST",
+                url,
+                seconds=_TIMEOUT_SECONDS,
+                most=_LONGEST_ANSWER,
+                headers={"Content-Type": kind},
+                content=data,
+            )
+        except door.ReplyFailed as failed:
+            raise WitnessFailed(str(failed)) from None
+    if not 200 <= reply.status < 300:
+        raise WitnessFailed(f"it answered with status {reply.status}")
+    return reply.content
 
 
 def _without_secrets(url: str) -> str:

@@ -76,6 +76,7 @@ def publications(
         for option, given in (
             ("--labels", labels),
             ("--column", reading.columns),
+            ("--signal", reading.signals),
             ("--embeddings-of", embeddings_of),
         ):
             if given:

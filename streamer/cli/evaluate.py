@@ -196,6 +196,7 @@ def evaluate(
             external=tuple(scores.score_field or ()),
             judge_field=judging.judge_field,
             answer_pattern=scores.answer_pattern,
+            signals=tables.signals().declared,
             unlabelled=unlabelled,
         )
     )

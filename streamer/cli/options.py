@@ -21,6 +21,7 @@ from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 
 if TYPE_CHECKING:
     from streamer.clouds.tables.answers import Reading
+    from streamer.scoring.signals.signal_list import SignalList
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")
@@ -100,6 +101,14 @@ TrustScoreOption = Annotated[
         "--trust-score", help="Take a score in that says just what the severities say, as a mark does."
     ),
 ]
+SignalOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=LOW..HIGH",
+        help="A number of your own that each answer has, with its range, like retrieval=0..1: in a column of that name, or the one "
+        "that --column retrieval=COLUMN names; may be repeated.",
+    ),
+]
 
 
 def given_marks(scale: str | None, words: Iterable[str] | None) -> Marks:
@@ -123,16 +132,28 @@ class TableOptions:
     words: WordsOption = None
     annotators: AnnotatorsOption = "mean"
     trust_score: TrustScoreOption = False
+    signal: SignalOption = None
+
+    def signals(self) -> "SignalList":
+        """Return the declared signals. Raises `UsageError`."""
+        from streamer.scoring.signals.signal_list import signal_list
+
+        try:
+            return signal_list(self.signal or ())
+        except ValueError as error:
+            raise UsageError(f"--signal: {error}") from None
 
     def reading(self) -> "Reading":
         """Return how tables are read. Raises `UsageError`."""
         from streamer.clouds.tables.answers import Reading
 
+        ranges = {name: (least, most) for name, least, most in self.signals().declared}
         return Reading(
-            columns=parse_mapping(self.column or ()),
+            columns=parse_mapping(self.column or (), ranges),
             marks=given_marks(self.scale, self.words),
             annotators=cast("Annotators", self.annotators),
             trust_score=self.trust_score,
+            signals=ranges,
         )
 
 

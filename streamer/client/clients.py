@@ -13,7 +13,6 @@ import re
 import threading
 import uuid
 from concurrent.futures import CancelledError
-from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from itertools import count
@@ -32,6 +31,7 @@ from streamer.client.decisions import (
     with_desk,
 )
 from streamer.client.requests import gate_path, labels_event, pairs, responses_event
+from streamer.security import door
 from streamer.security.loopback import is_loopback
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEADLINE_SECONDS = 2.0
-MAX_ANSWER_BYTES = 4 * 2**20
+MAX_ANSWER_BYTES = door.MOST_BYTES
 _SHARE_FOR_THE_SERVICE = 0.9
 """Share of the time left that the service gets: a hold that it answers in time is on record."""
 _LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
@@ -95,15 +95,11 @@ class AsyncClient:
         self._deadline = deadline
         self._http = httpx2.AsyncClient(
             base_url=url,
-            headers={
-                "Accept": "application/json, application/problem+json",
-                "Accept-Encoding": "identity",
-                **({} if key is None else {"Authorization": f"Bearer {key}"}),
-            },
             verify=verify,
-            timeout=None,  # the deadline bounds a whole call
-            limits=httpx2.Limits(
-                max_connections=None, max_keepalive_connections=100, keepalive_expiry=_KEEP_ALIVE_SECONDS
+            **door.options(
+                keep_alive=_KEEP_ALIVE_SECONDS,
+                Accept="application/json, application/problem+json",
+                **({} if key is None else {"Authorization": f"Bearer {key}"}),
             ),
         )
 
@@ -282,7 +278,11 @@ class AsyncClient:
         try:
             response = await self._http.send(request, stream=True)
             try:
-                content = await _content(response)
+                content = await door.content_of(response, MAX_ANSWER_BYTES)
+            except door.ReplyFailed as failed:
+                raise Trouble(
+                    "too_large" if failed.code == "too_large" else "unreadable", str(failed)
+                ) from None
             finally:
                 await response.aclose()
         except httpx2.TransportError as error:
@@ -505,16 +505,6 @@ def _hold(error: Exception, gate: str, batch_id: str, attempt: int, *, raise_on_
     if raise_on_trouble:
         raise trouble from error.__cause__
     return held(trouble, gate, batch_id, attempt)
-
-
-async def _content(response: httpx2.Response) -> bytes:
-    content = bytearray()
-    async with aclosing(response.aiter_raw()) as chunks:
-        async for chunk in chunks:
-            content += chunk
-            if len(content) > MAX_ANSWER_BYTES:
-                raise Trouble("too_large", f"the answer has more than {MAX_ANSWER_BYTES} bytes")
-    return bytes(content)
 
 
 def _problem(content: bytes) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from streamer.errors import StreamerError
+from streamer.security import door
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -305,9 +306,9 @@ def _outcome(event: Any, *, gate: str, batch_id: str, attempt: int) -> DeskOutco
 def read_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object. Raises `Trouble` (``unreadable``)."""
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Trouble("unreadable", f"the answer is no JSON object: {error}") from None
+        return door.read_object(body)
+    except door.ReplyFailed as failed:
+        raise Trouble("unreadable", f"the answer is no JSON object: {failed}") from None
 
 
 def _consistent(action: _Action) -> bool:

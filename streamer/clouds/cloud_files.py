@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from streamer.clouds.cloud import cloud_row, parse_cloud
 from streamer.clouds.line_files import head_of, numbered_lines, shown_name
-from streamer.clouds.tables.answers import AnswerReader, Reading, ScoreCheck
+from streamer.clouds.tables.answers import AnswerReader, LeakCheck, Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.clouds.tables.rows import FORMAT_NAMES, TableError, format_by_content, open_table
 from streamer.errors import UsageError
@@ -80,7 +80,7 @@ def read_clouds(
             raise UsageError(
                 f"{shown_name(path)} holds response clouds, whose fields have fixed names; --column is for tables"
             )
-        yield from _cloud_lines(path)
+        yield from _cloud_lines(path, reading)
         return
     with open_table(path, example=EXAMPLE) as table:
         reader = AnswerReader(table, reading, needs_answers=needs_answers)
@@ -114,9 +114,10 @@ def read_rows(
         yield f"{name}, prompt {cloud.question_id[:60]!r}", cloud, cloud_row(cloud)
 
 
-def _cloud_lines(path: Path | str) -> Iterator[Cloud]:
+def _cloud_lines(path: Path | str, reading: Reading) -> Iterator[Cloud]:
     name = shown_name(path)
     first_seen: dict[str, int] = {}
+    leak = LeakCheck(name, {signal: f"signals.{signal}" for signal in reading.signals}, reading)
     for number, line in numbered_lines(path):
         cloud = parse_cloud(line, f"{name}, line {number}")
         earlier = first_seen.setdefault(cloud.batch_id, number)
@@ -125,7 +126,16 @@ def _cloud_lines(path: Path | str) -> Iterator[Cloud]:
                 f"{name}, line {number}: question_id {cloud.question_id!r} was already on line {earlier}; "
                 "a question is one batch, so put all its responses on one line or give each line its own id"
             )
+        for response in cloud.responses:
+            leak.see(response)
+            for signal, (least, most) in reading.signals.items():
+                if not least <= response.signals.get(signal, least) <= most:
+                    raise UsageError(
+                        f"{name}, line {number}: the signal {signal} is {response.signals[signal]!r}, and it is declared to be from "
+                        f"{least:g} to {most:g}"
+                    )
         yield cloud
+    leak.check()
     if not first_seen:
         raise UsageError(f"{name} holds no clouds; it should have one JSON object a line")
 
@@ -144,7 +154,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
             reader = AnswerReader(table, replace(reading, columns=columns))
         except UsageError:
             reader = AnswerReader(table, reading)
-        check = ScoreCheck(table.name, reader.columns.one("score"), reading)
+        check = reader.leak_check()
         legible = not check.trusted
         for place, row in table.rows:
             key = reader.key(place, row)
@@ -154,7 +164,7 @@ def _stand_together(path: Path | str, reading: Reading) -> bool:
             if legible:
                 try:
                     for answer in reader.answers(place, row):
-                        check.see(answer.score, answer.severity)
+                        check.see(answer)
                 except TableError:
                     legible = False
             elif not together:

@@ -619,6 +619,8 @@ async def _form(request: Request, most: int = MOST_BYTES) -> dict[str, str]:
         raise Refused(400, "this form cannot be read") from None
     form: dict[str, str] = {}
     for name, value in pairs:
+        if (wrong := free_text.fault(value, most)) is not None:
+            raise Refused(400, f"the field {name[:40]!r} {wrong}")
         form[name] = f"{form[name]}\n{value}" if name in form else value
     return form
 

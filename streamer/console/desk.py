@@ -136,8 +136,6 @@ class DeskPages:
     def _edited(self, key: BatchKey, answer: str, text: str) -> str | None:
         """The text that a field came back with; None where nobody changed it: browsers write line ends their own way."""
         text = text.replace("\r\n", "\n")
-        if "\x00" in text:
-            raise UsageError("the edited answer has a NUL character, which no text may have")
         if len(text.encode()) > MOST_TEXT_BYTES:
             raise UsageError(
                 f"the edited answer has {len(text.encode()):,} bytes, at most {MOST_TEXT_BYTES:,} are allowed"

@@ -1,6 +1,6 @@
 """Sign-in at an issuer of OpenID Connect (Core 1.0), by the code flow with PKCE, state and nonce.
 
-The exchange and the claims' checks are Authlib's, signatures joserfc's. Nothing is kept between the two halves of a sign-in:
+The client's proof and the claims' checks are Authlib's, signatures joserfc's. Nothing is kept between the two halves of a sign-in:
 what the second needs travels in the browser, sealed by `Sealed`.
 """
 
@@ -20,13 +20,14 @@ from streamer.console.doors import IssuerAway, NotIdentified
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
 from streamer.gates import labeller_names
+from streamer.security import door
 from streamer.security.accounts import ROLES
 from streamer.security.loopback import is_loopback
 
 with needed_by("sign-in with OpenID Connect", "oidc"):
-    import httpx2
     from authlib.common.errors import AuthlibBaseError
-    from authlib.integrations.httpx_client import OAuth2Client
+    from authlib.oauth2.auth import ClientAuth
+    from authlib.oauth2.rfc7636 import create_s256_code_challenge
     from authlib.oidc.core import CodeIDToken
     from joserfc import jwt
     from joserfc.errors import JoseError
@@ -168,12 +169,22 @@ class Issuer:
     def begin(self) -> Begun:
         """Begin a sign-in. Raises `IssuerAway`."""
         metadata = self.metadata()
-        nonce, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-        with self._client() as client:
-            url, state = client.create_authorization_url(
-                metadata["authorization_endpoint"], nonce=nonce, code_verifier=verifier
-            )
-        return Begun(url, state, nonce, verifier)
+        state, nonce, verifier = (
+            secrets.token_urlsafe(32),
+            secrets.token_urlsafe(32),
+            secrets.token_urlsafe(48),
+        )
+        query = {
+            "response_type": "code",
+            "client_id": self.registration.client_id,
+            "redirect_uri": self.redirect,
+            "scope": self.registration.scopes,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": create_s256_code_challenge(verifier),
+            "code_challenge_method": "S256",
+        }
+        return Begun(f"{metadata['authorization_endpoint']}?{urlencode(query)}", state, nonce, verifier)
 
     def finish(self, query: Mapping[str, str], *, state: str, nonce: str, verifier: str) -> Person:
         """Finish a sign-in by what the issuer sent back with the browser.
@@ -221,63 +232,58 @@ class Issuer:
 
     # -- what is asked of the issuer ------------------------------------------------------------------------
 
-    def _client(self) -> OAuth2Client:
-        secret = self.registration.client_secret
-        return OAuth2Client(
-            client_id=self.registration.client_id,
-            client_secret=secret,
-            token_endpoint_auth_method="none" if secret is None else self._how_to_prove(),
-            scope=self.registration.scopes,
-            redirect_uri=self.redirect,
-            code_challenge_method="S256",
-            timeout=PATIENCE_SECONDS,
-            follow_redirects=False,
-        )
-
     def _how_to_prove(self) -> str:
         methods = (self._metadata[1] if self._metadata else {}).get("token_endpoint_auth_methods_supported")
         basic = not isinstance(methods, list) or "client_secret_basic" in methods
         return "client_secret_basic" if basic else "client_secret_post"
 
     def _exchange(self, metadata: Mapping[str, Any], code: str, verifier: str) -> dict[str, Any]:
-        try:
-            with self._client() as client:
-                token = client.fetch_token(metadata["token_endpoint"], code=code, code_verifier=verifier)
-        except AuthlibBaseError as error:
+        registration, address = self.registration, metadata["token_endpoint"]
+        secret = registration.client_secret
+        proof = ClientAuth(registration.client_id, secret, "none" if secret is None else self._how_to_prove())
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self.redirect,
+            "code_verifier": verifier,
+        }
+        kind = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+        _, headers, body = proof.prepare("POST", address, kind, urlencode(form))
+        reply, token = self._ask("POST", address, headers, body.encode())
+        if "error" in token:
             # Its words: `invalid_client` where the secret is wrong, `invalid_grant` for a code that was used or is too old.
             raise NotIdentified(
-                f"{self.name} did not accept the sign-in: {error.description or error.error}"
-            ) from None
-        except (httpx2.HTTPError, ValueError) as error:
-            raise IssuerAway(f"{self.name} does not answer: {str(error) or type(error).__name__}") from None
-        if not isinstance(token, dict):
-            raise IssuerAway(f"{self.name} sent something else than a token")
+                f"{self.name} did not accept the sign-in: {token.get('error_description') or token['error']}"
+            )
+        if reply.status != 200:
+            raise IssuerAway(f"{address} answered with status {reply.status}")
         return token
 
     def _get_json(self, address: str, bearer: str | None = None) -> dict[str, Any]:
-        headers = {"accept": "application/json"} | (
-            {} if bearer is None else {"authorization": f"Bearer {bearer}"}
-        )
-        try:
-            with (
-                httpx2.Client(timeout=PATIENCE_SECONDS, follow_redirects=False) as client,
-                client.stream("GET", address, headers=headers) as answer,
-            ):
-                body = b""
-                for piece in answer.iter_bytes():
-                    body += piece
-                    if len(body) > _MOST_BYTES:
-                        raise IssuerAway(f"{address} sent more than {_MOST_BYTES} bytes")
-            if answer.status_code != 200:
-                raise IssuerAway(f"{address} answered with status {answer.status_code}")
-            found = json.loads(body)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise IssuerAway(f"{address} does not answer: {str(error) or type(error).__name__}") from None
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise IssuerAway(f"{address} sent no JSON object")
+        headers = {"Accept": "application/json"}
+        if bearer is not None:
+            headers["Authorization"] = f"Bearer {bearer}"
+        reply, found = self._ask("GET", address, headers)
+        if reply.status != 200:
+            raise IssuerAway(f"{address} answered with status {reply.status}")
         return found
+
+    def _ask(
+        self, method: str, address: str, headers: Mapping[str, str], content: bytes | None = None
+    ) -> tuple[door.Reply, dict[str, Any]]:
+        """The reply and the object in it; an empty one in that of an error which holds none."""
+        try:
+            reply = door.ask(
+                method, address, seconds=PATIENCE_SECONDS, most=_MOST_BYTES, headers=headers, content=content
+            )
+        except door.ReplyFailed as failed:
+            raise IssuerAway(f"{address} does not answer: {failed}") from None
+        try:
+            return reply, door.read_object(reply.content)
+        except door.ReplyFailed:
+            if reply.status != 200:
+                return reply, {}
+            raise IssuerAway(f"{address} sent no JSON object") from None
 
     # -- what it says ---------------------------------------------------------------------------------------
 
@@ -291,7 +297,7 @@ class Issuer:
         try:
             try:
                 token = jwt.decode(written, self._key_set(metadata), algorithms=algorithms)
-            except (JoseError, ValueError):
+            except (JoseError, ValueError, RecursionError):
                 # Keys are replaced from time to time, and a new one is not known yet.
                 token = jwt.decode(written, self._key_set(metadata, anew=True), algorithms=algorithms)
             registration = self.registration
@@ -306,7 +312,7 @@ class Issuer:
                 params={"nonce": nonce, "client_id": registration.client_id, "access_token": access_token},
             )
             claims.validate(now=int(self._clock().timestamp()), leeway=int(registration.skew_seconds))
-        except (JoseError, AuthlibBaseError, ValueError, TypeError) as error:
+        except (JoseError, AuthlibBaseError, ValueError, TypeError, RecursionError) as error:
             hint = (
                 f"; do the clocks differ by more than {registration.skew_seconds:.0f} seconds?"
                 if any(

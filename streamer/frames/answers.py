@@ -15,7 +15,7 @@ from streamer.clouds.cloud import NOT_KEPT
 from streamer.clouds.cloud_files import EXAMPLE, content_of, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import AnswerReader, Prompt, Reading
-from streamer.clouds.tables.columns import NO_SEVERITIES, ROLES
+from streamer.clouds.tables.columns import NO_SEVERITIES, roles_with
 from streamer.clouds.tables.rows import open_table
 from streamer.clouds.tables.values import value_at
 from streamer.errors import UsageError
@@ -29,7 +29,7 @@ from streamer.scoring.registry import EVERY
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import ArrayLike
 
@@ -149,16 +149,17 @@ def _read(table: Table, reading: Reading, extra_column: str | None, advice: Call
     )
 
 
-def mapping_of(given: Mapping[Any, Any] | None) -> dict[Role, tuple[str, ...]]:
+def mapping_of(given: Mapping[Any, Any] | None, signals: Iterable[str] = ()) -> dict[Role, tuple[str, ...]]:
     found: dict[Role, tuple[str, ...]] = {}
     if not isinstance(given or {}, Mapping):
         raise UsageError(
             f'columns must be a dict from roles to names, like {{"answer": "generated"}}, not {given!r}'
         )
+    roles = roles_with(signals)
     for role, names in (given or {}).items():
-        known = next((one for one in ROLES if one == role), None)
+        known = next((one for one in roles if one == role), None)
         if known is None:
-            raise UsageError(f"columns names roles ({', '.join(ROLES)}), not {role!r}")
+            raise UsageError(f"columns names roles ({', '.join(roles)}), not {role!r}")
         listed = (names,) if isinstance(names, str) else () if names is None else names
         if not isinstance(listed, list | tuple) or not all(isinstance(name, str) for name in listed):
             raise UsageError(

@@ -33,6 +33,7 @@ from streamer.recalibration.candidates import RunSample, decide
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
+from streamer.scoring.signals.declared import declared_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -89,6 +90,7 @@ class Gate:
     words : severities of words of your own: ``{"partly": 0.5}``.
     annotators : several severities of one answer become their mean (`mean`) or the worst of them (`worst`).
     trust_score : take a score in that says just what the severities say, as a mark does.
+    signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``.
     seed : of methods that draw at random, fixed before severities are read.
 
     Attributes
@@ -134,6 +136,7 @@ class Gate:
         words: Mapping[str, float] | None = None,
         annotators: str = "mean",
         trust_score: bool = False,
+        signals: Mapping[str, tuple[float, float]] | None = None,
         seed: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -151,6 +154,7 @@ class Gate:
         self.words = words
         self.annotators = annotators
         self.trust_score = trust_score
+        self.signals = signals
         self.seed = seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -412,11 +416,16 @@ class Gate:
         return settings
 
     def _reading(self) -> Reading:
+        try:
+            signals = declared_ranges(self.signals or {})
+        except ValueError as error:
+            raise UsageError(f"signals: {error}") from None
         return Reading(
-            columns=mapping_of(self.columns),
+            columns=mapping_of(self.columns, signals),
             marks=Marks(self.scale, self.words or {}),
             annotators=cast("Annotators", self.annotators),
             trust_score=self.trust_score,
+            signals=signals,
         )
 
     def _scored(self, table: Read) -> list[ScoredCloud]:

@@ -88,6 +88,11 @@ class Budget:
             labels = None if self.labels is None else whole_number("labels", self.labels, least=1)
         except ValueError as error:
             raise UsageError(str(error)) from None
+        if self.calibrator.of_signals:
+            raise UsageError(
+                f"method {self.calibrator.name} reads all signals of an answer, and a plan simulates one score; plan with "
+                "--method mean"
+            )
         if attempts > 1 and not self.calibrator.attempts:
             raise UsageError(
                 f"attempts must be 1 with method {self.calibrator.name}: attempts change what ships"

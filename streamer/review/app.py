@@ -187,8 +187,7 @@ class _Desk:
             severity=message.severity,
             name=message.mark,
             count=message.count,
-            # One line; PostgreSQL keeps no NUL.
-            remark=" ".join(message.remark.replace("\0", " ").split()) or None,
+            remark=" ".join(message.remark.split()) or None,
         )
         decided = self.store.mark(_reviewer(session, message.holder), mark, now=self.clock())
         return {"decided": decided}

@@ -7,6 +7,8 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from streamer.gates import free_text
+
 MOST_BYTES = 8_192
 
 MOST_REMARK = 500
@@ -64,4 +66,11 @@ T = TypeVar("T", bound=Struct)
 
 def read(body: bytes, kind: type[T]) -> T:
     """Read one message; raises `ValueError` with what is wrong, never with what the person wrote."""
-    return msgspec.json.decode(body, type=kind)
+    try:
+        found = msgspec.json.decode(body, type=kind)
+    except RecursionError:
+        raise ValueError("its arrays and objects are nested too deeply") from None
+    for name in kind.__struct_fields__:
+        if isinstance(value := getattr(found, name), str) and (wrong := free_text.fault(value, len(body))):
+            raise ValueError(f"{name} {wrong}")
+    return found

@@ -61,12 +61,14 @@ def serving_app(
     async def decide(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
         at_most = desk_seconds(request.headers.getlist("prefer"))
-        batch = bodies.batch(
-            await requests.body(request, limits.max_value_bytes, until),
-            gate=gate,
-            idempotency_key=requests.idempotency_key(request),
-            limits=limits,
-        )
+        raw = await requests.body(request, limits.max_value_bytes, until)
+        try:
+            batch = bodies.batch(
+                raw, gate=gate, idempotency_key=requests.idempotency_key(request), limits=limits
+            )
+        except BadMessage as bad:
+            await request_log.refuse(raw, bad, until, timestamp_ms=int(now.timestamp() * 1000))
+            raise
         answer = await request_log.decide(
             batch, until, headers=requests.trace(request), timestamp_ms=int(now.timestamp() * 1000)
         )
@@ -101,7 +103,11 @@ def serving_app(
     async def label(request: Request, gate: str) -> Response:
         until, now = _deadline(request)
         raw = await requests.body(request, limits.max_value_bytes, until)
-        severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
+        try:
+            severities = bodies.severities(raw, gate=gate, limits=limits, now=now)
+        except BadMessage as bad:
+            await request_log.refuse(raw, bad, until, timestamp_ms=int(now.timestamp() * 1000), labels=True)
+            raise
         taken = await request_log.label(gate, severities, until, timestamp_ms=int(now.timestamp() * 1000))
         told = {name: number for name, number in taken._asdict().items() if number or name == "recorded"}
         return _json(msgspec.json.encode(told))

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from streamer.errors import BadMessage
 from streamer.events import codes, labels, responses
 from streamer.events.cloudevents import rfc3339
+from streamer.events.json_structure import too_deep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,6 +68,8 @@ def severities(raw: bytes, *, gate: str, limits: Limits, now: datetime) -> list[
         items = _items.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadMessage(codes.NOT_JSON, str(error)) from None
+    except RecursionError:
+        raise too_deep(limits.max_depth) from None
     if len(items) > MOST_LABELS:
         raise BadMessage(codes.INVALID_FIELD, f"{len(items)} labels, at most {MOST_LABELS} are taken at once")
     read = []
@@ -91,7 +94,7 @@ def _completed(raw: bytes, given: Mapping[str, str], same: Mapping[str, str]) ->
     """
     try:
         found = _given.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return raw  # the decoder says what is wrong
     for name, value in same.items():
         if getattr(found, name) not in (UNSET, value):

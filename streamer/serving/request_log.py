@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from streamer.errors import Unavailable
+from streamer.events import codes
 from streamer.events.labels import label_revision
 from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
 from streamer.journal import BatchDecision, DeadLetter, Partition
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from streamer.errors import BadMessage
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy, Headers, LabelRevision, RecordedAction, RecordedBatch
@@ -217,6 +219,22 @@ class RequestLog:
         unrecorded = await self._reading(lambda: self.labels.unrecorded(revisions))
         others = sum(one.kind != kind for one in revisions)
         return TakenLabels(len(revisions), len(unrecorded), others)
+
+    async def refuse(
+        self, value: bytes, bad: BadMessage, deadline: Deadline, *, timestamp_ms: int, labels: bool = False
+    ) -> None:
+        """Record a dead letter of a body that is nested too deeply: no mistake, but an attack or a broken program.
+
+        Raises `Problem` when it cannot be recorded, or not in time.
+        """
+        if bad.code != codes.TOO_DEEPLY_NESTED:
+            return
+        lane = self.side if labels else self.main
+        self._admit(lane)
+        here = self.partitions()[2 if labels else 0]
+        asked = lane.submit(here, value, key=b"", headers=(), timestamp_ms=timestamp_ms)
+        if await _first({asked}, until=deadline.at) is None:
+            raise unavailable(_UNKNOWN)
 
     async def policy(self, gate: str, *, fresh: bool = False) -> Policy:
         """Return the newest policy of a gate. Raises `Problem` when there is no such gate.

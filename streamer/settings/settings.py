@@ -369,6 +369,11 @@ class UpstreamSettings(_Group):
         le=599,
         description="HTTP status of a hold; by default 200 and a completion with `finish_reason` `content_filter`.",
     )
+    cached: Literal["hold", "accept"] = Field(
+        "hold",
+        description="What becomes of answers by several requests of which a cache answered one, by its headers or by an id that "
+        "another reply has: they are no independent samples.",
+    )
     in_shadow: Literal["hold", "first"] = Field(
         "hold",
         description="What a gate in shadow mode answers: the hold message, or the first answer, which no gate has judged.",

@@ -188,6 +188,8 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
         "an answer was sent."),
     _histogram("http_request_duration_seconds", "route", "endpoint",
         "From a request's head to the end of its answer, whatever its status.", LATENCY_BUCKETS),
+    _counter("upstream_cached_replies_total", "gate", "endpoint",
+        "Replies of the gate's upstream to one of several requests for a batch that a cache had answered: no samples of their own."),
     _gauge("recalibrator_leader", "", "recalibrator",
         "1 in the recalibrator that leads, 0 in a standby; gauges of gates are served by the leader alone."),
     _gauge("recalibrator_round_timestamp_seconds", "", "recalibrator",

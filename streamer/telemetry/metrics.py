@@ -334,6 +334,11 @@ class Metrics:
         ).inc()
         self._of["streamer_http_request_duration_seconds"].labels(route).observe(seconds, exemplar)
 
+    def cached_replies(self, gate: str) -> Callable[[float], None]:
+        """Return what counts replies of a gate's upstream that a cache had; for an endpoint alone."""
+        counter = self._of["streamer_upstream_cached_replies_total"].labels(gate)
+        return lambda replies: counter.inc(replies)
+
     def watch_judge(
         self,
         results: Mapping[str, Callable[[], float]],

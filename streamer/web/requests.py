@@ -6,7 +6,7 @@ from importlib.resources import files
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from streamer.security.loopback import is_loopback
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 def media_type(request: Request) -> str:
@@ -55,6 +56,24 @@ async def bounded_body(request: Request, most: int) -> bytes | None:
         if len(found) > most:
             return None
     return bytes(found)
+
+
+def well_formed(app: ASGIApp) -> ASGIApp:
+    """Refuse a request whose end a proxy in front may see elsewhere (RFC 9112), or with NUL, which no text has, in its address."""
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = None
+        if scope["type"] == "http":
+            if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
+                refusal = "send Content-Length or Transfer-Encoding, not both"
+            elif "\0" in scope["path"] or b"%00" in scope["query_string"]:
+                refusal = "the address has a NUL character"
+        if refusal is None:
+            await app(scope, receive, send)
+        else:
+            await PlainTextResponse(f"{refusal}\n", 400, {"connection": "close"})(scope, receive, send)
+
+    return run
 
 
 def static_file(

@@ -14,6 +14,7 @@ from uvicorn import Server
 
 from streamer.errors import UsageError
 from streamer.web.connections import ACCEPTED_AT_ONCE, Patience, Seldom, connections
+from streamer.web.requests import well_formed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,9 +111,11 @@ def server(
     """
     kind = _Server if signals else _Obedient
 
+    formed = well_formed(app)
+
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         with contextlib.suppress(ClientDisconnect):  # nobody is there to be told
-            await app(scope, receive, send)
+            await formed(scope, receive, send)
 
     return kind(
         uvicorn.Config(

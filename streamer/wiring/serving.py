@@ -115,7 +115,12 @@ def run_serving(
         http = stack.enter_context(telemetry(settings, metrics, health, part="service", loaded=loaded))
         traces = stack.enter_context(tracing("serve"))
         samplers = {
-            gate: Sampler(one, max_text_bytes=bounds.max_text_bytes, tracing=traces)
+            gate: Sampler(
+                one,
+                max_text_bytes=bounds.max_text_bytes,
+                count_cached=metrics.cached_replies(gate),
+                tracing=traces,
+            )
             for gate, one in behind.items()
         }
         at_last = partial(when_available, report_status=health.part)

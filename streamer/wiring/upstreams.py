@@ -94,6 +94,7 @@ def upstreams(
             price=Price.of(one.price_per_million_input, one.price_per_million_output),
             hold_message=one.hold_message,
             hold_status=one.hold_status,
+            cached=one.cached,
             in_shadow=one.in_shadow,
             then=one.then,
             then_from=one.then_from,

@@ -222,7 +222,7 @@ def replaced(request: ChatRequest, **changes: Any) -> ChatReply:
         (lambda r: embeddings(r, [*rows_of(r), vector("x")]), Unavailable, "0, 1, 2, 3 came"),
         (lambda r: embeddings(r, rows_of(r), indices=[0, 2, 1]), Unavailable, "0, 2, 1 came, in this order"),
         (lambda r: embeddings(r, rows_of(r), indices=[0, 0, 0]), Unavailable, "0, 0, 0 came"),
-        (lambda r: embeddings(r, []), Unavailable, "cannot be read"),
+        (lambda r: embeddings(r, []), Unavailable, "the numbers none came"),
         (lambda r: embeddings(r, [vector("x", 4)] * 3), Unavailable, "4 numbers a text, .* openai:small@8"),
         (
             lambda r: embeddings(r, [[1.0], *rows_of(r)[1:]]),

@@ -428,7 +428,10 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
             "import streamer.wiring.console; from streamer.console.render import environment;"
             " environment().get_template('gates.html')",
         ),
-        ("judge", "import openai, streamer.labels.llm.client, streamer.research.sampling.session"),
+        (
+            "judge",
+            "import streamer.security.door, httpx2, streamer.labels.llm.client, streamer.research.sampling.session",
+        ),
         (
             "traces",
             "import streamer.telemetry.exporting, streamer.telemetry.traces; "

@@ -8,6 +8,7 @@ import struct
 import sys
 import threading
 import time
+import uuid
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,8 @@ class ChatReply:
     Attributes
     ----------
     content : the model's text, put into a completion; not used where `raw` is given.
+    id : the completion's; another one each time where it is empty.
+    message : further members of each message, or others in their place.
     further : the texts of further choices, for requests that want several.
     logprobs : for each choice the log-probability of each of its two tokens; none where there are no numbers.
     raw : the response's body as it is.
@@ -54,6 +57,8 @@ class ChatReply:
 
     content: str | None = None
     further: Sequence[str | None] = ()
+    id: str = ""
+    message: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     raw: bytes | None = None
@@ -74,7 +79,7 @@ class ChatReply:
         if self.status != 200:
             return json.dumps({"error": {"message": "as the test told it to", "code": None}}).encode()
         completion = {
-            "id": "chatcmpl-1",
+            "id": self.id or f"chatcmpl-{uuid.uuid4()}",
             "object": "chat.completion",
             "created": 1,
             "model": f"{model}-2026",
@@ -83,7 +88,12 @@ class ChatReply:
                 {
                     "index": index,
                     "finish_reason": self.finish_reason,
-                    "message": {"role": "assistant", "content": content, "refusal": self.refusal},
+                    "message": {
+                        "role": "assistant",
+                        "content": content,
+                        "refusal": self.refusal,
+                        **self.message,
+                    },
                     "logprobs": {
                         "content": [
                             {

@@ -284,8 +284,15 @@ class Full(Calibrator):
     against_mean: ClassVar[str] = "reads every signal of an answer, not one score alone."
 
     def calibrate(self, sample: Sample) -> Calibrated:
-        """Fit the newest `MOST_GROUPS` prompts; with fewer than `LEAST_GROUPS`, or where none could ship, cut the score."""
+        """Fit the newest `MOST_GROUPS` prompts; with fewer than `LEAST_GROUPS`, or where none could ship, cut the score.
+
+        Raises `ValueError` where the groups have no signals.
+        """
         check_unique(sample.groups)
+        if sample.prompts is None and sample.groups:
+            raise ValueError(
+                f"method {self.name} reads the signals of each prompt, which are not here: a gate records them"
+            )
         groups = min(len(sample.groups), MOST_GROUPS)
         k = allowed(sample.budget or sample.alpha, groups, attempts=sample.attempts)
         if sample.prompts is None or groups < LEAST_GROUPS or k < 1:

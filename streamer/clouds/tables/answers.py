@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from streamer.clouds.cloud import (
     NOT_KEPT,
@@ -18,7 +18,7 @@ from streamer.clouds.cloud import (
     response_id,
 )
 from streamer.clouds.line_files import is_publishable
-from streamer.clouds.tables.columns import PER_ANSWER, recognise, role_of
+from streamer.clouds.tables.columns import OF_PROMPT, ROLES, recognise, role_of
 from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
 from streamer.clouds.tables.values import (
     NotText,
@@ -51,15 +51,21 @@ class Reading:
     marks : what people wrote for how good an answer is.
     annotators : what several severities of one answer become: their mean, or the worst of them.
     trust_score : take a score in that says just what the severities say.
+    signals : declared numbers of the answers, by name the least and the largest value; their names are roles of columns too.
     """
 
     columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
     marks: Marks = field(default_factory=Marks)
     annotators: Annotators = "mean"
     trust_score: bool = False
+    signals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for another choice of annotators."""
+        """Raise `UsageError` for another choice of annotators, and for a signal with the name of a role."""
+        if taken := self.signals.keys() & set(ROLES):
+            raise UsageError(
+                f"a signal cannot be called {min(taken)}, as a column of every table may be; call it otherwise"
+            )
         if self.annotators not in ANNOTATORS:
             raise UsageError(f"annotators must be one of {', '.join(ANNOTATORS)}, not {self.annotators!r}")
 
@@ -78,6 +84,7 @@ class Answer:
     score : its own, in [0, 1].
     logprob : the mean log-probability of its tokens, in [-10000, 0].
     model : the model that gave it; None where that is not said.
+    signals : its declared numbers, as far as they are known.
     meta : the numbers in columns that have no role.
     """
 
@@ -93,6 +100,7 @@ class Answer:
     logprob: float | None
     model: str | None
     embedding: tuple[float, ...] | None
+    signals: Mapping[str, float]
     meta: Mapping[str, float]
 
 
@@ -107,7 +115,9 @@ class AnswerReader:
         needs_answers: bool = False,
         without: str | None = None,
     ) -> None:
-        self.columns = recognise(table, reading.columns, needs_answers=needs_answers, without=without)
+        self.columns = recognise(
+            table, reading.columns, signals=reading.signals, needs_answers=needs_answers, without=without
+        )
         self.reading = reading
         self._table = table
         self._several = Counter[str]()
@@ -123,7 +133,7 @@ class AnswerReader:
             At a row that cannot be read. A score that is the mark is refused before the first prompt, or where rows are
             not held after the last.
         """
-        columns, leak = self.columns, ScoreCheck(self._table.name, self.columns.one("score"), self.reading)
+        columns, leak = self.columns, self.leak_check()
         answers = leak.watch(answer for place, row in self._rows() for answer in self.answers(place, row))
         groups: Iterable[list[Answer]]
         if together or columns.wide:
@@ -143,6 +153,11 @@ class AnswerReader:
                 )
             yield Prompt(cloud, places)
         leak.check()
+
+    def leak_check(self) -> LeakCheck:
+        """Return what looks whether the score, or a signal, is the mark."""
+        columns = {name: self.columns.one(cast("Role", name)) for name in ("score", *self.reading.signals)}
+        return LeakCheck(self._table.name, columns, self.reading)
 
     def _rows(self) -> Iterator[tuple[int, Mapping[str, Any]]]:
         """The rows. Raises `TableError` at a key that would have had a role, had the first rows had it."""
@@ -203,9 +218,13 @@ class AnswerReader:
         return found, tuple(tuple(one.place for one in answers) for answers in rows.values())
 
     def _check_same(self, first: Answer, others: Sequence[Answer]) -> None:
+        own = {name: cast("Role", name) for name in self.reading.signals}
         for other in others:
-            for what, role in _OF_AN_ANSWER.items():
-                if getattr(other, what) != getattr(first, what):
+            for what, role in (_OF_AN_ANSWER | own).items():
+                one, another = (
+                    each.signals.get(what) if what in own else getattr(each, what) for each in (first, other)
+                )
+                if one != another:
                     name = self.columns.one("answer_id")
                     other_use = "answer_id" if role == "answer" else role
                     raise self._table.error(
@@ -245,6 +264,7 @@ class AnswerReader:
                 logprob=self._logprob(place, cells.get("logprob")),
                 model=self._name(place, "model", cells.get("model")) or None,
                 embedding=self._embedding(place, cells.get("embedding")),
+                signals=self._signals(place, cells),
                 meta=meta,
             )
 
@@ -271,7 +291,7 @@ class AnswerReader:
 
     def _cells(self, place: int, row: Mapping[str, Any]) -> Iterator[dict[Role, Any]]:
         columns = self.columns
-        roles = {role: names for role, names in columns.named.items() if role in _PER_ANSWER}
+        roles = {role: names for role, names in columns.named.items() if role not in OF_PROMPT}
         if not columns.wide:
             yield {role: self._cell(place, row, role, names[0]) for role, names in roles.items()}
             return
@@ -349,6 +369,20 @@ class AnswerReader:
             )
         return number
 
+    def _signals(self, place: int, cells: Mapping[Any, Any]) -> dict[str, float]:
+        found = {}
+        for name, (least, most) in self.reading.signals.items():
+            if (number := self._number(cells.get(name))) is None:
+                continue
+            if not least <= number <= most:
+                raise self._table.error(
+                    place,
+                    ", ".join(self.columns.named.get(cast("Role", name), ())),
+                    f"{excerpt(str(cells[name]))} is not a number from {least:g} to {most:g}, which the signal {name} is declared to be",
+                )
+            found[name] = number
+        return found
+
     def _number(self, value: Any) -> float | None:
         """Read a number; NaN for what is none."""
         return None if _plain(value) is None else number_in(value, decimal_comma=self._table.decimal_comma)
@@ -415,7 +449,7 @@ class AnswerReader:
         return found
 
 
-_OF_AN_ANSWER: Mapping[str, Role] = {
+_OF_AN_ANSWER: dict[str, Role] = {
     "text": "answer", "score": "score", "logprob": "logprob", "embedding": "embedding", "model": "model", "kind": "kind",
 }  # fmt: skip
 """What rows of one answer have in common."""
@@ -429,6 +463,31 @@ class Prompt:
     places: tuple[tuple[int, ...], ...]
 
 
+class LeakCheck:
+    """Looks whether the score, or a signal, is the mark; see `ScoreCheck`. `columns` : of each, by name; None: it has none."""
+
+    def __init__(self, file: str, columns: Mapping[str, str | None], reading: Reading) -> None:
+        each = {name: ScoreCheck(file, column, reading, name) for name, column in columns.items()}
+        self._each = {name: one for name, one in each.items() if not one.trusted}
+        self.trusted = not self._each
+
+    def watch(self, answers: Iterable[Answer]) -> Iterator[Answer]:
+        """Look at answers that pass."""
+        for answer in answers:
+            self.see(answer)
+            yield answer
+
+    def see(self, answer: Answer | CloudResponse) -> None:
+        """Look at one answer."""
+        for name, one in self._each.items():
+            one.see(answer.score if name == "score" else answer.signals.get(name), answer.severity)
+
+    def check(self) -> None:
+        """Refuse what is the mark. Raises `UsageError` with the reason."""
+        for one in self._each.values():
+            one.check()
+
+
 class ScoreCheck:
     """Looks whether a score says just what the severities say, as a mark does and no score of what is unknown.
 
@@ -437,23 +496,19 @@ class ScoreCheck:
     file : the file's name, for the error.
     column : of the scores; None: there are none.
     reading : `Reading.trust_score` takes any score in.
+    name : the signal's, where it is none of scores.
 
     Attributes
     ----------
     trusted : whether there is nothing to look at.
     """
 
-    def __init__(self, file: str, column: str | None, reading: Reading) -> None:
+    def __init__(self, file: str, column: str | None, reading: Reading, name: str = "score") -> None:
         self._file, self._column, self.trusted = file, column, reading.trust_score or column is None
+        self._name = name
         self._bounds = {False: (math.inf, -math.inf), True: (math.inf, -math.inf)}
         self._counts = Counter[bool]()
         self._equal = {alike: Counter[bool]() for alike in (False, True)}
-
-    def watch(self, answers: Iterable[Answer]) -> Iterator[Answer]:
-        """Look at answers that pass."""
-        for answer in answers:
-            self.see(answer.score, answer.severity)
-            yield answer
 
     def see(self, score: float | None, severity: float | None) -> None:
         """Look at one answer."""
@@ -482,8 +537,8 @@ class ScoreCheck:
             reason = f"it equals the severity, or one less it, in nearly all of {fine + bad:,} answers"
         if reason:
             raise UsageError(
-                f"{self._file}, column {self._column}: {reason}, as the mark itself would; a score must be known before "
-                "anybody has judged the answer. If it is the mark, leave it out: --column score=; if it is not: --trust-score"
+                f"{self._file}, column {self._column}: {reason}, as the mark itself would; it must be known before "
+                f"anybody has judged the answer. If it is the mark, leave it out: --column {self._name}=; if it is not: --trust-score"
             )
 
 
@@ -491,7 +546,6 @@ _EACH_TO_SEPARATE = 10
 """Answers of each class of which a score of chance separates all once in 184,756 times."""
 _MARKS = 10
 _NEARLY_ALL = 0.98
-_PER_ANSWER = frozenset(PER_ANSWER)
 
 
 def _plain(value: Any) -> Any:
@@ -625,6 +679,7 @@ def cloud_of(answers: Sequence[Answer], table: Table, columns: Columns) -> Cloud
                 score=answer.score,
                 logprob=answer.logprob,
                 model=None if answer.model is None else identifier(answer.model),
+                signals=answer.signals,
             )
             for name, answer in zip(ids, answers, strict=True)
         ),

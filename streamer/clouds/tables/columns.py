@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from streamer.clouds.tables.values import list_of_text, plain, value_at
 from streamer.errors import UsageError
@@ -76,6 +76,8 @@ PER_ANSWER: tuple[Role, ...] = (
     "answer", "answer_id", "severity", "correct", "score", "logprob", "model", "embedding"
 )  # fmt: skip
 """What each answer has one of: in a wide table several columns, or one that holds lists."""
+OF_PROMPT = frozenset(ROLES) - frozenset(PER_ANSWER)
+"""What each prompt has one of. Signals, which have their names as roles, are of answers."""
 
 NO_SEVERITIES: Mapping[Role, tuple[str, ...]] = {"severity": (), "correct": ()}
 """For who does not look at severities, so that nothing of them can be wrong."""
@@ -134,8 +136,15 @@ class Columns:
         return f"{form}; {listed}{meaning}{unused}"
 
 
-def parse_mapping(given: Iterable[str]) -> dict[Role, tuple[str, ...]]:
+def roles_with(signals: Iterable[str]) -> tuple[Role, ...]:
+    """Return all roles: the names of declared signals, whose columns come first, and those that every table may have."""
+    return (*cast("tuple[Role, ...]", tuple(signals)), *ROLES)
+
+
+def parse_mapping(given: Iterable[str], signals: Collection[str] = ()) -> dict[Role, tuple[str, ...]]:
     """Read ``ROLE=NAME`` as the command line gives it; a role may be there several times, and an empty name means none.
+
+    Names of `signals` are roles too.
 
     Raises
     ------
@@ -143,15 +152,16 @@ def parse_mapping(given: Iterable[str]) -> dict[Role, tuple[str, ...]]:
         When a text is not of that form, or names no role.
     """
     found: dict[Role, tuple[str, ...]] = {}
+    roles = roles_with(signals)
     for text in given:
         role, sign, name = text.partition("=")
         role = role.strip()
-        known = next((one for one in ROLES if one == role), None)
+        known = next((one for one in roles if one == role), None)
         if not sign or known is None:
-            near = difflib.get_close_matches(role, ROLES, 1)
+            near = difflib.get_close_matches(role, roles, 1)
             hint = f"; did you mean {near[0]}?" if near and sign else ""
             raise UsageError(
-                f"--column must be ROLE=NAME, like answer=text, not {text!r}{hint}; the roles are {', '.join(ROLES)}"
+                f"--column must be ROLE=NAME, like answer=text, not {text!r}{hint}; the roles are {', '.join(roles)}"
             )
         found[known] = (*found.get(known, ()), *((name.strip(),) if name.strip() else ()))
     return found
@@ -161,6 +171,7 @@ def recognise(
     table: Table,
     given: Mapping[Role, tuple[str, ...]],
     *,
+    signals: Collection[str] = (),
     needs_answers: bool = False,
     without: str | None = None,
 ) -> Columns:
@@ -169,6 +180,7 @@ def recognise(
     Parameters
     ----------
     given : columns that somebody named, by role; an empty one means that the role has none.
+    signals : declared numbers of the answers, each of which must have its column.
     needs_answers : texts are needed, not only scores.
     without : a column that has no role.
 
@@ -197,18 +209,18 @@ def recognise(
         return next(((plain[one],) for one in names if one in plain and plain[one] not in taken), ())
 
     wide, lists = _form(plain, given, holding_lists, taken)
-    for role in ROLES:
+    roles = roles_with(signals)
+    for role in roles:
         if role in given:
             continue
         found: tuple[str, ...] = ()
-        if wide and role in PER_ANSWER:
-            found = (
-                search((*_PLURALS.get(role, ()), *_NAMES[role])) if lists else _numbered(plain, role, taken)
-            )
+        if wide and role not in OF_PROMPT:
+            plurals = _PLURALS.get(role, () if role in _NAMES else (f"{role}s",))
+            found = search((*plurals, *_names(role))) if lists else _numbered(plain, role, taken)
             if lists and not set(found) <= set(holding_lists):
                 found = ()
         else:
-            found = search(_NAMES[role])
+            found = search(_names(role))
             if not found and wide and role == "prompt_id":
                 found = search(_WIDE_IDS)
         if found:
@@ -217,12 +229,21 @@ def recognise(
     columns = Columns(
         wide,
         lists,
-        {role: named[role] for role in ROLES if role in named},
+        {role: named[role] for role in roles if role in named},
         tuple(column for column in header if column and column not in taken),
         assumed="severity" not in given,
     )
+    for one in set(signals) - named.keys() - given.keys():
+        raise UsageError(
+            f"{name} has no column for the signal {one} (it has {shown_columns(header)}): say which with --column {one}=NAME, or "
+            f"that it has none with --column {one}="
+        )
     _check(columns, header, name, needs_answers=needs_answers)
     return columns
+
+
+def _names(role: Role) -> tuple[str, ...]:
+    return _NAMES.get(role, (role,))
 
 
 def _form(
@@ -254,7 +275,7 @@ def _form(
 
 def _numbered(plain: Mapping[str, str], role: Role, taken: Collection[str]) -> tuple[str, ...]:
     """The columns of a role with a number or letter behind: ``answer_1``, ``answer_2``, in the order of these."""
-    for base in _NAMES[role]:
+    for base in _names(role):
         found = {}
         for one, column in plain.items():
             match = re.fullmatch(re.escape(base) + _MARK, one)
@@ -307,7 +328,7 @@ def _check(columns: Columns, header: Sequence[str], name: str, *, needs_answers:
     for column in {one for names in named.values() for one in names}:
         if list(header).count(column) > 1:
             raise UsageError(f"{name} has two columns {column!r}: rename one")
-    counts = {role: len(names) for role, names in named.items() if role in PER_ANSWER}
+    counts = {role: len(names) for role, names in named.items() if role not in OF_PROMPT}
     seen = f"{name} has the columns {shown_columns(header)}"
     if "answer" not in named and (needs_answers or not {"score", "embedding"} & named.keys()):
         scores = "" if needs_answers else ", and none holds scores or embeddings"

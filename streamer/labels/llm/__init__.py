@@ -1,6 +1,6 @@
 """A language model behind OpenAI's chat protocol: asked patiently, within bounds, with a record of every exchange.
 
-Asking needs the extra ``judge`` (the package `openai`); everything else here does not.
+Asking needs the extra ``judge`` (the package `httpx2`); everything else here does not.
 """
 
 from streamer.labels.llm.endpoint import ChatEndpoint

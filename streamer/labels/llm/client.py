@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
-import importlib
+import json
 import math
 from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from streamer import extras
 from streamer.errors import UsageError
 from streamer.events.excerpts import one_line
-from streamer.events.responses import LEAST_LOGPROB
-from streamer.labels.llm.record import PASSING, Choice, Exchange, TokenUsage
+from streamer.extras import needed_by
+from streamer.labels.llm.completions import completion_of, refusal_of
+from streamer.labels.llm.record import PASSING, Exchange
 from streamer.labels.llm.refusals import fitted, refused_parameter
+from streamer.security.door import MOST_BYTES, Door, ReplyFailed
 from streamer.security.redaction import HIDDEN
 from streamer.tracing import NO_TRACING
 
@@ -26,13 +27,8 @@ if TYPE_CHECKING:
     from streamer.labels.llm.endpoint import ChatEndpoint
     from streamer.labels.llm.pace import Pace
     from streamer.labels.llm.record import FailureCode, Message
+    from streamer.security.door import Reply
     from streamer.tracing import Tracing
-
-_NO_KEY = "none"
-"""Sent to an endpoint that asks for no key; the client insists on one."""
-
-_MOST_TOKENS = 2**31 - 1
-"""Of one request; an endpoint that counts more has not counted."""
 
 _OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
 _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})
@@ -56,7 +52,12 @@ class NothingSent(Exception):
 
 
 class LLMClient(ABC):
-    """Asks an endpoint through the package `openai`, whose own retries are off: each try is on record here.
+    """Asks an endpoint through `streamer.security.door`; each try is on record here.
+
+    Attributes
+    ----------
+    path : under the endpoint's `base_url`.
+    most : bytes of a reply.
 
     Parameters
     ----------
@@ -73,6 +74,9 @@ class LLMClient(ABC):
     UsageError : the extra is not installed.
     """
 
+    path: ClassVar[str]
+    most: ClassVar[int]
+
     def __init__(
         self,
         endpoint: ChatEndpoint,
@@ -84,7 +88,8 @@ class LLMClient(ABC):
         essential: frozenset[str] = frozenset(),
         tracing: Tracing = NO_TRACING,
     ) -> None:
-        self._openai = _openai()
+        with needed_by("asking a language model", "judge"):
+            self._door = Door(self.most)
         self._endpoint = endpoint
         self._sleep = sleep
         self._jitter = jitter
@@ -96,14 +101,6 @@ class LLMClient(ABC):
         self._not_taken: frozenset[str] = frozenset()
         self._waiting: set[asyncio.Task[Any]] = set()
         self._winding_down = False
-        self.client = self._openai.AsyncOpenAI(
-            base_url=endpoint.base_url,
-            api_key=endpoint.api_key or _NO_KEY,
-            timeout=endpoint.timeout,
-            max_retries=0,
-        )
-        # The client takes these from the environment and would send them to whatever endpoint it is.
-        self.client.organization = self.client.project = None
 
     @property
     def not_taken(self) -> frozenset[str]:
@@ -118,6 +115,7 @@ class LLMClient(ABC):
         tokens: int = 0,
         record: Callable[[Exchange], None] | None = None,
         allowed: Callable[[], bool] = lambda: True,
+        until: float = math.inf,
     ) -> tuple[Exchange, ...]:
         """Ask until a reply comes, the question is refused, or the tries are used up.
 
@@ -131,6 +129,7 @@ class LLMClient(ABC):
         tokens : how many the request and its reply are thought to use, for the pace.
         record : gets each exchange as soon as it is over, also one that was cancelled or that ends in an error.
         allowed : asked right before each request is sent; False ends the question with what was sent before.
+        until : on the client's clock; the question ends at once where the next try would begin after that.
 
         Returns
         -------
@@ -171,19 +170,25 @@ class LLMClient(ABC):
             tries += 1
             if failed.problem not in PASSING or tries == self._endpoint.tries or self._winding_down:
                 break
+            delay = self._delay(tries - 1, failed.wait)
+            if self._clock() + max(delay, failed.wait or 0.0) >= until:
+                break
             with self._resting():
-                await self._sleep(self._delay(tries - 1, failed.wait))
+                await self._sleep(delay)
         if not exchanges:
             raise NothingSent
         return tuple(exchanges)
 
     @abstractmethod
-    async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
-        """Send one request by `client` and return the reply."""
+    def body(self, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """Return what is sent beside the parameters."""
 
     @abstractmethod
-    def read(self, reply: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
-        """Return the fields of an exchange that a reply fills. Raises `RequestFailed` for one that is none."""
+    def read(self, reply: Reply, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """Return the fields of an exchange that a reply fills.
+
+        Raises `RequestFailed` or `streamer.security.door.ReplyFailed` for a reply that is none.
+        """
 
     def wind_down(self) -> None:
         """Give up whatever waits for its turn or between two tries, and try nothing again. In the loop's thread."""
@@ -193,7 +198,7 @@ class LLMClient(ABC):
 
     async def close(self) -> None:
         """Close the connections."""
-        await self.client.close()
+        await self._door.aclose()
 
     @asynccontextmanager
     async def _turn(self, tokens: int) -> AsyncIterator[None]:
@@ -240,8 +245,9 @@ class LLMClient(ABC):
         """One request."""
         began = self._clock()
         try:
-            answered = self.read(await self._reply(messages, parameters), messages)
+            answered = await self._answered(messages, parameters)
         except RequestFailed as failed:
+            failed.__context__ = failed.__traceback__ = None  # they hold the reply
             if self._pace is not None and failed.wait is not None:
                 self._pace.hold(min(failed.wait, self._endpoint.longest_delay))
             exchange = Exchange(
@@ -259,50 +265,56 @@ class LLMClient(ABC):
             self._pace.used(tokens, exchange.usage.prompt + exchange.usage.completion)
         return exchange, None
 
-    async def _reply(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> Any:
-        openai = self._openai
+    async def _answered(self, messages: tuple[Message, ...], parameters: dict[str, object]) -> dict[str, Any]:
+        endpoint = self._endpoint
+        headers = {"Content-Type": "application/json", **(self.tracing.outgoing() or {})}
+        if endpoint.api_key:
+            headers["Authorization"] = f"Bearer {endpoint.api_key}"
         try:
-            # The client's own timeout restarts with every piece that arrives; this one does not.
-            async with asyncio.timeout(self._endpoint.timeout):
-                return await self.send(messages, parameters)
-        except (TimeoutError, openai.APITimeoutError):
-            raise RequestFailed("timed_out", f"no reply within {self._endpoint.timeout:g} s") from None
-        except openai.APIStatusError as error:
-            raise self._of_status(error, parameters) from None
-        except openai.APIConnectionError as error:
-            raise RequestFailed("unreachable", f"{error.message} {error.__cause__ or ''}".strip()) from None
-        except (
-            openai.OpenAIError,
-            ValueError,
-            TypeError,
-            AttributeError,
-        ) as error:  # the last two by its parsers
-            raise RequestFailed("server_error", f"the reply cannot be read: {error}") from None
+            sent = json.dumps(
+                {**self.body(messages), **parameters}, ensure_ascii=False, allow_nan=False
+            ).encode()
+            reply = await self._door.ask(
+                "POST", endpoint.base_url.rstrip("/") + self.path,
+                seconds=endpoint.timeout, headers=headers, content=sent,
+            )  # fmt: skip
+            if not 200 <= reply.status < 300:
+                raise self._of_status(reply, parameters)
+            return self.read(reply, messages)
+        except UnicodeEncodeError:
+            raise RequestFailed(
+                "rejected", "a text has half of a surrogate pair, which no request can hold"
+            ) from None
+        except ReplyFailed as failed:
+            if failed.code in ("timed_out", "unreachable"):
+                raise RequestFailed(failed.code, str(failed)) from None
+            raise RequestFailed("server_error", f"the reply cannot be read: {failed}") from None
 
-    def _of_status(self, error: Any, parameters: dict[str, object]) -> RequestFailed:
-        status: int = error.status_code
-        text = error.message.removeprefix(f"Error code: {status} - ")
-        if text == f"Error code: {status}":
-            # The client reports nothing for a body that is not the usual object; some endpoints send a list of one.
-            text = " ".join(error.response.text.split()) or text
-        detail = f"{status}: {text}"
+    def _of_status(self, reply: Reply, parameters: dict[str, object]) -> RequestFailed:
+        status, said = reply.status, refusal_of(reply.content)
+        detail = f"{status}: {said.text}".removesuffix(": ")
         if (
             status in _OF_EVERY_REQUEST
-            or error.code in _OF_EVERY_REQUEST_BY_CODE
-            or (status == 400 and "api key not valid" in text.lower())
+            or said.code in _OF_EVERY_REQUEST_BY_CODE
+            or (status == 400 and "api key not valid" in said.text.lower())
         ):
             endpoint = self._endpoint
             raise UsageError(
                 f"the endpoint {endpoint.host} refuses every request for the model {endpoint.model} "
                 f"({self._shown(detail)}): check base_url, model, api_key and the account's credit"
             )
-        wait = _wanted_wait(error.response.headers, now=datetime.now(UTC))
+        wait = _wanted_wait(reply.headers, now=datetime.now(UTC))
         if status == 429:
             return RequestFailed("rate_limited", detail, wait)
         if status >= 500 or status in (408, 409, 425):
             return RequestFailed("server_error", detail, wait)
+        if 300 <= status < 400:
+            to = reply.headers.get("location", "another address")
+            return RequestFailed(
+                "rejected", f"{status}: it redirects to {to}, which is not followed: correct base_url"
+            )
         parameter = refused_parameter(
-            status=status, code=error.code, param=error.param, message=text, sent=parameters.keys()
+            status=status, code=said.code, param=said.param, message=said.text, sent=parameters.keys()
         )
         return RequestFailed("rejected", detail, parameter=parameter)
 
@@ -319,19 +331,24 @@ class LLMClient(ABC):
 
 
 class Chat(LLMClient):
-    """Asks a model for its next message; see `LLMClient`."""
+    """Asks a model for its next message; see `LLMClient`.
 
-    async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
-        """Ask for a completion."""
-        return await self.client.chat.completions.create(
-            messages=[{"role": message.role, "content": message.content} for message in messages],
-            extra_headers=self.tracing.outgoing(),
-            **parameters,
-        )
+    Attributes
+    ----------
+    most_text : bytes of an answer; of a reply with a longer one no text is kept.
+    """
 
-    def read(self, reply: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
+    most_text = 2**20
+    path = "/chat/completions"
+    most = MOST_BYTES
+
+    def body(self, messages: tuple[Message, ...]) -> dict[str, Any]:
+        """Return the messages."""
+        return {"messages": [{"role": message.role, "content": message.content} for message in messages]}
+
+    def read(self, reply: Reply, messages: tuple[Message, ...]) -> dict[str, Any]:
         """Return the fields of an exchange that a completion fills."""
-        return _answered(reply)
+        return completion_of(reply, self.most_text)
 
 
 def _broken_off(
@@ -346,73 +363,6 @@ def _broken_off(
         detail=str(error) if refused else "given up before its reply",
         seconds=seconds,
     )
-
-
-def _openai() -> Any:
-    with extras.needed_by("asking a language model"):
-        return importlib.import_module("openai")
-
-
-def _answered(completion: Any) -> dict[str, Any]:
-    """The fields of an exchange that a completion fills. Endpoints that merely resemble OpenAI's leave some out."""
-    try:
-        first, *others = [_choice(choice) for choice in completion.choices]
-    except (AttributeError, TypeError, ValueError):
-        raise RequestFailed("server_error", "the reply is not a chat completion") from None
-    answered: dict[str, Any] = {
-        "reply": first.text,
-        "model": text_of(getattr(completion, "model", None)),
-        "fingerprint": text_of(getattr(completion, "system_fingerprint", None)),
-        "finish_reason": first.finish_reason,
-        "logprob": first.logprob,
-        "usage": _usage(getattr(completion, "usage", None)),
-        "further": tuple(others),
-    }
-    if first.refusal is not None:
-        answered |= {"problem": "refused", "detail": first.refusal}
-    return answered
-
-
-def _choice(choice: Any) -> Choice:
-    content, refusal = choice.message.content, getattr(choice.message, "refusal", None)
-    finish_reason = text_of(choice.finish_reason)
-    why = None
-    if refusal or finish_reason == "content_filter":
-        said = one_line(refusal) if isinstance(refusal, str) and refusal else "stopped by the content filter"
-        why = f"the model would not answer this: {said}"
-    return Choice(
-        content if isinstance(content, str) else "",
-        finish_reason,
-        why,
-        _mean_logprob(getattr(choice, "logprobs", None)),
-    )
-
-
-def _mean_logprob(logprobs: Any) -> float | None:
-    """The mean log-probability of a choice's tokens; None where an endpoint gave none, or not one for each."""
-    tokens = getattr(logprobs, "content", None)
-    if not isinstance(tokens, list) or not tokens:
-        return None
-    found = [getattr(token, "logprob", None) for token in tokens]
-    numbers = [float(one) for one in found if isinstance(one, int | float) and math.isfinite(one)]
-    if len(numbers) < len(found):
-        return None
-    # Some endpoints write a rounding error above 0.
-    return min(0.0, max(float(LEAST_LOGPROB), math.fsum(numbers) / len(numbers)))
-
-
-def _usage(usage: Any) -> TokenUsage | None:
-    prompt, completion = getattr(usage, "prompt_tokens", None), getattr(usage, "completion_tokens", None)
-    if not (isinstance(prompt, int) and isinstance(completion, int)):
-        return None
-    if min(prompt, completion) >= 0 and max(prompt, completion) <= _MOST_TOKENS:
-        return TokenUsage(prompt, completion)
-    return None
-
-
-def text_of(value: object) -> str | None:
-    """Return a text in one line, None for what is none."""
-    return one_line(value) if isinstance(value, str) else None
 
 
 def _wanted_wait(headers: Mapping[str, str], *, now: datetime) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import itertools
 import random
 import re
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
 import numpy as np
+from msgspec import Raw
 
 from streamer.errors import BadData, Unavailable
-from streamer.labels.llm.client import LLMClient, RequestFailed, text_of
+from streamer.labels.llm.client import LLMClient, RequestFailed
+from streamer.labels.llm.completions import NOTHING, member, text_of
 from streamer.labels.llm.endpoint import ChatEndpoint
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.pool import Pool
 from streamer.labels.llm.record import Message, TokenUsage
+from streamer.security.door import MOST_BYTES, ReplyFailed, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -28,9 +33,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.labels.llm.record import Exchange, Price
+    from streamer.security.door import Reply
 
 _STATUS = re.compile(r"\d{3}(?=:)")
 _TEXTS = 128
+_OBJECTS = 8 * _TEXTS
+_VECTOR_BYTES = 2**19
+"""Of one vector in a reply, at most: 20,000 numbers as they are written."""
 _BYTES = 200_000
 """Of one request, at most, but for a single text: OpenAI takes 300,000 tokens, and a token is at least a byte."""
 
@@ -138,43 +147,80 @@ class Embeddings:
         return Unavailable(f"the encoder's endpoint does not answer ({said})")
 
 
+class _Embedding(msgspec.Struct, gc=False):
+    index: int
+    embedding: Raw
+
+
+class _Usage(msgspec.Struct, gc=False):
+    prompt_tokens: int
+
+
+class _Found(msgspec.Struct, gc=False):
+    data: list[_Embedding]
+    model: Raw = NOTHING
+    usage: Raw = NOTHING
+
+
 class _Requests(LLMClient):
     """Asks for the vectors of some texts, a text a message."""
 
-    async def send(self, messages: tuple[Message, ...], parameters: Mapping[str, object]) -> Any:
-        return await self.client.embeddings.create(
-            input=[message.content for message in messages], **parameters
-        )
+    path = "/embeddings"
+    most = 4 * MOST_BYTES
 
-    def read(self, reply: Any, messages: tuple[Message, ...]) -> dict[str, Any]:
-        try:
-            places = [one.index for one in reply.data]
-            with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused below
-                rows = np.array([one.embedding for one in reply.data], dtype=np.float32)
-        except (AttributeError, TypeError, ValueError):
-            raise RequestFailed(
-                "server_error", "the reply holds no list of embeddings of one length"
-            ) from None
-        if rows.ndim != 2 or not rows.shape[1]:
-            raise RequestFailed("server_error", "the reply holds no list of embeddings of one length")
+    def body(self, messages: tuple[Message, ...]) -> dict[str, Any]:
+        return {"input": [message.content for message in messages], "encoding_format": "base64"}
+
+    def read(self, reply: Reply, messages: tuple[Message, ...]) -> dict[str, Any]:
+        if reply.content.count(b"{") > _OBJECTS:
+            raise RequestFailed("server_error", f"the reply holds more than {_OBJECTS} objects")
+        found: _Found = read_json(reply.content, _Found)
+        places = [one.index for one in found.data]
         if places != list(range(len(messages))):
             # Whether the place or the number is right cannot be told.
             raise RequestFailed(
                 "server_error",
                 f"{len(messages)} texts were sent, and embeddings of the numbers {_shown(places)} came, in this order",
             )
+        rows = _rows([one.embedding for one in found.data])
         good = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
         if not good.all():
             raise RequestFailed(
                 "malformed_reply",
                 f"embedding {int(good.argmin())} has numbers that are not finite, or only zeros",
             )
-        used = getattr(getattr(reply, "usage", None), "prompt_tokens", None)
+        usage = member(found.usage, _Usage)
         return {
             "vectors": rows,
-            "model": text_of(getattr(reply, "model", None)),
-            "usage": TokenUsage(used, 0) if isinstance(used, int) and used >= 0 else None,
+            "model": text_of(member(found.model, str)),
+            "usage": None if usage is None or usage.prompt_tokens < 0 else TokenUsage(usage.prompt_tokens, 0),
         }
+
+
+def _rows(vectors: Sequence[Raw]) -> NDArray[np.float32]:
+    """Vectors of one length, each a list of numbers or their bytes in base64. Raises `RequestFailed`."""
+    rows = np.empty((len(vectors), 0), dtype=np.float32)
+    try:
+        for number, vector in enumerate(vectors):
+            row = _row(vector)
+            if number == 0:
+                rows = np.empty((len(vectors), len(row)), dtype=np.float32)
+            if not len(row) == rows.shape[1] > 0:
+                raise ValueError
+            rows[number] = row
+    except (ReplyFailed, ValueError):
+        raise RequestFailed("server_error", "the reply holds no list of embeddings of one length") from None
+    return rows
+
+
+def _row(vector: Raw) -> NDArray[np.float32]:
+    written = memoryview(vector)
+    if len(written) > _VECTOR_BYTES:
+        raise ValueError
+    if bytes(written[:1]) == b'"':
+        return np.frombuffer(base64.b64decode(read_json(vector, str), validate=True), dtype="<f4")
+    with np.errstate(over="ignore"):  # what is too large becomes infinite, and is refused
+        return np.array(read_json(vector, list[float]), dtype=np.float32)
 
 
 def _parts(texts: Sequence[str]) -> Iterator[slice]:

@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 Role = Literal["system", "developer", "user", "assistant"]
 
 FailureCode = Literal[
-    "malformed_reply", "refused", "rejected", "rate_limited", "server_error", "timed_out", "unreachable"
+    "malformed_reply",
+    "only_reasoning",
+    "refused",
+    "rejected",
+    "rate_limited",
+    "server_error",
+    "timed_out",
+    "unreachable",
 ]
 """What went wrong with a request.
 
-malformed_reply: the reply is not of the form that was asked for. refused: the model would not answer this. rejected:
+malformed_reply: the reply is not of the form that was asked for. only_reasoning: it holds no answer. refused: the model would not answer this. rejected:
 the endpoint did not take this request (too long, filtered, a parameter it does not know). The others: the endpoint
 did not answer.
 """
@@ -90,6 +97,8 @@ class Exchange:
     messages : what was sent.
     parameters : the decoding parameters that were sent, with the model's name.
     reply : the model's text, of the first choice; None where none came.
+    id : the reply's own; None where it has none.
+    cached : its headers say that a cache had it.
     model : the model that answered, in the endpoint's words; None where it did not say.
     fingerprint : the endpoint's `system_fingerprint`, which changes when answers may.
     finish_reason : why the reply ended (``stop``, ``length``, ...).
@@ -105,6 +114,8 @@ class Exchange:
     messages: tuple[Message, ...]
     parameters: Mapping[str, object]
     reply: str | None = None
+    id: str | None = None
+    cached: bool = False
     model: str | None = None
     fingerprint: str | None = None
     finish_reason: str | None = None

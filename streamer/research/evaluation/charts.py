@@ -30,7 +30,7 @@ OUTCOME_KEY = (
 
 
 def outcomes_chart(result: DataSetResult, unit: Unit, alphas: tuple[float, ...]) -> str:
-    """Draw how many units ship right, ship wrong or are held at each budget, and without a gate; method ``mean``.
+    """Draw how many units ship right, ship wrong or are held at each budget, and without a gate, by the default method.
 
     Wrong counts by severity: an answer of severity .5 is half wrong and half right. Upright lines are the error of
     the wrong share for other questions.
@@ -91,7 +91,7 @@ def spread_chart(result: DataSetResult, unit: Unit, alpha: float) -> str:
     return score_counts_chart(
         counts,
         unit,
-        threshold=usual_threshold(result.default_row(unit, alpha)),
+        threshold=usual_threshold(result.cut_row(unit, alpha)),
         of="of all questions",
         meaning="score: higher is safer",
     )
@@ -109,7 +109,7 @@ def thresholds_chart(result: DataSetResult, unit: Unit, alpha: float) -> str:
         np.array([math.nan if value is None else value for value in picture.selective]),
         unit,
         alpha=alpha,
-        threshold=usual_threshold(result.default_row(unit, alpha)),
+        threshold=usual_threshold(result.cut_row(unit, alpha)),
     )
 
 

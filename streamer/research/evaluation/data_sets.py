@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.unlabelled import Unlabelled
+    from streamer.research.experiments.score_cache import Chosen
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -50,6 +51,7 @@ class DataSet:
     judge : what made the scores ``judge``, where they are there.
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
+    chosen : of each cloud, what method `full` reads; empty where there are no texts.
     """
 
     name: str
@@ -61,6 +63,7 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    chosen: tuple[Chosen | None, ...] = ()
 
     @property
     def digest(self) -> str:

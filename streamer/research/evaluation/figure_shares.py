@@ -28,7 +28,7 @@ def has_shares(evaluation: Evaluation) -> bool:
 
 
 def shares(evaluation: Evaluation) -> Figure:
-    """Draw the outcomes of prompts at each budget, and without a gate; method ``mean``, one panel a data set.
+    """Draw the outcomes of prompts at each budget, and without a gate, by the default method, one panel a data set.
 
     Wrong counts by severity: an answer of severity .5 is half wrong and half right.
     """

@@ -12,6 +12,7 @@ from streamer.research.evaluation.measures import JUDGE, MODES
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.tables import promised_rows
 from streamer.research.evaluation.words import headline_alpha, scorer_title
+from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Headline:
 
 
 def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
-    """Say what the product's default, method mean, does at the headline budget."""
+    """Say what the product's default does at the headline budget, beside a cut of Gram energy where that is another method."""
     alpha = headline_alpha(evaluation.options.alphas)
     unit = headline_unit(result)
     one, many = UNIT_WORDS[unit]
@@ -52,7 +53,7 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
         said = f"At a budget of {budget(alpha)} nothing ships: {_why_closed(result, alpha)}"
     else:
         said = (
-            f"At a budget of {budget(alpha)} the gate serves {served} of {many}; the error rate among shipped is "
+            f"At a budget of {budget(alpha)} the gate serves {served} of {many}{_beside(result, row)}; the error rate among shipped is "
             f"{percent(shipped)}, against {without} if everything shipped; exposure is {percent(row.exposure.mean, 1)} per "
             f"{one}."
         )
@@ -74,12 +75,37 @@ def headline(evaluation: Evaluation, result: DataSetResult) -> Headline:
     return Headline(
         name=result.name,
         served=served,
-        ships=f"of {many} get an answer{_around(row.ship_rate)}; {held} are held.",
+        ships=f"of {many} get an answer{_around(row.ship_rate)}; {held} are held.{_than_gram(result, row)}",
         wrong=percent(shipped) if shipped is not None else "0 %",
         through=through,
         sentence=said,
         good=good,
         score=score,
+    )
+
+
+def _beside(result: DataSetResult, row: GateRow) -> str:
+    """What Gram energy alone would serve, where all signals decide."""
+    if row.method == "mean":
+        return ""
+    return f", a cut of Gram energy {percent(result.cut_row(row.unit, row.alpha).ship_rate.mean)}"
+
+
+def _than_gram(result: DataSetResult, row: GateRow) -> str:
+    """How much more all signals serve than Gram energy alone, and whether that is clear."""
+    if row.method == "mean":
+        return ""
+    (beside,) = [
+        one
+        for one in result.compared
+        if (one.unit, one.scorer, one.alpha) == (row.unit, row.method, row.alpha)
+    ]
+    more, error = 100 * (beside.more.mean or 0.0), 100 * (beside.more.error or math.inf)
+    clear = "a clear difference" if abs(more) > 2 * error else "within the error"
+    return (
+        f" All signals decide (method full); a cut of Gram energy alone would serve "
+        f"{percent(result.cut_row(row.unit, row.alpha).ship_rate.mean)}, {abs(more):.1f} points "
+        f"{'less' if more >= 0 else 'more'} (± {error:.1f}: {clear})."
     )
 
 
@@ -109,7 +135,7 @@ def _worth(evaluation: Evaluation, result: DataSetResult, unit: Unit) -> tuple[s
         else:
             worth = "Yes"
         said = (
-            f"A fine answer scores above a bad one "
+            f"By Gram energy a fine answer scores above a bad one "
             f"{100 * auroc.value:.0f} times out of 100 (95 %: {100 * auroc.low:.0f} to {100 * auroc.high:.0f}), where chance "
             "does 50 times."
         )
@@ -125,7 +151,7 @@ def _ships_most(evaluation: Evaluation, result: DataSetResult, unit: str) -> Sco
     """The label-free score that ships most at the headline budget; None where none ships anything."""
     alpha = headline_alpha(evaluation.options.alphas)
     rows = [row for row in result.compared if (row.unit, row.alpha) == (unit, alpha)]
-    label_free = [row for row in rows if row.scorer != JUDGE and row.ship_rate.mean is not None]
+    label_free = [row for row in rows if row.scorer not in (JUDGE, FULL) and row.ship_rate.mean is not None]
     best = max(label_free, key=lambda row: row.ship_rate.mean or 0.0, default=None)
     return best if best is not None and best.ship_rate.mean else None
 

@@ -27,6 +27,7 @@ _CODE = (
     "research/evaluation/run.py",
     "research/evaluation/spreads.py",
     "clouds/cloud.py",
+    "scoring/signals/*.py",
     "research/experiments/compared_methods.py",
     "research/experiments/halves.py",
     "clouds/measurement.py",
@@ -40,7 +41,16 @@ def results_key(data_sets: Sequence[DataSet], options: Options) -> str:
     content = [
         options,
         [
-            [data.name, data.source, data.digest, data.encoder, data.judge, data.notes, data.scores]
+            [
+                data.name,
+                data.source,
+                data.digest,
+                data.encoder,
+                data.judge,
+                data.notes,
+                data.scores,
+                len(data.chosen),
+            ]
             for data in data_sets
         ],
         _code_digest(),

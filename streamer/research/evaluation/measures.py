@@ -15,6 +15,7 @@ from streamer.research.evaluation.ranking import ranking
 from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
 from streamer.research.evaluation.spreads import excess, spread
 from streamer.research.experiments.compared_methods import (
+    FULL,
     METHODS_COMPARED,
     MethodLabels,
     by_scheme,
@@ -66,12 +67,16 @@ def mode_rows(halves: Mapping[str, Halves], unit: Unit, *, alphas: Sequence[floa
     ]
 
 
-def calibrator_rows(halves: Halves, unit: Unit, *, alphas: Sequence[float]) -> list[GateRow]:
-    """Run every calibrator of the product on the Gram energy."""
+def calibrator_rows(
+    halves: Halves, unit: Unit, *, alphas: Sequence[float], full: Halves | None = None
+) -> list[GateRow]:
+    """Run every calibrator of the product on the Gram energy, and `full` on the choice scores and signals of `full`, if given."""
+    of_method = {FULL: full} if full is not None else {}
     return [
-        gate_row(outcomes(method.run, halves, alpha), halves, unit, GRAM, method.name, alpha, None)
+        gate_row(outcomes(method.run, read, alpha), read, unit, GRAM, method.name, alpha, None)
         for method in METHODS_COMPARED
-        if unit == "response" or not method.response_only
+        if (unit == "response" or not method.response_only)
+        and (read := of_method.get(method.name, None if method.of_signals else halves)) is not None
         for alpha in alphas
     ]
 
@@ -170,10 +175,16 @@ def scorer_rows(
     *,
     alphas: Sequence[float],
     method: str = "mean",
+    full: Halves | None = None,
 ) -> list[ScorerRow]:
-    """Run a method on each score and pair what it ships with what the Gram energy ships."""
+    """Run a method on each score and pair what it ships with what the Gram energy ships.
+
+    `full` : what method `full` reads, whose figures stand beside those of the scores.
+    """
     run = RUNS[method]
     found = {(name, alpha): outcomes(run, one, alpha) for name, one in halves.items() for alpha in alphas}
+    if full is not None:
+        found |= {(FULL, alpha): outcomes(RUNS[FULL], full, alpha) for alpha in alphas}
     test, calibration = _sizes(halves[GRAM])
     return [
         ScorerRow(

@@ -71,7 +71,7 @@ dl.next { grid-template-columns: minmax(8rem, max-content) 1fr; } dl.next dt { o
 """
 
 _OUTCOMES = (
-    "Means over the measured halves, method mean. Wrong counts by severity: an answer of severity .5 is half wrong. The wrong "
+    "Means over the measured halves, by the method of the figures above. Wrong counts by severity: an answer of severity .5 is half wrong. The wrong "
     "part must end at or below the thick line on average; the thin upright line is its error for other questions."
 )
 _SPREAD = (
@@ -95,7 +95,7 @@ def render_page(evaluation: Evaluation, pictures: Iterable[str]) -> str:
     template = environment.from_string(
         files("streamer.research.evaluation").joinpath("report.html.j2").read_text(encoding="utf-8")
     )
-    many_scores = any(len(result.scorers) > 1 for result in evaluation.data_sets)
+    many_scores = any(len({row.scorer for row in result.compared}) > 1 for result in evaluation.data_sets)
     return template.render(
         evaluation=evaluation,
         style=STYLE + _MORE_STYLE,
@@ -177,8 +177,19 @@ def _verdict(evaluation: Evaluation) -> str:
     alpha = headline_alpha(evaluation.options.alphas)
     return (
         f"{questions:,} questions with {responses:,} answers whose severities are known, {evaluation.options.splits} seeded "
-        f"splits. At a budget of {budget(alpha)}, with the score that gates use (Gram energy, or the file's own) and the method mean:"
+        f"splits. At a budget of {budget(alpha)}{_by_what(evaluation)}:"
     )
+
+
+def _by_what(evaluation: Evaluation) -> str:
+    """What decides, where it is the same for all data sets."""
+    alpha = headline_alpha(evaluation.options.alphas)
+    methods = {result.default_row(headline_unit(result), alpha).method for result in evaluation.data_sets}
+    if methods == {"full"}:
+        return ", where every label fits and calibrates one score of all signals (method full)"
+    if methods == {"mean"}:
+        return ", with the score that gates use (Gram energy, or the file's own) and the method mean"
+    return ", by method full, and by mean where it has too few questions or no texts"
 
 
 def command(evaluation: Evaluation) -> str:
@@ -203,6 +214,8 @@ def command(evaluation: Evaluation) -> str:
     ]
     for field in options.external:
         words += ["--score-field", field]
+    for name, least, most in options.signals:
+        words += ["--signal", f"{name}={least:g}..{most:g}"]
     if options.judge_field != JUDGE_FIELD:
         words += ["--judge-field", options.judge_field]
     if options.answer_pattern is not None:

@@ -242,7 +242,12 @@ class DataSetResult:
         return [row for row in self.gates if row.unit == unit and row.alpha == alpha and row.mode is None]
 
     def default_row(self, unit: str, alpha: float) -> GateRow:
-        """Return the figures of the product's default method, ``mean``."""
+        """Return the figures of the product's default: method ``full``, or ``mean`` where that has no figures."""
+        rows = {row.method: row for row in self.calibrators(unit, alpha)}
+        return rows.get("full") or rows["mean"]
+
+    def cut_row(self, unit: str, alpha: float) -> GateRow:
+        """Return the figures of method ``mean``, which cuts Gram energy."""
         (row,) = [row for row in self.calibrators(unit, alpha) if row.method == "mean"]
         return row
 
@@ -265,6 +270,7 @@ class Options:
     unlabelled : what becomes of answers without a severity: `worst` counts them as 1, `drop` leaves them out, `fail` refuses
         the file.
     method : by which the scores that are compared gate.
+    signals : numbers of the file's own that method `full` reads: name, least and largest value.
     """
 
     alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -277,6 +283,7 @@ class Options:
     answer_pattern: str | None = None
     unlabelled: str = "worst"
     method: str = "mean"
+    signals: tuple[tuple[str, float, float], ...] = ()
 
     def reading(self) -> dict[str, Any]:
         """How files are read; see `streamer.research.evaluation.read_data_set`."""

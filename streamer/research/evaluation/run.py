@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from streamer.calibration import groups_needed
+from streamer.calibration.calibrators.full import LEAST_GROUPS
 from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import decided_batch
+from streamer.clouds.offline import ScoredCloud, decided_batch
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
@@ -41,14 +42,15 @@ from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.scorers.logprob import Logprob
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
+    from streamer.research.experiments.score_cache import Chosen
 
 UNITS: tuple[Unit, ...] = ("best", "response")
 
@@ -85,6 +87,7 @@ class _Part:
     data_set: int
     unit: Unit
     scored: Mapping[str, Sequence[ScoredCloud]]
+    chosen: tuple[Chosen | None, ...]
     options: Options
 
 
@@ -123,6 +126,10 @@ def check_options(options: Options) -> Options:
     if options.method not in RUNS:
         raise UsageError(f"scores are compared by one of {', '.join(RUNS)}, not {options.method!r}")
     check_unlabelled(options.unlabelled)
+    try:
+        SignalList(declared=options.signals)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     if options.answer_pattern is not None:
         compiled_pattern(options.answer_pattern)
     taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE, Logprob.name})
@@ -171,6 +178,7 @@ def evaluate_data_sets(
             place,
             unit,
             {name: data.scored(name) for name in _scorers(data, options)},
+            data.chosen,
             options,
         )
         for place, data in enumerate(data_sets)
@@ -300,10 +308,22 @@ def _compute(part: _Part) -> _Found:
     halves = {
         name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
     }
+    full = None
+    if unit == "best" and part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
+        full = Halves.at(
+            [
+                ScoredCloud(item.cloud, None if one is None else one.scores)
+                for item, one in zip(part.scored[GRAM], part.chosen, strict=True)
+            ],
+            unit,
+            splits,
+            drop_unlabelled=drop,
+            rows=[None if one is None else one.row for one in part.chosen],
+        )
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
-            *calibrator_rows(halves[GRAM], unit, alphas=options.alphas),
+            *calibrator_rows(halves[GRAM], unit, alphas=options.alphas, full=full),
         ),
         stability=tuple(stability_rows(halves[GRAM], alphas=options.alphas) if unit == "response" else ()),
         ranking=tuple(ranking_rows(part.scored, unit, seed=options.seed, drop_unlabelled=drop)),
@@ -313,6 +333,7 @@ def _compute(part: _Part) -> _Found:
                 unit,
                 alphas=options.alphas,
                 method=options.method,
+                full=full,
             )
         ),
         mean_severity=float(measured_units(part.scored[GRAM], unit, drop_unlabelled=drop).severities.mean()),

@@ -23,13 +23,16 @@ from streamer.research.evaluation.run import (
 )
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
+    chosen_answers,
     compiled_pattern,
     every_score,
     final_answer,
+    given_number,
     package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -231,7 +234,18 @@ def _scored(
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
         scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load(), pattern))
+    signals = SignalList(given=_given(data), declared=options.signals)
+    chosen = chosen_answers(data.clouds, None if own else load(), signals, pattern)
+    scored = replace(scored, chosen=tuple(chosen))
     return scored if pattern is None else _noting_no_answer(scored, pattern)
+
+
+def _given(data: DataSet) -> tuple[str, ...]:
+    """What came with answers: scores of the file's own, log-probabilities."""
+    every = [response for cloud in data.clouds for response in cloud.responses]
+    return tuple(
+        name for name in ("score", "logprob") if any(given_number(one, name) is not None for one in every)
+    )
 
 
 def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:

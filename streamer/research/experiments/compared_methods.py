@@ -20,6 +20,7 @@ from streamer.calibration import (
     calibrate_soft,
     prepare_transductive,
 )
+from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed, fit_full
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.loss_curve import budget_limit
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from streamer.calibration.shapes import SoftGate
 
 Floats = NDArray[np.float64]
+Rows = NDArray[np.float32]
+
+FULL = "full"
 
 ETA = 1.0
 DRAWS = 20
@@ -48,13 +52,16 @@ class MethodLabels:
     groups : in the order in which they came, the oldest first.
     largest : the most items that a group may ever have.
     seed : of the random weights and of the order in which bets are placed.
+    rows : shape (groups, d), the signals of the one item of each group; None: they have none.
     """
 
     groups: Sequence[LabelledGroup]
     largest: int
     seed: int
+    rows: Rows | None = None
     _curves: dict[str, LossCurve] = field(default_factory=dict)
     _rescored: dict[str, MethodLabels] = field(default_factory=dict)
+    _counts: dict[int, NDArray[np.int64]] = field(default_factory=dict)
 
     def level(self, scheme: str, alpha: float) -> float:
         """Return lambda as `calibrate_groups` finds it with this weighting scheme."""
@@ -69,6 +76,15 @@ class MethodLabels:
             )
             self._curves[scheme] = LossCurve.of(scores, losses)
         return self._curves[scheme].first_over(limit)
+
+    def counts(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the count of each new prompt by `full`, shape (N,); see `full_counts`."""
+        if self.rows is None:
+            raise ValueError("these labels have no signals")
+        if id(rows) not in self._counts:
+            severities = np.array([float(group.severities[0]) for group in self.groups])
+            self._counts[id(rows)] = full_counts(self.rows, severities, rows, self.seed)
+        return self._counts[id(rows)]
 
     def rescored(self, name: str, score: Callable[[Floats], Floats]) -> MethodLabels:
         """Return the same groups with `score` of their scores, which is known by `name`."""
@@ -90,11 +106,13 @@ class Traffic:
     scores : shape (N,), in [0, 1]; NaN for what was never scored.
     shippable : shape (N,); False for blank answers and unscored batches.
     batch : shape (N,), not falling: the batch of each unit.
+    rows : shape (N, d), the signals of each unit; None: they have none.
     """
 
     scores: Floats
     shippable: NDArray[np.bool_]
     batch: NDArray[np.intp]
+    rows: Rows | None = None
 
     @cached_property
     def history(self) -> History:
@@ -143,11 +161,13 @@ class ComparedMethod:
     name : as in ``docs/guarantees.md``.
     run : from labels and a budget alpha in (0, 1) to the outcome of the traffic.
     response_only : True: it says nothing where a batch is one unit.
+    of_signals : True: it reads signals, and of a score alone it makes what `mean` does.
     """
 
     name: str
     run: Run
     response_only: bool = False
+    of_signals: bool = False
 
 
 def served_above(level: float, traffic: Traffic, scores: Floats | None = None) -> Served:
@@ -191,6 +211,28 @@ def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Serve
     return Served(None, chances)
 
 
+def full_counts(rows: Rows, severities: Floats, others: Rows, seed: int) -> NDArray[np.int64]:
+    """Fit all signals to labelled prompts, and count for each other prompt as `streamer.calibration.calibrators.full` does.
+
+    Parameters
+    ----------
+    rows : shape (G, d).
+    severities : shape (G,), in [0, 1]; between the two, a draw by `seed` says whether a prompt counts as bad.
+    others : shape (N, d).
+    """
+    bad = np.random.default_rng([20261128, seed]).random(len(severities)) < severities
+    fit = fit_full(rows, bad)
+    return np.array([fit.count(row) for row in others], dtype=np.int64)
+
+
+def _full(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
+    groups = len(labels.groups)
+    k = allowed(alpha, groups)
+    if labels.rows is None or traffic.rows is None or groups < LEAST_GROUPS or k < 1:
+        return served_above(labels.level("mean", alpha), traffic)
+    return Served(None, (traffic.shippable & (labels.counts(traffic.rows) <= k)).astype(np.float64))
+
+
 def _soft(gate: SoftGate) -> Run:
     def run(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:
         level = calibrate_soft(labels.groups, alpha=alpha, gate=gate, seed=labels.seed).level
@@ -222,7 +264,12 @@ _OF_THEIR_OWN: dict[str, Run] = {
 """Those that a specification alone does not serve: a threshold for each batch, and curves that are computed once for all budgets."""
 
 METHODS_COMPARED: tuple[ComparedMethod, ...] = (
-    *(ComparedMethod(name, _OF_THEIR_OWN.get(name) or _by_specification(name)) for name in names()),
+    *(
+        ComparedMethod(name, _OF_THEIR_OWN.get(name) or _by_specification(name))
+        for name in names()
+        if name != FULL
+    ),
+    ComparedMethod(FULL, _full, of_signals=True),
     ComparedMethod("smooth", _soft(Smooth(TAU))),
     ComparedMethod("ramp", _soft(Ramp(WIDTH))),
     ComparedMethod("quantile", _quantile),

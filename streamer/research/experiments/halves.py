@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamer.research.experiments.compared_methods import Run
 
 Floats = NDArray[np.float64]
+Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,10 +77,14 @@ class Halves:
         splits: Sequence[HalvesSplit],
         *,
         drop_unlabelled: bool = False,
+        rows: Sequence[Row | None] | None = None,
     ) -> Halves:
         """Split `scored` as told: what is made once for other scores of the same clouds serves here.
 
-        `drop_unlabelled`: what has no severity neither calibrates nor is measured; else it counts as 1.
+        Parameters
+        ----------
+        drop_unlabelled : what has no severity neither calibrates nor is measured; else it counts as 1.
+        rows : for the unit `best`, the signals of each cloud's answer with the highest score, None where all are blank.
         """
         batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
         units = units_of(batches, unit)
@@ -89,20 +94,33 @@ class Halves:
             calibration_groups([item], unit, drop_unlabelled=drop_unlabelled) for item in scored
         ]  # none for a batch held unscored
         largest = 1 if unit == "best" else max((len(batch.texts) for batch in batches), default=1)
+        signals = None if rows is None else _filled(rows)
         labels, traffic, severities = [], [], []
         for split in splits:
             labelled = [group for place in split.first for group in groups[place]]
-            labels.append(MethodLabels(labelled, largest, split.seed))
+            of_groups = None
+            if signals is not None:
+                of_groups = signals[[place for place in split.first for _ in groups[place]]]
+            labels.append(MethodLabels(labelled, largest, split.seed, of_groups))
             measured = np.zeros(len(scored), dtype=np.bool_)
             measured[split.second] = True
             chosen = measured[units.batch]
-            traffic.append(_traffic(units, chosen))
+            traffic.append(_traffic(units, chosen, signals))
             severities.append(units.severities[chosen])
         return cls(len(scored), tuple(labels), tuple(traffic), tuple(severities))
 
 
-def _traffic(units: Units, chosen: NDArray[np.bool_]) -> Traffic:
-    return Traffic(units.scores[chosen], units.shippable[chosen], units.batch[chosen])
+def _traffic(units: Units, chosen: NDArray[np.bool_], signals: Row | None) -> Traffic:
+    batch = units.batch[chosen]
+    return Traffic(
+        units.scores[chosen], units.shippable[chosen], batch, None if signals is None else signals[batch]
+    )
+
+
+def _filled(rows: Sequence[Row | None]) -> Row:
+    """Return shape (clouds, d), zeros for what is held unscored."""
+    size = next((len(row) for row in rows if row is not None), 0)
+    return np.array([np.zeros(size) if row is None else row for row in rows], dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

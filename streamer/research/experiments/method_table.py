@@ -149,7 +149,7 @@ def _tables(path: Path, options: argparse.Namespace) -> Iterator[tuple[str, str]
             rows = [
                 method_figures(method, halves, alpha)
                 for method in METHODS_COMPARED
-                if unit == "response" or not method.response_only
+                if not method.of_signals and (unit == "response" or not method.response_only)
             ]
             yield (
                 f"{path.name}: {halves.clouds} clouds, unit {unit}, alpha {alpha:g}, {options.halves} halves",

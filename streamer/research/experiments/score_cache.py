@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -20,13 +20,15 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
 from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import SignalList, choice_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
-    from streamer.clouds.cloud import Cloud
+    from streamer.clouds.cloud import Cloud, CloudResponse
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""
@@ -208,13 +210,48 @@ def _answers(cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | Non
     return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank, cloud.models)
 
 
+class Chosen(NamedTuple):
+    """What a gate of method `full` makes of one prompt: the choice scores of its n answers, and the signals of the chosen one."""
+
+    scores: tuple[float, ...]
+    row: NDArray[np.float32]
+
+
+def chosen_answers(
+    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList, answer_pattern: str | None = None
+) -> list[Chosen | None]:
+    """Choose the answer to each prompt and measure its signals; None where all answers are blank.
+
+    What comes with answers (`SignalList.given`, `.declared`) is read from the clouds. Parameters are those of `measured_batches`.
+    Raises `UsageError` where a number lies outside its range.
+    """
+
+    def choose(batch: AnswerBatch, cloud: Cloud) -> Chosen:
+        measured = Measured(batch, cloud.question)
+        scores = choice_scores(measured)
+        given = {name: [given_number(one, name) for one in cloud.responses] for name in signals.ranges}
+        try:
+            rows = signals.of_measured(measured, given)
+        except ValueError as error:
+            raise UsageError(f"question {cloud.question_id!r}: {error}") from None
+        return Chosen(tuple(scores.tolist()), rows[np.argmax(np.where(measured.written, scores, -1.0))])
+
+    return list(measured_batches(clouds, encoder, choose, answer_pattern))
+
+
+def given_number(response: CloudResponse, name: str) -> float | None:
+    """Return a number that came with a response, None where it is missing."""
+    if name in ("score", "logprob"):
+        return cast("float | None", getattr(response, name))
+    return response.signals.get(name)
+
+
 def package_scores(
     name: str, clouds: Sequence[Cloud], encoder: Embeds | None, answer_pattern: str | None = None
 ) -> list[tuple[float, ...] | None]:
     """Score each cloud by an installed package's scorer, as a gate's worker does; None for one whose answers are all blank.
 
-    `encoder` : keeps what it has encoded; None: the clouds bring embeddings of their own. `answer_pattern` : as in `every_score`.
-    Raises `UsageError` where the scorer is not installed, or fails.
+    Parameters are those of `measured_batches`. Raises `UsageError` where the scorer is not installed, or fails.
     """
     try:
         scorer = loaded(frozen(name))
@@ -232,7 +269,13 @@ def measured_batches(
     measure: Callable[[AnswerBatch, Cloud], Measure],
     answer_pattern: str | None = None,
 ) -> Iterator[Measure | None]:
-    """Yield what `measure` makes of the answers of each cloud; None where all are blank. Parameters are those of `package_scores`."""
+    """Yield what `measure` makes of the answers of each cloud; None where all are blank.
+
+    Parameters
+    ----------
+    encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
+    answer_pattern : as in `every_score`.
+    """
     pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
     for first in range(0, len(clouds), _CLOUDS_A_CALL):
         some = clouds[first : first + _CLOUDS_A_CALL]

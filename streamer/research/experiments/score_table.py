@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration import calibrate_groups
-from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed, fit_full
+from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
@@ -34,6 +34,7 @@ from streamer.research.experiments.command_arguments import (
     print_tables,
     table_parser,
 )
+from streamer.research.experiments.compared_methods import FULL, full_counts
 from streamer.research.experiments.score_cache import SCORES_FOLDER, measured_batches, own_embeddings
 from streamer.research.experiments.serving_more import BestAnswers
 from streamer.research.experiments.stored_encoder import StoredEncoder
@@ -50,7 +51,7 @@ Places = NDArray[np.intp]
 ALPHAS = (0.05, 0.1, 0.2)
 LABELS = (40, 60, 100, 250, 1000)
 REPETITIONS = 100
-GRAM, FULL = "gram", "full"
+GRAM = "gram"
 SINGLE = (GRAM, "rouge_1", "chrf")
 """The signals that are cut alone, the first being what all others are compared with."""
 
@@ -74,10 +75,7 @@ class Rows:
         self, labelled: Sequence[int], others: Places, alphas: Sequence[float], seed: int
     ) -> list[GateFigures]:
         """Fit and calibrate by the labels of some prompts, and measure on others. A severity between 0 and 1 draws its mark."""
-        severities = self.severities[labelled]
-        bad = np.random.default_rng([20261128, seed]).random(len(severities)) < severities
-        fit = fit_full(self.rows[labelled], bad)
-        counts = np.array([fit.count(row) for row in self.rows[others]])
+        counts = full_counts(self.rows[labelled], self.severities[labelled], self.rows[others], seed)
         ships = [counts <= allowed(alpha, len(labelled)) for alpha in alphas]
         return [
             GateFigures(float(one.mean()), float((one * self.severities[others]).mean())) for one in ships

@@ -5,12 +5,11 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.measured import Measured, middle
 from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
 
-_DIGIT = re.compile(r"\d")
 _OPENING = 160
 _REFUSAL = re.compile(
     r"\b(?:sorry|apologi[sz]e|unfortunately|as an? (?:ai|language model)|(?:i|we) (?:can ?not|can't|could not|couldn't|do not|"
@@ -33,7 +32,7 @@ def length(batch: Measured) -> Floats:
 def length_to_median(batch: Measured) -> Floats:
     """Its `length` less the median of the written answers."""
     lengths = length.of(batch)
-    return lengths - (np.median(lengths[batch.written]) if batch.written.any() else 0.0)
+    return lengths - middle(np.sort(lengths[batch.written])) if batch.written.any() else lengths
 
 
 @signal(
@@ -60,7 +59,7 @@ def refusal(batch: Measured) -> Floats:
 @signal("has_number", "has a number", "has a digit", mean=0.43, deviation=0.5)
 def has_number(batch: Measured) -> Floats:
     """1 where it has a digit of any script, else 0."""
-    return np.array([float(_DIGIT.search(text) is not None) for text in batch.texts])
+    return np.array([float(one is not None) for one in batch.last_numbers])
 
 
 @signal("one_of", "1 / answers", "is one of few", mean=0.13, deviation=0.074)

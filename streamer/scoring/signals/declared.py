@@ -2,11 +2,9 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from numbers import Real
 from typing import Any
-
-from streamer.errors import UsageError
 
 MOST_DECLARED = 20
 SIGNAL_NAME = "[a-z][a-z0-9_]{0,39}"
@@ -15,7 +13,7 @@ GIVEN: Mapping[str, tuple[float, float]] = {"score": (0.0, 1.0), "logprob": (0.0
 tokens' probabilities (given as the mean of their logarithms), a judge's mark. No number of the user's own is called so."""
 
 
-def declared_ranges(declared: Mapping[Any, Any]) -> dict[str, tuple[float, float]]:
+def declared_ranges(declared: Any) -> dict[str, tuple[float, float]]:
     """Return declared numbers, by name the least and the largest value.
 
     Raises
@@ -24,6 +22,10 @@ def declared_ranges(declared: Mapping[Any, Any]) -> dict[str, tuple[float, float
         When there are more than 20, or one has no name or no range; the text says which.
     """
     found: dict[str, tuple[float, float]] = {}
+    if not isinstance(declared, Mapping):
+        raise ValueError(
+            f'signals must be a dict from names to ranges, like {{"retrieval": (0, 1)}}, not {declared!r}'
+        )
     if len(declared) > MOST_DECLARED:
         raise ValueError(f"at most {MOST_DECLARED} signals may be declared, not {len(declared)}")
     for name, bounds in declared.items():
@@ -45,26 +47,6 @@ def declared_ranges(declared: Mapping[Any, Any]) -> dict[str, tuple[float, float
             )
         found[name] = (float(least), float(most))
     return found
-
-
-def parse_signals(given: Iterable[str]) -> dict[str, tuple[float, float]]:
-    """Read ``NAME=LEAST..MOST`` as the command line gives it. Raises `UsageError`."""
-    found: dict[str, tuple[float, float]] = {}
-    for text in given:
-        name, _, bounds = (part.strip() for part in text.partition("="))
-        least, _, most = bounds.partition("..")
-        try:
-            if name in found:
-                raise ValueError(name)
-            found[name] = (float(least), float(most))
-        except ValueError:
-            raise UsageError(
-                f"--signal must be NAME=LEAST..MOST, like retrieval=0..1, each name once, not {text!r}"
-            ) from None
-    try:
-        return declared_ranges(found)
-    except ValueError as error:
-        raise UsageError(f"--signal: {error}") from None
 
 
 def _is_finite(value: Any) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.gram import DECIMALS, score_rows
-from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.measured import Measured, middle
 from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
@@ -42,7 +42,7 @@ def nearest_cosine(batch: Measured) -> Floats:
 @signal("median_cosine", "median cosine", "is near half of the others", mean=0.75, deviation=0.21)
 def median_cosine(batch: Measured) -> Floats:
     """The median cosine to the others."""
-    return np.median(_off_diagonal(batch.cosines), axis=1)
+    return middle(np.sort(_off_diagonal(batch.cosines), axis=1))
 
 
 @signal(

@@ -2,7 +2,9 @@
 
 import re
 import unicodedata
+from collections import deque
 from collections.abc import Callable
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
@@ -23,6 +25,8 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 """Thai, Lao, Burmese, Khmer, Japanese syllables, Chinese: written without spaces between words."""
+_DIGITS = re.compile(r"\d[\d,.]*")
+_NUMBER = re.compile(r"(?:(?<!\w)[-−])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?")
 _LARGEST = 2**62
 
 
@@ -68,6 +72,11 @@ class Measured:
         found: Floats = rows @ rows.T
         np.fill_diagonal(found, 0.0)
         return found
+
+    @cached_property
+    def last_numbers(self) -> list[Decimal | None]:
+        """The last number of each answer; None where it has none."""
+        return [last_number(text) for text in self.texts]
 
     @cached_property
     def _numbered(self) -> tuple[dict[str, int], Integers, Integers]:
@@ -176,6 +185,22 @@ def _in_common(elements: Integers, rows: Integers, height: int, *, repeated: boo
     """Count what each two of some rows have in common, whatever the order of the elements; see `in_common`."""
     order = np.argsort(elements)
     return in_common(begins(elements[order]), rows[order], height, repeated=repeated)[0]
+
+
+def last_number(text: str) -> Decimal | None:
+    """Return the last number that a text has, in any script's digits, commas between thousands left out."""
+    last = deque(_DIGITS.finditer(text), maxlen=1)
+    if not last:
+        return None
+    found = _NUMBER.findall(text, max(0, last[0].start() - 1), last[0].end())
+    return Decimal(found[-1].replace(",", "").replace("−", "-"))
+
+
+def middle(ordered: Floats) -> Floats:
+    """Return the median along the last axis of what is sorted along it."""
+    size = ordered.shape[-1]
+    found: Floats = (ordered[..., (size - 1) // 2] + ordered[..., size // 2]) / 2
+    return found
 
 
 def words_of(text: str) -> list[str]:

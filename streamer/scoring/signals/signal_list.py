@@ -72,7 +72,8 @@ class SignalList:
             )
         if unknown := sorted(set(self.given) - set(GIVEN)):
             raise ValueError(
-                f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}"
+                f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}; a signal of your own needs its "
+                "range, like retrieval=0..1"
             )
         if len(self.models) > MOST_MODELS:
             raise ValueError(f"models must be at most {MOST_MODELS}, not {len(self.models)}")

@@ -1,7 +1,6 @@
 """Signals of words and characters: what the other answers say as well. Pure."""
 
-import re
-from collections import Counter, deque
+from collections import Counter
 from decimal import Decimal
 
 import numpy as np
@@ -11,9 +10,6 @@ from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
-
-_DIGITS = re.compile(r"\d[\d,.]*")
-_NUMBER = re.compile(r"(?:(?<!\w)[-−])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?")
 
 
 @signal(
@@ -71,7 +67,7 @@ def chrf(batch: Measured) -> Floats:
 )
 def same_number(batch: Measured) -> Floats:
     """The share of the others whose last number has the same value; 0 for an answer without one."""
-    return _votes([last_number(text) for text in batch.texts])
+    return _votes(batch.last_numbers)
 
 
 @signal(
@@ -106,15 +102,6 @@ def best_rouge_1(batch: Measured) -> float:
 def best_chrf(batch: Measured) -> float:
     """The largest `chrf` of the batch."""
     return batch.best(chrf.of(batch))
-
-
-def last_number(text: str) -> Decimal | None:
-    """Return the last number that a text has, in any script's digits, commas between thousands left out."""
-    last = deque(_DIGITS.finditer(text), maxlen=1)
-    if not last:
-        return None
-    found = _NUMBER.findall(text, max(0, last[0].start() - 1), last[0].end())
-    return Decimal(found[-1].replace(",", "").replace("−", "-"))
 
 
 def _votes(claims: list[str] | list[Decimal | None]) -> Floats:

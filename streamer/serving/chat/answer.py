@@ -17,6 +17,8 @@ from streamer.scoring.blank import is_blank
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from streamer.events.actions import ActionsV1
     from streamer.journal import RecordedBatch
     from streamer.serving.chat.counter import Completed
@@ -95,8 +97,7 @@ def answer(
         "model": f"{MODEL_PREFIX}{request.gate}",
         "streamer": told,
     }
-    read, written = (sum(one[name] for one in every) for name in ("input_tokens", "output_tokens"))
-    usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+    usage = _usage(every)
     if request.stream:
         events = _events(whole, text, finish_reason, usage if request.usage_chunk else None)
         return Response(
@@ -108,7 +109,11 @@ def answer(
         "logprobs": None,
         "message": {"role": "assistant", "content": text, "refusal": None},
     }
-    body = whole | {"object": "chat.completion", "choices": [choice], "usage": usage}
+    body = (
+        whole
+        | {"object": "chat.completion", "choices": [choice]}
+        | ({} if usage is None else {"usage": usage})
+    )
     return Response(msgspec.json.encode(body), headers=headers, media_type="application/json")
 
 
@@ -183,6 +188,18 @@ def _desk(action: ActionsV1, desk: State) -> dict[str, Any]:
         "decided_at": outcome.decided_at,
         "desk_id": outcome.desk_id,
         "url": where,
+    }
+
+
+def _usage(every: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """The tokens of all calls; None where an upstream did not count them."""
+    read, written = ([one[name] for one in every] for name in ("input_tokens", "output_tokens"))
+    if None in read or None in written:
+        return None
+    return {
+        "prompt_tokens": sum(read),
+        "completion_tokens": sum(written),
+        "total_tokens": sum(read) + sum(written),
     }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import structlog
 
 from streamer.errors import UsageError
+from streamer.gates import free_text
 from streamer.labels.llm.client import Chat
 from streamer.labels.llm.record import Exchange, FailureCode, Message, cost_of
 from streamer.tracing import NO_TRACING
@@ -31,7 +33,7 @@ _ESSENTIAL: Final = frozenset({"temperature", "top_p"})
 """Without one of these the answers would be those of other settings than the upstream's."""
 
 
-Problem = FailureCode | Literal["not_scored"]
+Problem = FailureCode | Literal["cached", "not_scored"]
 
 
 class Sampled(NamedTuple):
@@ -52,6 +54,7 @@ class Sampler:
     Parameters
     ----------
     max_text_bytes : most bytes of UTF-8 in one answer.
+    count_cached : told of the replies in a batch that a cache had.
     tracing : records each request to the upstream.
 
     Raises
@@ -59,9 +62,16 @@ class Sampler:
     UsageError : the extra ``judge`` is not installed.
     """
 
-    def __init__(self, upstream: Upstream, *, max_text_bytes: int, tracing: Tracing = NO_TRACING) -> None:
+    def __init__(
+        self,
+        upstream: Upstream,
+        *,
+        max_text_bytes: int,
+        count_cached: Callable[[int], None] = lambda _replies: None,
+        tracing: Tracing = NO_TRACING,
+    ) -> None:
         self.upstream: Final = upstream
-        self._max_text_bytes = max_text_bytes
+        self._count_cached = count_cached
         self._chat = Chat(
             upstream,
             sleep=asyncio.sleep,
@@ -70,6 +80,7 @@ class Sampler:
             essential=_ESSENTIAL,
             tracing=tracing,
         )
+        self._chat.most_text = max_text_bytes
 
     async def sample(
         self,
@@ -101,9 +112,14 @@ class Sampler:
                     calls.append,
                     lambda own: best_score([*earlier, *own]),
                     {"logprobs": True} if logprobs else {},
+                    until,
                 )
         except TimeoutError:
             problem = "timed_out"
+        if cached := sum(_cached(calls)):
+            self._count_cached(cached)
+            if self.upstream.cached == "hold":
+                problem = problem or "cached"
         if problem is not None:
             # What an upstream says of a request may quote it: that is for the record alone.
             log.warning("chat.not_sampled", upstream=self.upstream.id, problem=problem, calls=len(calls))
@@ -122,12 +138,13 @@ class Sampler:
         record: Callable[[Exchange], None],
         best_score: BestScore,
         more: Mapping[str, object],
+        until: float,
     ) -> Problem | None:
         """Add answers until the rule has enough; return what went wrong."""
         rule = self.upstream.rule
         *steps, most = rule.sizes
         for size in steps:
-            problem = await self._fill(messages, size, answers, record, more)
+            problem = await self._fill(messages, size, answers, record, more, until)
             if problem is not None:
                 return problem
             try:
@@ -138,7 +155,7 @@ class Sampler:
             looks.append((size, best))
             if rule.enough(size, best):
                 return None
-        return await self._fill(messages, most, answers, record, more)
+        return await self._fill(messages, most, answers, record, more, until)
 
     async def _fill(
         self,
@@ -147,6 +164,7 @@ class Sampler:
         answers: list[Choice],
         record: Callable[[Exchange], None],
         more: Mapping[str, object],
+        until: float,
     ) -> FailureCode | None:
         """Add answers until there are as many as wanted; return what went wrong.
 
@@ -155,7 +173,9 @@ class Sampler:
         at_once = self.upstream.per_request or wanted
         while (missing := wanted - len(answers)) > 0:
             sizes = [min(at_once, missing - start) for start in range(0, missing, at_once)]
-            replies = await asyncio.gather(*(self._ask(messages, size, record, more) for size in sizes))
+            replies = await asyncio.gather(
+                *(self._ask(messages, size, record, more, until) for size in sizes)
+            )
             for choices, problem in replies:
                 if problem is not None:
                     return problem
@@ -169,10 +189,11 @@ class Sampler:
         size: int,
         record: Callable[[Exchange], None],
         more: Mapping[str, object],
+        until: float,
     ) -> tuple[tuple[Choice, ...], FailureCode | None]:
         parameters = {**self.upstream.parameters, **more, **({"n": size} if size > 1 else {})}
         try:
-            *_, last = await self._chat.ask(messages, parameters, record=record)
+            *_, last = await self._chat.ask(messages, parameters, record=record, until=until)
         except UsageError as error:
             log.error("chat.upstream_refuses", upstream=self.upstream.id, reason=str(error))
             return (), "rejected"
@@ -181,16 +202,9 @@ class Sampler:
         for choice in last.choices:
             if choice.refusal is not None:
                 return (), "refused"
-            if not self._storable(choice.text):
+            if free_text.fault(choice.text, len(choice.text)) is not None:
                 return (), "malformed_reply"
         return last.choices, None
-
-    def _storable(self, text: str) -> bool:
-        """Whether an event can hold this answer as it is."""
-        try:
-            return "\0" not in text and len(text.encode()) <= self._max_text_bytes
-        except UnicodeEncodeError:
-            return False
 
 
 def sampling_record(
@@ -203,7 +217,9 @@ def sampling_record(
     request : SHA-256 of the messages.
     hands_on : what another gate is to be asked about; None: nothing.
     """
-    counted = [call.usage for call in sampled.calls if call.usage is not None]
+    counted = [call.usage for call in sampled.calls if call.reply is not None]
+    known = [usage for usage in counted if usage is not None]
+    read, written = sum(usage.prompt for usage in known), sum(usage.completion for usage in known)
     looks = [{"answers": answers, "best_score": best} for answers, best in sampled.looks]
     return {
         "request": request.hex(),
@@ -212,16 +228,34 @@ def sampling_record(
         **({} if hands_on is None else {"hands_on": asdict(hands_on)}),
         "problem": sampled.problem,
         "finish_reasons": [answer.finish_reason for answer in sampled.answers],
-        "input_tokens": sum(usage.prompt for usage in counted),
-        "output_tokens": sum(usage.completion for usage in counted),
+        "input_tokens": read if len(known) == len(counted) else None,
+        "output_tokens": written if len(known) == len(counted) else None,
         "cost": _cost(sampled.calls, upstream),
-        "calls": [_call(call, upstream) for call in sampled.calls],
+        "calls": [
+            _call(call, upstream, cached=cached)
+            for call, cached in zip(sampled.calls, _cached(sampled.calls), strict=True)
+        ],
     }
 
 
-def _call(call: Exchange, upstream: Upstream) -> dict[str, Any]:
+def _cached(calls: Sequence[Exchange]) -> list[bool]:
+    """Which of these calls brought what a cache had, or what another of them brought: no samples of their own.
+
+    The choices of one reply are samples, wherever it was kept.
+    """
+    answered = [call for call in calls if call.reply is not None]
+    ids = Counter(call.id for call in answered if call.id is not None)
+    return [
+        len(answered) > 1 and call.reply is not None and (call.cached or ids[call.id or ""] > 1)
+        for call in calls
+    ]
+
+
+def _call(call: Exchange, upstream: Upstream, *, cached: bool) -> dict[str, Any]:
     return {
         "parameters": dict(call.parameters),
+        "id": call.id,
+        "cached": cached,
         "model": call.model,
         "fingerprint": call.fingerprint,
         "answers": len(call.choices),

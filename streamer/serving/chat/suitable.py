@@ -20,6 +20,12 @@ def of_one_origin(settings: GateSettings) -> bool:
     return settings.upstream is not None or settings.segment_by == UPSTREAM
 
 
+def reads_logprobs(settings: GateSettings) -> bool:
+    """Whether a gate scores by log-probabilities, or has them among its signals."""
+    listed = settings.signal_list
+    return settings.of_event == LOGPROB or (listed is not None and LOGPROB in listed.given)
+
+
 def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
     """Say why a gate could ship none of this upstream's answers, or could not answer a repeat, and what to do; None if it can."""
     if settings.unit != "best":

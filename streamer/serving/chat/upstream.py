@@ -53,6 +53,7 @@ class Upstream(ChatEndpoint):
     price : None: costs are unknown.
     hold_message : what the caller gets where no answer ships.
     hold_status : HTTP status of a hold, in 400..599; None: a completion whose `finish_reason` is ``content_filter``.
+    cached : what becomes of answers by several requests of which a cache answered one; they are no independent samples.
     in_shadow : what a gate in shadow mode answers: the hold message, or the first answer.
     then : the gate that gets what this one hands on (`streamer.serving.chat.rungs`); None: this one is the last.
     then_from : what scores less is held for good, in [0, 1].
@@ -79,6 +80,7 @@ class Upstream(ChatEndpoint):
     price: Price | None = None
     hold_message: str = "No answer can be given to this at the moment."
     hold_status: int | None = None
+    cached: Literal["hold", "accept"] = "hold"
     in_shadow: InShadow = "hold"
     then: str | None = None
     then_from: float = 0.0
@@ -121,6 +123,7 @@ class Upstream(ChatEndpoint):
         return (
             (steps if self.steps else {})
             | ({} if before is None else rung)
+            | ({} if self.cached == "hold" else {"cached": self.cached})
             | {
                 "base_url": self.base_url,
                 "model": self.model,

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import with_receipt
+from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
@@ -277,10 +278,8 @@ class ReleaseDesk:
         UsageError
             When the batch has no such answer, its texts are erased, or the remark is too long.
         """
-        if len(remark) > MOST_REMARK_CHARACTERS:
-            raise UsageError(
-                f"the remark has {len(remark)} characters, at most {MOST_REMARK_CHARACTERS} are allowed"
-            )
+        if (wrong := free_text.fault(remark, MOST_REMARK_CHARACTERS)) is not None:
+            raise UsageError(f"the remark {wrong}")
 
         def work(connection: sa.Connection) -> tuple[DeskV1, bool]:
             row = batch_row(connection, key)

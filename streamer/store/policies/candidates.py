@@ -76,7 +76,15 @@ class Candidates:
         by: str,
         reason: str,
     ) -> CandidatePolicy:
-        """Make this the gate's candidate; workers take it up within seconds. What an earlier one made of batches stays."""
+        """Make this the gate's candidate; workers take it up within seconds. What an earlier one made of batches stays.
+
+        Raises `UsageError` for a method that reads signals: candidates record scores alone.
+        """
+        if settings.calibrator.of_signals:
+            raise UsageError(
+                f"a candidate policy cannot have the method {settings.method}: only scores are recorded beside a decision. "
+                f"`streamer gate set {gate} --method {settings.method} --dry-run` says what the change would do"
+            )
         return self._write(
             gate,
             {

@@ -142,7 +142,8 @@ def test_what_is_edited_goes_out_as_it_was_written(front: tuple[Site, list[Batch
     assert (outcome.text, outcome.edited, outcome.remark) == ("On\nMonday \u202e!", True, "asked them")  # type: ignore[union-attr]
     for form, status in (
         (fields(three, answer="a", text="  "), 409),
-        (fields(three, answer="a", text="a\x00b"), 409),
+        (fields(three, answer="a", text="a\x00b"), 400),
+        (fields(three, answer="a", remark="a\x00b"), 400),
         (fields(three, answer="z"), 409),
         (fields(three, answer="a", text="x" * 65_537), 409),
         (fields(three, answer="a", text="x" * 300_000), 400),

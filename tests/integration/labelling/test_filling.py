@@ -103,8 +103,8 @@ def queue(world: World) -> list[str]:
 
 @pytest.fixture(scope="module")
 def openai() -> None:
-    if importlib.util.find_spec("openai") is None:
-        missing("no openai", "pip install 'conformal-streamer[judge]'")
+    if importlib.util.find_spec("httpx2") is None:
+        missing("no httpx2", "pip install 'conformal-streamer[judge]'")
 
 
 @pytest.mark.usefixtures("openai")

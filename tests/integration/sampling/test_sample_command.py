@@ -1,4 +1,4 @@
-"""`streamer sample` through the real `openai` client, against an endpoint on loopback that behaves as it is told."""
+"""`streamer sample` against an endpoint on loopback that behaves as it is told."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _needs_openai() -> None:
-    if importlib.util.find_spec("openai") is None:
-        missing("no openai", "pip install 'conformal-streamer[judge]'")
+def _needs_httpx() -> None:
+    if importlib.util.find_spec("httpx2") is None:
+        missing("no httpx2", "pip install 'conformal-streamer[judge]'")
 
 
 @pytest.fixture(autouse=True)
@@ -147,7 +147,7 @@ class TestWhatComesOfIt:
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.delenv("STREAMER_SAMPLING_API_KEY_FILE")
-        monkeypatch.setitem(sys.modules, "openai", None)
+        monkeypatch.setitem(sys.modules, "httpx2", None)
         assert sample("https://api.example.invalid/v1", "--dry-run", "--price", "0.15/0.60") == 0
         shown = capsys.readouterr().out
         assert "6 requests for 30 answers" in shown

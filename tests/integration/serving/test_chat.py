@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import shutil
 import threading
@@ -13,12 +14,14 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import openai
 import pytest
 
 from streamer.cli import main
 from streamer.gates.settings import GateSettings
 from streamer.labels.llm.record import Message
+from streamer.scoring.signals.signal_list import signal_list
 from streamer.serving.chat.sampler import Sampled, Sampler
 from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 MODEL = f"gate/{GATE}"
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
+CACHED = 'streamer_upstream_cached_replies_total{gate="cached"}'
 HELD = "No answer can be given to this at the moment."
 
 
@@ -61,8 +65,10 @@ GATES: dict[str, dict[str, Any]] = {
     GATE: {},
     "likely": {},
     "likely-steps": {"answers": 4, "steps": [2], "stop_above": 0.9},
+    "also-likely": {},
     "away": {"base_url": "http://127.0.0.1:9/v1"},
     "one-by-one": {"per_request": 1, "concurrency": 1},
+    "cached": {"per_request": 1, "cached": "accept"},
     "prompted": {"system_prompt": "Short answer first."},
     "segmented": {},
     "shadow": {},
@@ -98,6 +104,8 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
                 if likely
                 else {"scorer": "gram", "encoder": ENCODER}
             )
+            if gate == "also-likely":
+                of |= {"scorer": "choice", "signals": signal_list(["logprob"]).text}
             site.gate(gate, **of, **own)
         yield Plain(site, model, model.serve(site, gates=GATES))
         site.check()
@@ -225,6 +233,28 @@ def test_a_gate_of_log_probabilities_asks_its_upstream_for_them(plain: Plain, ga
     assert (told["action"], told["reason"]) == ("abstain", wanted)
 
 
+def test_a_gate_that_reads_log_probabilities_as_a_signal_asks_for_them_and_does_without(plain: Plain) -> None:
+    found = []
+    for logprobs in ((-2.0, -0.01, -3.0, -4.0), None):
+        plain.model.reply = lambda request, given=logprobs: ChatReply(
+            AGREED,
+            further=[AGREED] * (request.body["n"] - 1),
+            **({} if given is None else {"logprobs": given}),
+        )
+        told = ask(plain.endpoint, gate="also-likely").streamer
+        assert told["action"] == "ship"
+        assert plain.model.asked[-1].body["logprobs"] is True
+        rows = dict(
+            plain.site.rows(
+                "SELECT batch_id, signals FROM batches JOIN decisions ON decisions.batch = batches.id"
+            )
+        )
+        row = rows[told["batch_id"]]
+        found.append(np.frombuffer(row, "<f4")[-2:].tolist())
+    # All four agree, and the first is chosen: exp(-2) in [0, 1] around 1/2; and the mark that it is missing.
+    assert found == [[pytest.approx(2 * math.exp(-2) - 1), 0.0], [0.0, 1.0]]
+
+
 def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:
     _, model, endpoint = plain
 
@@ -244,7 +274,7 @@ def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:
     beyond = {"prompt_tokens": 2**80, "completion_tokens": 7, "total_tokens": 2**80}
     model.reply = lambda request: ChatReply(AGREED, usage=beyond)
     completion = ask(endpoint, gate="one-by-one")
-    assert (completion.usage.total_tokens, completion.streamer["action"]) == (0, "ship")
+    assert (completion.usage, completion.streamer["action"]) == (None, "ship")
 
 
 def completed(endpoint: Endpoint, *, asynchronous: bool, **options: Any) -> list[Any]:
@@ -402,6 +432,58 @@ def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None
     assert (found.answers, found.problem, len(found.calls)) == ((), "not_scored", 1)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "Hm."}]},
+            {"type": "text", "text": AGREED},
+        ],
+        [{"type": "text", "text": AGREED[:3]}, {"type": "text", "text": AGREED[3:]}],
+    ],
+)
+def test_the_text_parts_of_an_answer_are_the_answer(plain: Plain, content: list[Any]) -> None:
+    _, model, endpoint = plain
+    for gate in (GATE, "shadow-first"):
+        model.reply = lambda request: ChatReply(None, message={"content": content})
+        assert ask(endpoint, gate=gate).choices[0].message.content == AGREED
+
+
+def test_choices_of_one_reply_are_samples_wherever_it_was_kept(plain: Plain) -> None:
+    _, model, endpoint = plain
+    model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, id="1", headers={"age": "7"})
+    assert ask(endpoint).choices[0].message.content == AGREED
+
+
+def test_what_a_cache_had_is_taken_where_the_upstream_says_so(plain: Plain) -> None:
+    site, model, endpoint = plain
+    before = endpoint.metrics()[CACHED]
+    model.reply = lambda request: ChatReply(AGREED, id="chatcmpl-1")
+    told = ask(endpoint, gate="cached")
+    assert told.choices[0].message.content == AGREED
+    calls = kept(site, told.streamer["batch_id"])["sampling"]["calls"]
+    assert [(call["id"], call["cached"]) for call in calls] == [("chatcmpl-1", True)] * ANSWERS
+    assert endpoint.metrics()[CACHED] == before + ANSWERS
+
+
+def test_tokens_that_nobody_counted_are_not_told(plain: Plain) -> None:
+    site, model, endpoint = plain
+    model.reply = lambda request: ChatReply(AGREED, further=[AGREED] * 3, usage=None)
+    completion = ask(endpoint)
+    assert completion.usage is None
+    assert kept(site, completion.streamer["batch_id"])["sampling"]["input_tokens"] is None
+    streamed = post(endpoint, stream=True, stream_options={"include_usage": True}).text
+    assert AGREED in streamed
+    assert '"usage"' not in streamed
+
+
+def test_a_wait_that_passes_the_deadline_is_not_waited_for(plain: Plain) -> None:
+    _, model, endpoint = plain
+    model.reply = lambda request: ChatReply(status=429, headers={"retry-after": "86400"})
+    told = ask(endpoint).streamer
+    assert (told["action"], told["problem"], told["calls"]) == ("abstain", "rate_limited", 1)
+
+
 # -- what is held
 
 
@@ -438,6 +520,29 @@ TROUBLES: dict[str, tuple[Callable[[ChatRequest], ChatReply], str]] = {
         lambda request: ChatReply(AGREED) if request.body.get("n") == ANSWERS else ChatReply(status=500),
         "server_error",
     ),
+    "only reasoning": (
+        lambda request: ChatReply(None, message={"reasoning_content": "Who?"}, finish_reason="length"),
+        "only_reasoning",
+    ),
+    "reasoning in parts": (
+        lambda request: ChatReply(None, message={"content": [{"type": "thinking", "thinking": []}]}),
+        "only_reasoning",
+    ),
+    "a picture": (
+        lambda request: ChatReply(None, message={"content": [{"type": "image_url", "image_url": {}}]}),
+        "malformed_reply",
+    ),
+    "nested": (
+        lambda request: ChatReply(raw=b'{"choices": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"),
+        "server_error",
+    ),
+    "nested error": (lambda request: ChatReply(status=400, raw=b"[" * 20_000), "rejected"),
+    "redirected": (
+        lambda request: ChatReply(status=307, headers={"location": "http://127.0.0.1:9/v1"}),
+        "rejected",
+    ),
+    "one id": (lambda request: ChatReply(AGREED, id="chatcmpl-1"), "cached"),
+    "from a cache": (lambda request: ChatReply(AGREED, headers={"x-cache": "Hit from edge"}), "cached"),
     "no temperature": (lambda request: refusal_of_a_parameter("temperature"), "rejected"),
 }
 
@@ -459,7 +564,9 @@ def test_what_cannot_be_sampled_whole_is_held_and_on_record(sqlite_site: Site, m
         assert (decided["action"], decided["responses"]) == ("abstain", [])
         calls = kept(sqlite_site, told["batch_id"])["sampling"]["calls"]
         assert len(calls) == told["calls"]
-        if name not in ("filtered", "no text that can be kept", "too long"):
+        if problem == "cached":
+            assert {(call["cached"], call["problem"]) for call in calls} == {(True, None)}, name
+        elif name not in ("filtered", "no text that can be kept", "too long"):
             assert problem in {call["problem"] for call in calls}, name
     model.reply = agreeing
     assert ask(endpoint).choices[0].message.content == AGREED
@@ -484,7 +591,7 @@ def test_an_upstream_that_is_not_there_is_held_and_the_record_says_why(
     monkeypatch.setenv("STREAMER_DATABASE_URL", plain.site.url)
     assert main(["audit", "show", told["batch_id"]]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert f"upstream {told['upstream']}, 1 call, no answers: unreachable (Connection error." in said
+    assert f"upstream {told['upstream']}, 1 call, no answers: unreachable (" in said
     assert "published to" not in said, "this service publishes nowhere"
     told = ask(plain.endpoint).streamer
     assert main(["audit", "show", told["batch_id"]]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,6 +144,46 @@ def test_what_the_decoder_refuses_is_told_and_leaves_nothing(sqlite_site: Site) 
         held(endpoint.ask(batch("b"), headers={"prefer": prefer}), 400, "bad_request")
     assert sqlite_site.outcomes() == []
     assert sqlite_site.rows("SELECT count(*) FROM dead_letters") == [(0,)]
+
+
+@pytest.mark.parametrize("levels", [70, 990, 100_000])
+def test_what_is_nested_too_deeply_is_refused_and_dead_lettered(site: Site, levels: int) -> None:
+    endpoint = site.serve()
+    nested = b"[" * levels + b"]" * levels
+    event = json.dumps(batch("b"))[:-1].encode() + b', "metadata": {"m": ' + nested + b"}}"
+    label = (
+        b'{"batch_id": "b", "response_id": "a", "kind": "human", "labeller": "ana", "severity": 1, "x": '
+        + nested
+        + b"}"
+    )
+    for path, body in (("decisions", event), ("labels", label), ("labels", b"[" + label + b"]")):
+        answer = endpoint.client.post(
+            f"/v1/gates/{GATE}/{path}", content=body, headers={"content-type": "application/json"}
+        )
+        assert (answer.status_code, answer.json()["code"]) == (422, "too_deeply_nested"), answer.text
+    assert site.outcomes() == ["dead_letter"]
+    assert site.outcomes("http.labels") == ["dead_letter", "dead_letter"]
+    assert len(site.rows("SELECT * FROM dead_letters")) == 3
+    assert action(endpoint.ask(batch("b")))["action"] == "ship"
+    site.check()
+
+
+def test_a_body_of_two_lengths_is_refused(sqlite_site: Site) -> None:
+    endpoint = sqlite_site.serve()
+    body = json.dumps(batch("b")).encode()
+    head = (
+        f"POST /v1/gates/{GATE}/decisions HTTP/1.1\r\nHost: {endpoint.base.partition('//')[2]}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    ).encode()
+    smuggled = b"GET /openapi.json HTTP/1.1\r\n\r\n"
+    url = endpoint.client.base_url
+    with socket.create_connection((url.host, url.port)) as connection:
+        connection.sendall(head + f"{len(body):x}\r\n".encode() + body + b"\r\n0\r\n\r\n" + smuggled)
+        connection.settimeout(60)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert sqlite_site.outcomes() == []
 
 
 def test_a_gate_made_a_moment_ago_decides(sqlite_site: Site) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate, decide
 from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import decided_as_blank
 from streamer.gates.gate import BatchGate, gate_batch
 from streamer.scoring.blank import is_blank
 
@@ -181,11 +180,6 @@ def test_a_text_of_characters_that_nobody_sees_is_blank(character):
 @pytest.mark.parametrize("text", SEEN)
 def test_a_text_with_one_character_that_is_seen_is_not_blank(text):
     assert not is_blank(text)
-
-
-def test_what_was_taken_for_text_by_an_earlier_version_is_told_answer_by_answer():
-    blank, taken_for_text = ["a", 0.0, 0.0, "hold", False], ["b", 0.5, 0.6, "hold", False]
-    assert decided_as_blank(["\u200b", "\ufffe"], [blank, taken_for_text], "best") == [True, False]
 
 
 def test_the_verifier_and_the_gate_agree_about_every_character():

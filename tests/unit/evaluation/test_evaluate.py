@@ -67,7 +67,11 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
             (mode, alpha) for mode in ("G-Eval-Naive", "G-Eval-CRC", "Gram-CRC") for alpha in (0.1, 0.3)
         ]
         names = [row.method for row in result.calibrators(unit, 0.3)]
-        assert names == [m.name for m in METHODS_COMPARED if unit == "response" or not m.response_only]
+        assert names == [
+            method.name
+            for method in METHODS_COMPARED
+            if not method.of_signals and (unit == "response" or not method.response_only)
+        ]
         assert {row.scorer for row in result.ranking if row.unit == unit} == set(result.scorers)
         for row in result.gates:
             assert 0 <= row.exposure.mean <= row.ship_rate.mean <= 1
@@ -77,6 +81,66 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
     assert [row.method for row in result.stability] == [
         scheme for scheme in ("mean", "crc", "bb", "rbwa") for _ in ASKED["alphas"]
     ]
+
+
+def refitted(data, split, alpha) -> tuple[float, float]:
+    """What `full` serves and exposes, each new prompt by a fit of its own."""
+    rows = np.array([[1.0, *one.row] for one in data.chosen])
+    best = [int(np.argmax(one.scores)) for one in data.chosen]
+    bad = np.array([cloud.severities[place] for cloud, place in zip(data.clouds, best, strict=True)])
+    labelled, ships = list(split.first), []
+    for place in split.second.tolist():
+        x = rows[[*labelled, place]]
+        targets = 1 - 2 * np.array([*bad[labelled], 1.0])
+        w = np.linalg.solve(x.T @ x + np.diag([1e-6, *[100.0] * (x.shape[1] - 1)]), x.T @ targets)
+        count = 1 + sum((x[:-1] @ w >= x[-1] @ w - 1e-9) & (bad[labelled] == 1))
+        ships.append(count <= int(round(alpha * 100) * (len(labelled) + 1) / 100))
+    return float(np.mean(ships)), float((np.array(ships) * bad[split.second]).mean())
+
+
+def test_method_full_stands_beside_the_cut_of_gram_energy(tmp_path):
+    made, rng = rows(100, seed=3), np.random.default_rng(5)
+    for cloud in made:
+        for number, response in enumerate(cloud["responses"]):
+            response["embedding"] = rng.normal(size=6).tolist()  # agreement says nothing
+            response["signals"] = {"doubt": 2 * response["label"] + number / 10}
+    path = write(tmp_path / "made-up.jsonl", made)
+    asked = {"splits": 3, "alphas": (0.1, 0.2), "units": ("best",), "cache": tmp_path / "kept"}
+    found = evaluate(path, out=tmp_path / "out", signals=(("doubt", 0.0, 3.0),), **asked)
+    (result,) = found.data_sets
+    (data,) = steps.scored_data_sets(
+        [evaluation.read_data_set(path)], Options(signals=(("doubt", 0.0, 3.0),))
+    )
+    splits = seeded_splits(data.clouds, range(3))
+    for alpha in (0.1, 0.2):
+        row = result.default_row("best", alpha)
+        assert row.method == "full"
+        by_refit = np.mean([refitted(data, split, alpha) for split in splits], axis=0)
+        assert [row.ship_rate.mean, row.exposure.mean] == pytest.approx(by_refit)
+        assert result.cut_row("best", alpha).method == "mean"
+        assert row.ship_rate.mean > result.cut_row("best", alpha).ship_rate.mean, "doubt says what is wrong"
+    one = headline(found, result)
+    served = result.cut_row("best", 0.1).ship_rate.mean
+    assert f"a cut of Gram energy alone would serve {100 * served:.0f} %" in one.ships
+    assert "clear difference" in one.ships
+    assert f", a cut of Gram energy {100 * served:.0f} %; the error rate" in one.sentence
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "every label fits and calibrates one score of all signals (method full)" in page
+    assert "--signal doubt=0..3" in page
+    (table,) = all_tables(found)["scorer"]
+    assert [cells[1] for cells in table.rows] == ["Gram energy", "all signals, method full"]
+    without = evaluate(path, **asked).data_sets[0]
+    assert without.default_row("best", 0.1).ship_rate.mean < result.default_row("best", 0.1).ship_rate.mean
+    with pytest.raises(
+        UsageError, match=r"question 'q\d+': the signal doubt of answer \d is .*, outside its range of 0 to 1"
+    ):
+        evaluate(path, signals=(("doubt", 0.0, 1.0),), **asked)
+
+
+def test_below_forty_labels_a_cut_of_gram_energy_decides(tmp_path):
+    path = write(tmp_path / "made-up.jsonl", rows(79))
+    (result,) = evaluate(path, splits=2, units=("best",), cache=None).data_sets
+    assert result.default_row("best", 0.1).method == "mean"
 
 
 def test_the_folder_has_all_that_is_promised(done, clouds):
@@ -191,7 +255,7 @@ def test_a_score_that_works_the_wrong_way_is_said_in_the_first_sentence(done):
 @pytest.mark.parametrize(
     ("low", "value", "high", "said"),
     [
-        (0.6, 0.7, 0.8, "Yes: A fine answer scores above a bad one"),
+        (0.6, 0.7, 0.8, "Yes: By Gram energy a fine answer scores above a bad one"),
         (0.45, 0.51, 0.57, "No better than chance"),
         (0.2, 0.3, 0.4, "No, it points the wrong way"),
         (None, None, None, "Cannot be said"),

@@ -63,7 +63,7 @@ def test_the_key_is_never_shown() -> None:
 
 
 def test_the_judge_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "openai", None)
+    monkeypatch.setitem(sys.modules, "httpx2", None)
     with pytest.raises(UsageError, match=r"pip install 'conformal-streamer\[judge\]'"):
         JudgeClient(JudgeEndpoint())
 

@@ -13,6 +13,7 @@ import pytest
 
 from streamer import LabelledGroup
 from streamer.calibration import History
+from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.transductive import CURVE_POINTS
 from streamer.events.codec import encode
 from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event
@@ -45,7 +46,15 @@ def sample(
         made.append(LabelledGroup(f"b{g}#1", tuple(f"r{i}" for i in range(items)), scores, severities))
     named = {group.id: segments[g % len(segments)] for g, group in enumerate(made)} if segments else {}
     history = History.of(np.linspace(0.0, 1.0, 101))
-    return RunSample(groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items, history=history)
+    prompts = Prompts(
+        ids=tuple(group.id for group in made),
+        rows=np.array([[group.scores[0], group.scores[-1]] for group in made], np.float32),
+        bad=np.array([group.severities[0] > 0 for group in made]),
+        segments=tuple(named.values()) if segments else None,
+    )
+    return RunSample(
+        groups=made, segments=named, alpha=alpha, seed=7, fewest_draws=items, history=history, prompts=prompts
+    )
 
 
 def settings(**changes: Any) -> GateSettings:

@@ -14,7 +14,7 @@ from streamer.scoring.contract import TOLERANCE, sample_batches
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals import measured as measured_module
 from streamer.scoring.signals.counting import begins, in_common
-from streamer.scoring.signals.measured import Measured, words_of
+from streamer.scoring.signals.measured import Measured, last_number, words_of
 from streamer.scoring.signals.signal_list import (
     CLIP,
     MOST_MODELS,
@@ -23,7 +23,6 @@ from streamer.scoring.signals.signal_list import (
     batch_row,
     choice_scores,
 )
-from streamer.scoring.signals.words import last_number
 
 TEXTS = ["It is Paris.", "Paris", "It is Paris.", "Lyon, I think: 1,500 or 2", " "]
 ROWS = np.array([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])

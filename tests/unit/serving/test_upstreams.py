@@ -59,6 +59,7 @@ BEFORE = After(
     gate="cheap", upstream="tiny@1a2b3c4d", scorer="gram", encoder="e@1", at_least=0.1, at_most=0.6
 )
 CHANGES: list[tuple[str, Any]] = [
+    ("cached", "accept"),
     ("base_url", "https://others.example/v1"),
     ("model", "large"),
     ("answers", 11),

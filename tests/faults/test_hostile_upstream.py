@@ -1,0 +1,258 @@
+"""Whoever answers by HTTP may send anything: no reader of a reply grows by 64 MiB, and what came stays on record."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import subprocess
+import sys
+import threading
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.faults.endpoint import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+MOST_GROWTH = 64 * 2**20
+MIB = b" " * 2**20
+
+
+def good(n: int = 1) -> bytes:
+    choices = [{"message": {"content": "Paris."}, "finish_reason": "stop"}] * n
+    return json.dumps({"choices": choices}).encode()
+
+
+def bomb() -> bytes:
+    """390 kB that unpack to 400 MB, each 64 KiB packed once and put together as members of a stream would be."""
+    return gzip.compress(b" " * 400_000_000, 6)
+
+
+def many(one: bytes, size: int, before: bytes, after: bytes) -> bytes:
+    """As many of one thing as fit."""
+    return before + b",".join([one] * ((size - len(before + after)) // (len(one) + 1))) + after
+
+
+CHAT = 4 * 2**20
+EMBEDDINGS = 4 * CHAT
+BODIES: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
+    "bomb": lambda: ({"Content-Encoding": "gzip"}, bomb()),
+    "lists": lambda: ({}, many(b"[]", CHAT, b'{"choices": [', b"]}")),
+    "choices": lambda: ({}, many(b'{"message":{}}', CHAT, b'{"choices": [', b"]}")),
+    "logprobs": lambda: (
+        {},
+        many(b'{"logprob":0}', CHAT, b'{"choices": [{"message": {}, "logprobs": {"content": [', b"]}}]}"),
+    ),
+    "parts": lambda: (
+        {},
+        many(b'{"type":""}', CHAT, b'{"choices": [{"message": {"content": [', b"]}}]}"),
+    ),
+    "wide text": lambda: (
+        {},
+        b'{"choices": [{"message": {"content": "' + "\U0001f5fc".encode() + b"x" * (CHAT - 100) + b'"}}]}',
+    ),
+    "nested": lambda: ({}, b'{"choices": ' + b"[" * (CHAT // 2)),
+    "embeddings": lambda: (
+        {},
+        many(b'{"index":0,"embedding":0}', EMBEDDINGS, b'{"data": [', b"]}"),
+    ),
+    "numbers": lambda: (
+        {},
+        b'{"data": [' + many(b"0", EMBEDDINGS - 60, b'{"index": 0, "embedding": [', b"]}]}"),
+    ),
+    "error": lambda: ({}, MIB * 4),
+}
+"""Of these, what is not of a reader's form is refused at once."""
+
+
+class _Hostile(BaseHTTPRequestHandler):
+    """Sends 3,000 MB in pieces for ``endless``, else the body of `BODIES` that the server's `way` names."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("content-length", 0)))
+        with suppress(OSError):
+            getattr(self, f"_{self.server.way}".replace(" ", "_"), self._body)()  # type: ignore[attr-defined]
+
+    do_GET = do_POST  # noqa: N815 - the base class names it so
+
+    def _body(self) -> None:
+        way, bodies = self.server.way, self.server.bodies  # type: ignore[attr-defined]
+        headers, body = bodies[way]
+        self.send_response(500 if way == "error" else 200)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _endless(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for _ in range(3_000):
+            self.wfile.write(b"100000\r\n" + MIB + b"\r\n")
+
+    def _cookies(self) -> None:
+        self.send_response(429)
+        self.send_header("Set-Cookie", f"{threading.get_ident()}={'x' * 60_000}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class names it so
+        """Say nothing on standard error."""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Hostile)
+        self.bodies = {name: make() for name, make in BODIES.items()} | {
+            "good": ({}, good(4)),
+            "one": ({}, good()),
+        }
+        self.way = "good"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/v1"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that hang up."""
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Iterator[_Server]:
+    with serving() as server:
+        yield server
+
+
+@contextmanager
+def serving() -> Iterator[_Server]:
+    server = _Server()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+WAYS = ("endless", *BODIES, "cookies")
+
+
+def test_no_reply_of_an_upstream_fills_the_service(
+    tmp_path: Path, migrated_sqlite_url: str, hostile: _Server
+) -> None:
+    with closing(Site(migrated_sqlite_url, tmp_path)) as site:
+        site.gate(scorer="logprob", encoder="event", segment_by="upstream")
+        site.gate("one-by-one", scorer="logprob", encoder="event", segment_by="upstream")
+        upstreams = {
+            gate: {"base_url": hostile.url, "model": "m", "answers": 32, "tries": 2, **own}
+            for gate, own in (("bot", {}), ("one-by-one", {"per_request": 1}))
+        }
+        endpoint = site.serve("--wait", "60", STREAMER_UPSTREAMS=json.dumps(upstreams))
+
+        def ask(gate: str) -> dict[str, Any]:
+            body = {"model": f"gate/{gate}", "messages": [{"role": "user", "content": "Who?"}]}
+            told: dict[str, Any] = endpoint.client.post("/v1/chat/completions", json=body).json()["streamer"]
+            return told
+
+        hostile.way = "one"
+        for gate in upstreams:
+            ask(gate)
+        before = endpoint.peak_bytes()
+        for gate in upstreams:
+            for hostile.way in WAYS:
+                told = ask(gate)
+                assert told["action"] == "abstain", hostile.way
+                assert told["calls"] > 0, hostile.way
+                grown = endpoint.peak_bytes() - before
+                assert grown < MOST_GROWTH, f"{hostile.way} at {gate}: {grown / 2**20:.0f} MiB"
+        site.check()
+
+
+READERS = {
+    "chat": """
+import asyncio, random, time
+from streamer.labels.llm import ChatEndpoint, Message
+from streamer.labels.llm.client import Chat
+async def once():
+    chat = Chat(ChatEndpoint(model="m", base_url=URL, tries=1), sleep=asyncio.sleep, jitter=random.random, clock=time.monotonic)
+    await chat.ask((Message("user", "Who?"),), {"model": "m"})
+    await chat.close()
+def read(): asyncio.run(once())
+""",
+    "encoder": """
+from streamer.labels.llm.embeddings import Embeddings, EmbeddingsEndpoint
+asked = Embeddings(EmbeddingsEndpoint(model="m", base_url=URL, tries=1))
+def read(): list(asked.vectors([str(one) for one in range(1000)]))
+""",
+    "issuer": """
+from datetime import UTC, datetime
+import time
+from streamer.console.oidc import Issuer, Registration
+issuer = Issuer(Registration(issuer=URL, client_id="c"), redirect=URL, clock=lambda: datetime.now(UTC), monotonic=time.monotonic)
+def read(): issuer.metadata()
+""",
+    "witness": """
+from streamer.audit.witnesses import witness
+one = witness(URL)
+def read(): one.keep(b"{}")
+""",
+    "time stamps": """
+from streamer.audit.witnesses import witness
+one = witness("tsa+" + URL)
+def read(): one.keep(b"{}")
+""",
+    "client": """
+from streamer.client import Client
+client = Client(URL)
+def read(): client.gate("bot", deadline=60)
+""",
+}
+MEASURED = """
+import sys
+URL = sys.argv[1]
+READER
+def peak():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+before = None
+for line in sys.stdin:
+    try:
+        read()
+        said = "read"
+    except Exception as error:
+        said = type(error).__name__
+    now = peak()
+    before = now if before is None else before
+    print(said, 1024 * (now - before), flush=True)
+"""
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_no_reply_fills_who_reads_it(hostile: _Server, name: str) -> None:
+    code = MEASURED.replace("READER", READERS[name])
+    with subprocess.Popen(
+        [sys.executable, "-c", code, hostile.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        for hostile.way in ("good", *WAYS):
+            reader.stdin.write("again\n")
+            reader.stdin.flush()
+            said, grown = reader.stdout.readline().split()
+            assert said not in ("RecursionError", "MemoryError"), hostile.way
+            assert int(grown) < MOST_GROWTH, f"{hostile.way}: {int(grown) / 2**20:.0f} MiB, {said}"
+        reader.stdin.close()
