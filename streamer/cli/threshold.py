@@ -29,6 +29,7 @@ from streamer.wording.policies import (
     segment_lines,
     status_text,
     threshold_text,
+    weights_text,
     who,
 )
 from streamer.wording.verdicts import headline
@@ -137,6 +138,7 @@ def show(
         {
             "threshold": styled_threshold(policy),
             **({"segments": lines} if (lines := segment_lines(policy.rule)) is not None else {}),
+            **({"carried by": weights} if (weights := weights_text(policy)) is not None else {}),
             "budget alpha": policy.settings.alpha,
             "unit": policy.settings.unit,
             "method": policy.settings.method,

@@ -590,11 +590,11 @@ def test_no_gate_is_made_that_the_endpoint_would_refuse(
 ) -> None:
     small = {"base_url": "http://127.0.0.1:9/v1", "model": "small"}
     monkeypatch.setenv("STREAMER_UPSTREAMS", json.dumps({"x": small | table, "y": small}))
-    status, _, err = run(capsys, "gate", "create", "x", *origin, *words)
+    status, _, err = run(capsys, "gate", "create", "x", *origin, "--method", "mean", *words)
     assert (status, says in err, "gate x" in err) == (cli.WRONG_USAGE, True, True), err
     assert run(capsys, "gate", "list", "--json")[1] == "", "nothing was created"
     # One that answers may come from anywhere for is not refused, nor one that other settings have no upstream for.
-    assert run(capsys, "gate", "create", "x", *words)[0] == 0
+    assert run(capsys, "gate", "create", "x", "--method", "mean", *words)[0] == 0
     status, _, err = run(capsys, "gate", "set", "x", *origin)
     assert (status, says in err) == (cli.WRONG_USAGE, True), err
     assert run(capsys, "gate", "set", "x", *origin, *mended)[0] == 0
