@@ -381,7 +381,7 @@ def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(
             {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None},
             "come with the events",
         ),
-        ({"scorer": "kernel-entropy"}, "embeddings of external:made-up are not on record"),
+        ({"scorer": "choice"}, "embeddings of external:made-up are not on record"),
         ({"alpha": 2.0}, "alpha must be"),
         ({"alphabet": 2.0}, "alphabet"),
     ],
@@ -445,8 +445,8 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         assert known.all()
         assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"
         plain = asking.ask(Change(cut=Cut.at(0.3)))
-        other = asking.ask(Change(settings={"scorer": "exact-match"}, cut=Cut.at(0.3)))
-        calibrated = asking.ask(Change(settings={"scorer": "exact-match", "least_groups": 5}))
+        other = asking.ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.3)))
+        calibrated = asking.ask(Change(settings={"scorer": "choice", "least_groups": 5}))
         store.gates.revise("texts", {"keep_texts": False}, by="ana", reason="private")
         scribe.deliver(_priced(n, unit) for n in range(24, 30))
         later = wiring.what_if(settings, store, "texts", since=now - _HOUR, now=wiring.now())
@@ -454,7 +454,7 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         with_less = WhatIf(
             store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
             since=now - _HOUR, now=wiring.now(), scores=lambda: texts,
-        ).ask(Change(settings={"scorer": "exact-match"}, cut=Cut.at(0.3)))  # fmt: skip
+        ).ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.3)))  # fmt: skip
     assert plain.prompts == other.prompts == 24
     assert calibrated.basis.prompts == 12
     assert with_less.prompts == 24
