@@ -319,12 +319,6 @@ class ReleaseDesk:
             raise AlreadyDecided(outcome)
         return outcome
 
-    def waiting_at(self, gate: str) -> int:
-        """How many batches of a gate wait."""
-        query = sa.select(sa.func.count()).select_from(desk_items).where(desk_items.c.gate == gate)
-        with self._database.reading() as connection:
-            return connection.execute(query).scalar_one()
-
     def hold_all(self, gate: str, *, by: str, remark: str) -> int:
         """Reject everything that waits at a gate, `MOST_AT_ONCE` in a transaction; returns how many."""
 
