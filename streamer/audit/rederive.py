@@ -3,34 +3,96 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from streamer.audit.standalone.verify_bundle import wrong_budget
 from streamer.calibration import History
 from streamer.errors import UsageError
 from streamer.gates.policy_gate import Needed, PolicyGate
-from streamer.gates.rule import Cut, Rule, rule_from_json, rule_of_text, rule_text
+from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.draw_ages import age_moment
 from streamer.recalibration.run import derive
+from streamer.recalibration.sampled import cuts_at_budget, is_bad, losses_by_score, prompts_of_rule
 from streamer.recalibration.suffix_test import Suffix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.calibration.threshold import ThresholdState
     from streamer.gates.policy import GateRevision
     from streamer.gates.settings import Unit
-    from streamer.recalibration.run import CalibrationRun, SampledGroup
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.sampled import SampledGroup
+
+_MOST_COMPARED = 64
+"""Policies whose labelled prompts are held."""
 
 
 class ActionRules:
-    """Decides batches again; the gate of each policy is built once."""
+    """Decides batches again; the gate of each policy is built once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    revisions, inputs : look up the revisions of a gate, and what a run has read, as in `streamer.audit.verification.Lookups`.
+    """
+
+    def __init__(
+        self,
+        revisions: Callable[[str], Sequence[GateRevision]],
+        inputs: Callable[[int], Sequence[SampledGroup]],
+    ) -> None:
+        self._revisions, self._inputs = revisions, inputs
         self._gates: dict[tuple[str, int, Unit], PolicyGate] = {}
+        self._policies: dict[tuple[str, int], dict[str, Any]] = {}
+        self._older_than: dict[int, datetime] = {}
+        self._compares = lru_cache(maxsize=_MOST_COMPARED)(self._comparing)
+
+    def read(self, line: dict[str, Any]) -> None:
+        """Read a line of the control chain."""
+        row = line["row"] or {}
+        if line["kind"] == "policies" and row:
+            self._policies[row["gate"], row["version"]] = row
+        elif line["kind"] == "calibration_runs" and row:
+            self._older_than[row["id"]] = datetime.fromisoformat(row["older_than"])
+
+    def wrong_budget(self, facts: dict[str, Any]) -> str | None:
+        """Say how the budget that a decision needed differs from what its policy's labelled prompts say; None: it does not."""
+        needed = None
+        scores = [response[1] for response in facts["responses"]]
+        if scores and scores[0] is not None:
+            gate = self._compares(facts["batch"][0], facts["policy"])
+            row = None if "signals" not in facts else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4")
+            if gate is not None:
+                found = gate.decide(scores, segment=facts.get("segment"), row=row).needed
+                needed = None if found is None else [found.count, found.groups]
+        said = facts.get("budget")
+        return None if said == needed else wrong_budget(said, needed)
+
+    def _comparing(self, gate: str, version: int) -> PolicyGate | None:
+        """The gate of a policy with what it compares batches with; None where it compares them with nothing."""
+        row = self._policies.get((gate, version))
+        older_than = None if row is None else self._older_than.get(row["calibration_run"])
+        if row is None or older_than is None:
+            return None
+        settings = next(one.settings for one in self._revisions(gate) if one.revision == row["gate_revision"])
+        reading = reading_of(row)
+        rule, losses = reading.rule, None
+        if isinstance(rule, Full):
+            groups = self._inputs(row["calibration_run"])
+            rule = replace(rule, prompts=tuple(prompts_of_rule(rule, groups, older_than)))
+        elif cuts_at_budget(settings, rule):
+            losses = losses_by_score(self._inputs(row["calibration_run"]), older_than)
+        else:
+            return None
+        return PolicyGate(unit=settings.unit, cut=reading.cut, rule=rule, losses=losses)
 
     def __call__(
         self,
@@ -97,6 +159,10 @@ def contradiction(
         groups = inputs(run["id"])
     except UsageError as error:
         return f"its inputs cannot be calibrated: {error}"
+    if gate.settings.calibrator.of_signals:
+        for one in groups:
+            if one.bad is not (bad := is_bad(gate.audit_salt, replace(one, bad=None))):
+                return f"the prompt {one.id} is {'bad' if bad else 'good'}, by its severity {one.severity:g}"
     sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
     young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
     if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):
@@ -174,11 +240,10 @@ def _differences(
             continue  # a calibrator that is younger than the run
         if bool(row["decides"]) != one.decides:
             yield f"{one.name} {'decides' if one.decides else 'does not decide'}, the run says otherwise"
-        if (row["state"], row["threshold"], _rule(row.get("rule"))) != (
-            cut.state,
-            cut.threshold,
-            _rule(one.rule),
-        ):
+        if (row["state"], row["threshold"]) == (cut.state, cut.threshold):
+            if _rule(row.get("rule")) != _rule(one.rule):
+                yield f"{one.name} finds another rule from its inputs than the run says"
+        else:
             yield (
                 f"{one.name} finds {cut.state} {cut.threshold!r} from its inputs, the run says"
                 f" {row['state']} {row['threshold']!r}"

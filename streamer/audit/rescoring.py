@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from streamer.audit.standalone.verify_bundle import SCORED_BY
-from streamer.events.responses import recorded_models
+from streamer.events.responses import recorded_models, recorded_numbers
+from streamer.gates.policy_gate import unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, is_plugin, scorer_named
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.audit.standalone.verify_bundle import Verifier
-    from streamer.scoring.scorer import Scorer
+    from streamer.gates.settings import Unit
+    from streamer.scoring.scorer import AnswerBatch, Scorer
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
-    _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], list[float]]
+    _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], list[float], "_Row | None"]
 
 TOLERANCE = 1e-5
 """How far a score may lie from the stored one: ten of the steps of 1e-6 that scores are rounded to. On one machine
@@ -77,6 +80,27 @@ class StoredTexts:
         return found
 
 
+class _Row(NamedTuple):
+    """A row of signals on record, and what it was made of besides texts and embeddings."""
+
+    recorded: bytes
+    signals: SignalList
+    unit: Unit
+    prompt: str | None
+    given: dict[str, list[float | None]]
+
+    def differs(self, batch: AnswerBatch, scores: Sequence[float], blank: Sequence[bool]) -> float:
+        """By how much the batch's row differs at most, in the signals' own units."""
+        rows = self.signals.rows(batch, self.prompt, self.given)
+        found = unit_row(self.unit, rows, scores, blank)
+        recorded = np.frombuffer(self.recorded, "<f4")
+        if found is None or found.shape != recorded.shape:
+            return np.inf
+        units = np.ones(len(found))
+        units[: len(self.signals.measured)] = [one.deviation for one in self.signals.measured]
+        return float((np.abs(found - recorded) * units).max())
+
+
 class Rescorer:
     """Scores the batches that it is given again, many in one call of their encoder.
 
@@ -114,8 +138,21 @@ class Rescorer:
             )
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = [is_blank(text) for text in content["texts"]]
-            models = recorded_models(content["metadata"], [one[0] for one in facts["responses"]])
-            self._add(facts["encoder"], (place, scorer, content["texts"], blank, models, scores), verifier)
+            ids = [one[0] for one in facts["responses"]]
+            models = recorded_models(content["metadata"], ids)
+            row = None
+            if "signals" in facts:
+                settings = verifier.settings(facts["batch"][0], facts["policy"]) or {}
+                row = _Row(
+                    bytes.fromhex(facts["signals"]),
+                    SignalList.of_text(settings.get("signals") or ""),
+                    facts["unit"],
+                    content["prompt"],
+                    recorded_numbers(content["metadata"], ids),
+                )
+            self._add(
+                facts["encoder"], (place, scorer, content["texts"], blank, models, scores, row), verifier
+            )
 
     def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
         """Score a batch again that got its scores after it was decided; see `Snapshot.scored_later`."""
@@ -132,7 +169,7 @@ class Rescorer:
             blank = [is_blank(text) for text in line["texts"]]
             self._add(
                 line["encoder"],
-                (place, scorer, line["texts"], blank, line["models"], line["scores"]),
+                (place, scorer, line["texts"], blank, line["models"], line["scores"], None),
                 verifier,
             )
 
@@ -151,7 +188,7 @@ class Rescorer:
         if not waiting:
             return
         vectors_of_each = self._encoders[encoder]([texts for _, _, texts, *_ in waiting])
-        for (place, scorer, texts, blank, models, stored), vectors in zip(
+        for (place, scorer, texts, blank, models, stored, row), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
             verifier.counts["batches scored again"] += 1
@@ -162,6 +199,12 @@ class Rescorer:
                 verifier.fault(
                     "score", place, f"a score differs by {worst:.6f} from that of the stored texts"
                 )
+            if row is not None:
+                verifier.counts["rows of signals measured again"] += 1
+                if (worst := row.differs(batch, stored, blank)) > self._tolerance:
+                    verifier.fault(
+                        "score", place, f"a signal differs by {worst:.6f} from that of the stored texts"
+                    )
 
     def _of_another(self, encoder: str) -> str:
         here = " and ".join(self._encoders) or "none"

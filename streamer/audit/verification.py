@@ -16,7 +16,7 @@ from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction, reading_of
-from streamer.audit.standalone.verify_bundle import Runs, Verifier
+from streamer.audit.standalone.verify_bundle import Runs, Verifier, place_of
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamer.audit.rescoring import Rescorer
     from streamer.gates.policy import GateRevision
     from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.run import SampledGroup
+    from streamer.recalibration.sampled import SampledGroup
     from streamer.signing.labels import LabellerKey
     from streamer.signing.policies import PolicyKeys, PolicyVersion
 
@@ -176,10 +176,11 @@ def verify_record(
     receipts : of decisions, which somebody has kept, as `Verifier.receipts` reads them, and where they come from.
     progress : called with how many outcomes are done.
     """
+    rules = ActionRules(cache(lookups.revisions), lookups.inputs)
     verifier = Verifier(
         trusted.checkpoints,
         verify_signature=signing.verify,
-        derive=ActionRules(),
+        derive=rules,
         canonical=canonical_json,
         parse=_parsed,
     )
@@ -198,9 +199,10 @@ def verify_record(
         head = snapshot.head()
         after = _not_again(since, head, verifier)
         runs = Runs(trusted.labels, signing.verify)
-        control = _calibrated_again(snapshot.control(), verifier, lookups, after.get((), 0))
+        control = _calibrated_again(snapshot.control(), verifier, lookups, rules, after.get((), 0))
         verifier.control(head, runs.control(control, head["record_id"]))
-        verifier.outcomes(runs.outcomes(_watched(snapshot.outcomes(after), verifier, rescorer, progress)))
+        watched = _watched(snapshot.outcomes(after), verifier, rules, rescorer, progress)
+        verifier.outcomes(runs.outcomes(watched))
         if rescorer is not None:
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
@@ -275,6 +277,7 @@ def _calibrated_again(
     lines: Iterable[dict[str, Any]],
     verifier: Verifier,
     lookups: Lookups,
+    rules: ActionRules,
     after: int,
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
@@ -283,6 +286,7 @@ def _calibrated_again(
     for line in lines:
         yield line
         row = line["row"]
+        rules.read(line)
         if line["kind"] == "policies" and row is not None:
             served[row["gate"], row["version"]] = reading_of(row)
         if line["kind"] != "calibration_runs" or row is None:
@@ -324,11 +328,20 @@ def _of_gate(served: Mapping[tuple[str, int], Reading], gate: str, version: int)
 def _watched(
     lines: Iterable[dict[str, Any]],
     verifier: Verifier,
+    rules: ActionRules,
     rescorer: Rescorer | None,
     progress: Callable[[int], None],
 ) -> Iterator[dict[str, Any]]:
     for done, line in enumerate(lines, 1):
         yield line
+        if line["kind"] == "decision" and line.get("facts") is not None:
+            try:
+                wrong = rules.wrong_budget(line["facts"])
+            except UNREADABLE as error:
+                wrong = f"what it needed cannot be read: {type(error).__name__} {error}"
+            if wrong is not None:
+                verifier.fault("action", place_of(line), wrong)
+            verifier.counts["budgets derived again"] += "budget" in line["facts"]
         if rescorer is not None and line["kind"] == "decision" and line.get("facts") is not None:
             rescorer.take(line, verifier)
         if done % 100 == 0:

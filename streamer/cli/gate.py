@@ -24,7 +24,7 @@ from streamer.cli.console import (
     say,
     warn,
 )
-from streamer.cli.gate_options import with_settings
+from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
 from streamer.gates.setting_changes import calibrated_for_another, unread
@@ -39,6 +39,7 @@ from streamer.gates.settings import (
     is_in_place,
     stands_for,
 )
+from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.registry import CHOICE, EVERY, GRAM
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import when
@@ -399,9 +400,22 @@ def chosen_settings(
 
 
 def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict[str, Any]:
-    """Find scorer and signals, as far as they follow from the method."""
+    """Find method, scorer and signals, as far as they follow from one another.
+
+    A new gate has the method `full`, unless what it is given goes with another one only. That is known before any label is.
+    """
     full = chosen.get("method") == Full.name
+    if "method" not in chosen:
+        full = (
+            chosen.get("scorer", CHOICE) == CHOICE
+            and chosen.get("unit", "best") != "response"
+            and chosen.get("label_floor") is None
+            and chosen.get("shape", INDICATOR_SHAPE.name) == INDICATOR_SHAPE.name
+            and chosen.get("pending") != "labelled-only"
+        )
     found: dict[str, Any] = {}
+    if "method" not in chosen:
+        found["method"] = Full.name if full else DEFAULT_METHOD
     if full and "scorer" not in given:
         found["scorer"] = CHOICE
     scorer = found.get("scorer", chosen.get("scorer", GRAM))

@@ -168,9 +168,8 @@ SETTINGS: tuple[SettingOption, ...] = (
         field="method",
         metavar="METHOD",
         help=f"Calibrator: {', '.join(METHODS)}. Choose it before anyone sees labels (docs/guarantees.md says what each "
-        "promises).",
+        "promises). New gates: full for the units best and batch; mean for response, and where a --scorer is named.",
         panel=_POLICY,
-        default=DEFAULT_METHOD,
     ),
     _of(
         "scorer",

@@ -275,6 +275,17 @@ class Full:
             raise ValueError("the calibration prompts on record are not those that the policy was made of")
         return replace(self, prompts=tuple(found))
 
+    def weights(self, columns: Sequence[str]) -> dict[str, float]:
+        """Return what each signal weighs in the fit to all prompts: its coefficient times its standard deviation among them.
+
+        The largest first, without regard to sign; a positive one speaks for an answer. Empty where the prompts are not attached.
+        """
+        if self.prompts is None:
+            return {}
+        fit, rows = self.prompts[0].fit, self.prompts[0].rows
+        weights = fit.weights[1:] * rows.std(axis=0, dtype="f8")
+        return dict(sorted(zip(columns, weights.tolist(), strict=True), key=lambda one: -abs(one[1])))
+
     def limits(self, segment: str | None = None) -> Iterator[tuple[int, int]]:
         """Yield, of each fit, the G that a count is out of, and the k that it may be."""
         for fitted in self.fits:

@@ -501,7 +501,7 @@ def unsupported(settings: GateSettings) -> str | None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
         if method.of_signals:
-            return f"label_floor does not go with method {method.name}: no score alone decides what ships"
+            return f"label_floor does not go with method {method.name}: no score alone decides what ships. mean takes one"
         if method.refuses_floor():
             return (
                 f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"
@@ -510,7 +510,7 @@ def unsupported(settings: GateSettings) -> str | None:
             return "label_floor goes with the units best and response: a batch is shipped by its mean"
     if method.of_signals:
         if unit == "response":
-            return f"method {method.name} goes with the units best and batch: it decides about one answer of a prompt, or about all"
+            return f"method {method.name} goes with the units best and batch: it decides about one answer of a prompt, or about all. mean goes with every unit"
         if settings.pending == "labelled-only":
             return f"pending must be age or worst with method {method.name}: prompts must calibrate whether they have a label or not"
     if not method.attempts and settings.max_attempts > 1:

@@ -69,6 +69,19 @@ def segment_lines(rule: Rule) -> str | None:
     )
 
 
+MOST_WEIGHTS = 6
+"""Signals that are shown with what they weigh: the heaviest."""
+
+
+def weights_text(policy: Policy) -> str | None:
+    """Say which signals carry the decisions, and which way; None for a policy that does not read them."""
+    listed = policy.settings.signal_list
+    if not isinstance(policy.rule, Full) or listed is None:
+        return None
+    weights = list(policy.rule.weights(listed.columns).items())[:MOST_WEIGHTS]
+    return ", ".join(f"{name.replace('_', ' ')} {weight:+.2f}" for name, weight in weights) or None
+
+
 def status_text(policy: Policy) -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
     shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"

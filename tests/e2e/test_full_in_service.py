@@ -133,7 +133,10 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
             assert needed == [count / (BEFORE + 1)]
         assert shipped >= AFTER // 2
 
-        site.command("threshold", "show", NAME)
+        shown = site.command("threshold", "show", NAME).stdout
+        assert "of 60 labelled prompts" in shown
+        assert "served, error rate among shipped" in shown
+        assert "carried by" in shown
         site.command("audit", "verify")
         bundle = site.directory / "bundle"
         site.command("audit", "export", "--out", str(bundle))

@@ -110,7 +110,7 @@ def test_the_draws_are_those_of_the_program() -> None:
     for unit in ("best", "batch"):
         names = ["", ""] if unit == "batch" else ["a", "b"]
         assert uniforms_for(salt, key, ["a", "b"], unit) == tuple(
-            uniform_of(salt, key, name) for name in names
+            uniform_of(salt, "dither", key, name) for name in names
         )
 
 

@@ -26,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from streamer.audit.signing import Signer
 from streamer.audit.standalone import verify_bundle as alone
 from streamer.calibration import registry
+from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.keyed_weights import KeyedWeights
@@ -36,10 +37,10 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.keyed_hash import keyed_bits
 from streamer.gates.policy import Policy
-from streamer.gates.policy_gate import PolicyGate, segment_of
-from streamer.gates.rule import Cut, rule_from_json, rule_to_json
+from streamer.gates.policy_gate import CalibrationLosses, PolicyGate, segment_of
+from streamer.gates.rule import Cut, Full, rule_from_json, rule_to_json
 from streamer.gates.settings import GateSettings
-from streamer.gates.uniforms import uniforms_for
+from streamer.gates.uniforms import uniform_of, uniforms_for
 from streamer.journal import LabelRevision, Partition, Record
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.recalibration.comparison import Reading, direction
@@ -313,6 +314,7 @@ def _draws(given: dict[str, Any]) -> dict[str, Any]:
         "audit": keyed_bits(salt, "audit", gate, batch, attempt),
         "draw": keyed_bits(salt, "draw", gate, batch, attempt, response),
         "dither": dither,
+        "severity": uniform_of(salt, key, "severity"),
     }
 
 
@@ -417,6 +419,36 @@ def _lambda(value: float) -> float | str:
     return "closed" if value == math.inf else "open" if value == -math.inf else value
 
 
+def _all_signals(given: dict[str, Any]) -> dict[str, Any]:
+    signals, bad, segments = zip(*given["prompts"], strict=True)
+    rows = np.frombuffer(bytes.fromhex("".join(signals)), "<f4").reshape(len(signals), -1)
+    cases = []
+    for one in given["cases"]:
+        segmented = one["segment_by"] is not None
+        rule = Full.of(
+            Prompts(tuple(map(str, range(len(rows)))), rows, np.array(bad), segments if segmented else None),
+            signals="",
+            budget=one["alpha"],
+            attempts=one["max_attempts"],
+            segment_by=one["segment_by"],
+            pooled=one["segment_fallback"] == "pooled",
+        )
+        asked = []
+        for batch in one["asked"]:
+            ((count, groups, _),) = rule.counts(
+                np.frombuffer(bytes.fromhex(batch["signals"]), "<f4"), batch["segment"]
+            )
+            asked.append(batch | {"budget": [count, groups]})
+        (fit,) = rule_to_json(rule)["parameters"]["fits"]
+        cases.append(one | {"fit": fit, "asked": asked})
+    scores = given["by_score"]
+    losses = CalibrationLosses(scores["scores"], scores["severities"])
+    found = [
+        [score, [losses.needed(score).count, losses.needed(score).groups]] for score, _ in scores["asked"]
+    ]
+    return given | {"cases": cases, "by_score": scores | {"asked": found}}
+
+
 VECTORS: dict[str, Callable[[Any], Any]] = {
     "canonical": _canonical,
     "control-chain": _control_chain,
@@ -440,6 +472,7 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
     "policy-signature": _policy_signature,
     "weights": _weights,
     "calibrators": _calibrators,
+    "all-signals": _all_signals,
 }
 
 
@@ -485,7 +518,8 @@ def _draws_alone(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "audit": alone.keyed_number(salt, "audit", *batch),
         "draw": alone.keyed_number(salt, "draw", *batch, given["response"]),
-        "dither": alone.uniform_of(salt, batch, given["response"]),
+        "dither": alone.uniform_of(salt, "dither", batch, given["response"]),
+        "severity": alone.uniform_of(salt, "severity", batch),
     }
 
 
@@ -741,6 +775,26 @@ def _label_signature_alone(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
+    prompts = [
+        alone.Group("", [], [], [], segment=segment, signals=bytes.fromhex(signals), bad=bad)
+        for signals, bad, segment in given["prompts"]
+    ]
+    cases = []
+    for one in given["cases"]:
+        fit = alone.fitted(prompts, one)
+        pooled = one["segment_fallback"] == "pooled"
+        rule = {"parameters": {"segment_by": one["segment_by"], "pooled": pooled, "fits": [fit]}}
+        by = alone.BySignals(rule, [prompts])
+        asked = [batch | {"budget": by.needed(batch, by.fits())} for batch in one["asked"]]
+        cases.append(one | {"fit": fit, "asked": asked})
+    scores = given["by_score"]
+    pairs = zip(scores["scores"], scores["severities"], strict=True)
+    losses = alone.ByScore([alone.Group("", [], [score], [severity]) for score, severity in pairs])
+    found = [[score, losses.needed({"responses": [["", score]]}, "best")] for score, _ in scores["asked"]]
+    return {"cases": cases, "by_score": scores | {"asked": found}}
+
+
 BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
     "canonical": _canonical_alone,
     "control-chain": _control_chain_alone,
@@ -764,6 +818,7 @@ BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
     "policy-signature": _statement_alone,
     "weights": _weights_alone,
     "calibrators": _calibrators_alone,
+    "all-signals": _all_signals_alone,
 }
 
 

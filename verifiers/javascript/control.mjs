@@ -157,7 +157,7 @@ const CALIBRATED_FOR = [
 ];
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
-  selective: ["delta"], "selective-mean": [], age: ["rho"],
+  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals"],
 };
 
 function sameCalibration(one, other) {
@@ -183,7 +183,7 @@ const FIRST_SETTINGS = [
 const LATER_SETTINGS = {
   embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
   window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null, desk_deadline_seconds: null, upstream: null,
+  two_people: false, model: null, desk_deadline_seconds: null, upstream: null, signals: null,
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
@@ -242,6 +242,7 @@ function ruleWithFloats({ kind, parameters, curve }) {
       curve: curve.map(([level, total]) => [real(level), real(total)]),
     };
   }
+  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge) }, curve: null };
   if (kind === "segments") {
     const own = {};
     for (const [name, cut] of Object.entries(parameters.own)) own[name] = { state: cut.state, lambda: real(cut.lambda) };

@@ -61,7 +61,7 @@ export class Decisions {
     const derived = this.#action(entry, policy);
     this.#judged(entry, policy.settings);
     this.#deadlines(entry, policy);
-    this.#event(entry, policy);
+    this.#event(entry, policy, derived.best ?? 0);
     if (gate.salt !== null) this.#draw(entry, gate, policy, derived, { id, attempt });
   }
 
@@ -235,7 +235,7 @@ export class Decisions {
     const chance = rule.kind === "smooth" || rule.kind === "ramp";
     const uniforms = chance ? facts.uniforms : null;
     if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
-    const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment });
+    const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment, needed: facts.budget ?? null });
     return { ...made, segment };
   }
 
@@ -288,7 +288,7 @@ export class Decisions {
   }
 
   /** The published event says what was recorded. */
-  #event({ facts, action, place, source }, policy) {
+  #event({ facts, action, place, source }, policy, best) {
     const { report } = this;
     if (!action || action.value === null) return;
     const bytes = fromBase64(action.value);
@@ -319,7 +319,9 @@ export class Decisions {
       enforced: facts.mode === "enforce",
       selected: facts.selected,
       reason: facts.reason,
-      responses: facts.responses.map(([response, score, , one]) => ({ id: response, score, action: one })),
+      responses: facts.responses.map(([response, score, , one], i) => ({
+        id: response, score, action: one, ...(facts.budget && i === best && { budget_needed: facts.budget[0] / (facts.budget[1] + 1) }),
+      })),
       policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
       scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source },
       audit: {
@@ -379,7 +381,7 @@ export class Decisions {
     }
     if (facts.uniforms !== undefined && facts.uniforms !== null) {
       const right = facts.responses.every(
-        ([response], i) => uniform(salt, name, id, attempt, settings.unit === "batch" ? "" : response) === facts.uniforms[i],
+        ([response], i) => uniform(salt, "dither", name, id, attempt, settings.unit === "batch" ? "" : response) === facts.uniforms[i],
       );
       if (!right) fault("its random numbers are not those of its gate's salt");
     }

@@ -33,9 +33,9 @@ export function keyedBits(salt, ...parts) {
 /** The number of a draw as a double in [0, 1]: n / 2^64. */
 export const keyedShare = (salt, ...parts) => Number(keyedBits(salt, ...parts)) / 2 ** 64;
 
-/** The random number of a random gate. */
-export function uniform(salt, gate, batch, attempt, response) {
-  const bits = keyedBits(salt, "dither", gate, batch, String(attempt), response);
+/** A batch's number in (0, 1): `dither` and a response for a random gate, `severity` for its mark. */
+export function uniform(salt, use, gate, batch, attempt, ...parts) {
+  const bits = keyedBits(salt, use, gate, batch, String(attempt), ...parts);
   return (Number(bits >> 12n) + 0.5) / 2 ** 52;
 }
 

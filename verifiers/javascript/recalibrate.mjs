@@ -2,13 +2,17 @@
 
 import { canonical, parse, plain } from "./json.mjs";
 import { asCut, calibrate, knows } from "./calibrators.mjs";
+import { sha256, uniform } from "./hashes.mjs";
+import { ByScore, Fit, RIDGE, bySignals, fitted, severityOf } from "./signals.mjs";
 
 const NEAR = 1e-9; // of levels that logarithms and exponentials go into
 
 export function checkCalibrations(governance, decisions, report) {
   for (const run of governance.runs.values()) {
     const settings = governance.revisions.get(`${run.row.gate} ${run.row.gate_revision}`)?.row;
-    if (settings === undefined || run.inputs.length === 0) continue;
+    if (settings === undefined) continue;
+    run.compares = { byScore: new ByScore([]) };
+    if (run.inputs.length === 0) continue;
     const fault = (detail) => report.fault("calibration", run.place, detail);
     const gate = governance.gates.get(run.row.gate);
     if (gate !== undefined && gate.seed !== run.row.seed) fault("its seed is not its gate's");
@@ -16,6 +20,8 @@ export function checkCalibrations(governance, decisions, report) {
     if (run.row.alpha !== alpha) fault(`its budget should be ${alpha}`);
     const groups = groupsOf(run, decisions, report);
     if (groups === null) continue;
+    for (const group of groups) checkMark(run, group, gate?.salt ?? null, settings, fault);
+    run.compares.byScore = new ByScore(groups.filter((group) => group.old));
     const sample = sampleOf(run, settings, groups.filter((group) => group.old), alpha);
     for (const candidate of run.candidates) checkCandidate(run, candidate, sample, settings, groups, fault, report);
     report.count("calibrations derived again");
@@ -32,7 +38,8 @@ function groupsOf(run, decisions, report) {
       const decidedAt = facts?.decided_at ?? "";
       groups.set(id, {
         id, decidedAt, old: decidedAt < run.row.older_than, segment: one.segment ?? "", draws: one.draws,
-        items: [], scores: [], severities: [], waits: false,
+        items: [], scores: [], severities: [], waits: false, signals: facts?.signals ?? null, bad: false, said: [],
+        batch: [run.row.gate, one.batch_id, one.attempt],
       });
     }
     const group = groups.get(id);
@@ -40,6 +47,7 @@ function groupsOf(run, decisions, report) {
     group.scores.push(one.score);
     group.severities.push(one.severity ?? 1);
     group.waits ||= one.severity === null;
+    group.said.push(one.bad);
   }
   const sorted = [...groups.values()].sort((a, b) => (a.decidedAt < b.decidedAt ? -1 : a.decidedAt > b.decidedAt ? 1 : 0));
   const values = sorted.flatMap((group) => [...group.scores, ...group.severities]);
@@ -48,6 +56,17 @@ function groupsOf(run, decisions, report) {
     return null;
   }
   return sorted;
+}
+
+/** Whether a prompt counts as bad by the method full: a severity between 0 and 1 with that chance, by its gate's draw. */
+function checkMark(run, group, salt, { method }, fault) {
+  const severity = severityOf(group.severities);
+  const drawn = severity > 0 && severity < 1;
+  group.bad = drawn ? Boolean(group.said[0]) : severity > 0;
+  if (drawn && salt !== null) group.bad = uniform(salt, "severity", ...group.batch) < severity;
+  if (method === "full" && group.said.some((one) => one !== group.bad)) {
+    fault(`${group.id}: its prompt is ${group.bad ? "bad" : "good"}, by its severity ${severity}`);
+  }
 }
 
 function sampleOf(run, settings, groups, alpha) {
@@ -66,7 +85,9 @@ function sampleOf(run, settings, groups, alpha) {
 }
 
 function checkCandidate(run, candidate, sample, settings, groups, fault, report) {
-  const method = candidate.decides ? settings.method : candidate.method;
+  if (candidate.decides && settings.method === "full" && checkSignals(run, candidate, sample, settings, groups, fault)) return;
+  const named = candidate.decides ? settings.method : candidate.method;
+  const method = named === "full" ? "mean" : named; // with too few prompts the score alone is cut
   if (!knows(method)) {
     report.note(`method ${method}`, `what runs say by the method ${method} is not derived again`);
     return;
@@ -98,6 +119,49 @@ function checkCandidate(run, candidate, sample, settings, groups, fault, report)
   if (!same) fault(where);
   const rule = candidate.rule === null ? { kind: "indicator", parameters: {}, curve: null } : plain(parse(candidate.rule));
   if (!near(rule, found.rule)) fault(`by ${candidate.method} it says another rule than its inputs give`);
+}
+
+/** A rule of all signals from its prompts; returns whether that is what they give. */
+function checkSignals(run, candidate, { groups: old }, settings, groups, fault) {
+  const first = fitted(old, settings);
+  if (first === null) return false;
+  const suffix = run.row.suffix ? plain(parse(run.row.suffix)) : null;
+  const newest = suffix?.calibrated_on > 0 ? fitted(groups.filter((group) => !group.waits).slice(-suffix.calibrated_on), settings) : null;
+  const found = newest === null ? [first] : [first, newest];
+  const { segment_by, segment_fallback, signals } = settings;
+  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", fits: found.map(({ said }) => said) };
+  const rule = { kind: "full", parameters, curve: null };
+  const said = candidate.rule === null ? null : plain(parse(candidate.rule));
+  if (candidate.state !== "full" || candidate.threshold !== null || !near(said, rule)) {
+    fault(`by ${candidate.method} it says another rule than its inputs give`);
+  }
+  run.compares.bySignals = { rule, prompts: found.map(({ prompts }) => prompts) };
+  return true;
+}
+
+/** The budget that each decision needed, from the labelled prompts of its policy's run. */
+export function checkBudgets(governance, decisions, report) {
+  const fits = new Map(); // of the runs of policies
+  for (const { facts, place } of decisions.byBatch.values()) {
+    const policy = governance.policy(facts.batch[0], facts.policy);
+    const run = governance.runs.get(policy?.row.calibration_run);
+    let needed = null;
+    if (run?.compares !== undefined && facts.responses.length > 0 && facts.responses[0][1] !== null) {
+      const { byScore, bySignals: by } = run.compares;
+      const { settings, rule } = policy;
+      if (by !== undefined) {
+        if (!fits.has(run)) fits.set(run, by.prompts.map((prompts) => new Fit(prompts)));
+        needed = bySignals(by.rule, fits.get(run), facts);
+      } else if (
+        rule.kind === "indicator" && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
+      ) needed = byScore.needed(facts, settings.unit);
+    }
+    if (needed !== null) report.count("budgets derived again");
+    const said = facts.budget ?? null;
+    if (said?.[0] === needed?.[0] && said?.[1] === needed?.[1]) continue;
+    const [first, second] = [said, needed].map((one) => (one === null ? "none" : `${one[0]} of ${one[1] + 1}`));
+    report.fault("action", place, `the budget that it needed is ${second} by its policy's labelled prompts, and ${first} on record`);
+  }
 }
 
 const words = ({ state, threshold }) => (state === "cut" ? `a cut at ${threshold}` : state);

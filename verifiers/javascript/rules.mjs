@@ -45,7 +45,7 @@ export function segmentOf(value, isFloat) {
  *
  * A batch's own cut under a transductive rule is computed as well.
  */
-export function decide({ unit, state, threshold, rule, scores, blank, uniforms, segment }) {
+export function decide({ unit, state, threshold, rule, scores, blank, uniforms, segment, needed = null }) {
   let cut = { state, threshold };
   if (rule.kind === "segments" && segment !== null) {
     const own = rule.parameters.own[segment];
@@ -54,6 +54,10 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
   const numbers = rule.kind === "rank" ? ranks(scores) : scores;
   const plain = gate(unit, bar(cut), numbers, blank);
   if (rule.kind === "smooth" || rule.kind === "ramp") return { ...byChance(unit, bar(cut), rule, scores, blank, uniforms), cut };
+  if (rule.kind === "full" && state === "full") {
+    const ships = needed !== null && limitsOf(rule, segment).some(([groups, k]) => groups === needed[1] && needed[0] <= k);
+    return { ...gate(unit, ships ? -Infinity : Infinity, scores, blank), cut };
+  }
   if (rule.kind === "transductive" && state !== "closed") {
     const eligible = plain.score === null ? scores : [plain.score];
     const level = Math.max(ownLevel(rule, eligible), rule.parameters.floor ?? -Infinity);
@@ -61,6 +65,15 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
     return { ...gate(unit, level, scores, blank), cut };
   }
   return { ...plain, cut };
+}
+
+/** G, k and the segment that counts (null: all prompts do) of each fit of a rule of all signals. */
+export function limitsOf({ parameters: { fits, segment_by: segmentBy, pooled } }, segment) {
+  return fits.map(({ groups, allowed, own }) => {
+    const of = own[segment ?? ""];
+    if (segmentBy === null || (of === undefined && pooled)) return [groups, allowed, null];
+    return [...(of ?? [0, 0]), segment ?? ""];
+  });
 }
 
 function gate(unit, level, scores, blank) {

@@ -40,7 +40,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
         height <= (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
         (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
-        facts.encoder === settings.encoder && ofUpstream(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);
+        facts.encoder === settings.encoder && ofSameRevisions(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);
       if (!concerns || read.has(canonical(facts.batch))) continue;
       complete = false;
       const batch = `${row.gate}/${facts.batch[1]}#${facts.batch[2]}`;
@@ -50,10 +50,10 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
   }
 }
 
-/** A run for one upstream reads no decision that was made under another. */
-function ofUpstream(governance, facts, settings) {
-  const wanted = settings.upstream ?? null;
-  return wanted === null || governance.policy(facts.batch[0], facts.policy)?.settings.upstream === wanted;
+/** A run for one upstream, or one list of signals, reads no decision that was made under another. */
+function ofSameRevisions(governance, facts, settings) {
+  const served = governance.policy(facts.batch[0], facts.policy)?.settings;
+  return ["upstream", "signals"].every((name) => (settings[name] ?? null) === null || served?.[name] === settings[name]);
 }
 
 /** Each input is a drawn response of a recorded decision, with its score and probability. */
@@ -72,7 +72,7 @@ export function checkInputs(governance, decisions, report) {
       }
       const { facts } = found;
       if (!response[4] || facts.extra_draw) fault("it has read what its gate's own audit did not draw");
-      if (!ofUpstream(governance, facts, settings)) fault("it has read a decision for another upstream");
+      if (!ofSameRevisions(governance, facts, settings)) fault("it has read a decision for another upstream or list of signals");
       const revision = governance.policy(row.gate, facts.policy)?.settings;
       const base = facts.audit_rate == null ? facts.sampling_probability : revision?.audit_probability;
       if (base !== undefined && one.probability !== base) fault(`its own audit drew it with the probability ${base}`);

@@ -13,6 +13,7 @@ import { Labels, labelStatement, severities } from "./labels.mjs";
 import { micros } from "./moments.mjs";
 import { Report } from "./report.mjs";
 import { decide, isBlank, segmentOf } from "./rules.mjs";
+import { ByScore, Fit, bySignals, fitted } from "./signals.mjs";
 import { isLooser, served } from "./waits.mjs";
 
 const PKCS8 = "302e020100300506032b657004220420"; // what stands before the 32 bytes of a private key of Ed25519
@@ -123,7 +124,8 @@ const VECTORS = {
     return {
       audit: n("audit", gate, batch, String(attempt)),
       draw: n("draw", gate, batch, String(attempt), response),
-      dither: uniform(bytes(salt), gate, batch, attempt, response),
+      severity: uniform(bytes(salt), "severity", gate, batch, attempt),
+      dither: uniform(bytes(salt), "dither", gate, batch, attempt, response),
     };
   },
   "policy-signature"({ private_key: hex, record, salt, seed, row, settings }, raw) {
@@ -150,6 +152,18 @@ const VECTORS = {
       order: readingOrder(seed, ["a#1", "b#1", "c#1"].map((one) => ({ id: one }))).map((one) => one.id),
       bb: WEIGHTS.bb(given),
       rbwa: WEIGHTS.rbwa(given).map((one) => Number(one.toFixed(12))),
+    };
+  },
+  "all-signals"({ prompts, cases, by_score: { scores, severities, asked } }) {
+    const groups = prompts.map(([signals, bad, segment]) => ({ signals, bad, segment }));
+    const losses = new ByScore(scores.map((score, i) => ({ scores: [score], severities: [severities[i]] })));
+    return {
+      cases: cases.map((one) => {
+        const { said, prompts: own } = fitted(groups, one);
+        const rule = { parameters: { fits: [said], segment_by: one.segment_by, pooled: one.segment_fallback === "pooled" } };
+        return { fit: { ...said }, asked: one.asked.map((batch) => ({ budget: bySignals(rule, [new Fit(own)], batch) })) };
+      }),
+      by_score: { asked: asked.map(([score]) => [score, losses.needed({ responses: [["", score]] }, "best")]) },
     };
   },
   calibrators({ seed, groups, alpha, cases, thresholds, ...parameters }) {
@@ -183,7 +197,7 @@ for (const [, name, text] of page.matchAll(/<!-- vector: ([a-z-]+) -->\n```json\
   const made = VECTORS[name](given, raw);
   const same = (one, other) => {
     if (one === null || other === null || typeof one !== "object") return name === "calibrators" ? nearly(one, other) : one === other;
-    return Object.keys(one).length > 0 && Object.keys(one).every((key) => same(one[key], other[key]));
+    return (Object.keys(one).length > 0 || Object.keys(other).length === 0) && Object.keys(one).every((key) => same(one[key], other[key]));
   };
   if (!same(made, given)) {
     console.error(name, made);

@@ -14,7 +14,7 @@ import { checkErasures } from "./erasures.mjs";
 import { readKeys, seedCommitment, sha256 } from "./hashes.mjs";
 import { canonical, parse, plain } from "./json.mjs";
 import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
-import { checkCalibrations } from "./recalibrate.mjs";
+import { checkBudgets, checkCalibrations } from "./recalibrate.mjs";
 import { Report, printable } from "./report.mjs";
 import { checkCompleteness, checkInputs } from "./runs.mjs";
 import { checkModels } from "./models.mjs";
@@ -75,6 +75,7 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   checkInputs(governance, decisions, report);
   checkSeverities(governance, labels, headsOf, report);
   checkCalibrations(governance, decisions, report);
+  checkBudgets(governance, decisions, report);
   if (receipts !== null) checkReceipts(receipts, control, chains, decisions.events, report);
   const seedOf = (gate) => seedCommitment(gate.name, gate.seed);
   if (policyKeys !== null) checkPolicySignatures(governance, readKeys(policyKeys), manifest.head.record_id, seedOf, report);

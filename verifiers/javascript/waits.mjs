@@ -8,7 +8,7 @@ const PLAIN = { kind: "indicator", parameters: {}, curve: null };
 
 /** What a policy or a candidate cuts by. */
 export function served({ state, threshold, rule = null }) {
-  return { value: bar({ state, threshold }), rule: rule === null ? PLAIN : typeof rule === "string" ? plain(parse(rule)) : rule };
+  return { value: state === "full" ? NaN : bar({ state, threshold }), rule: rule === null ? PLAIN : typeof rule === "string" ? plain(parse(rule)) : rule };
 }
 
 const ownCuts = ({ rule }) =>
@@ -31,6 +31,7 @@ export function isLooser(before, after) {
   if ((before.value === after.value && same(before.rule, after.rule)) || shipsNothing(after)) return false;
   if (shipsNothing(before)) return true;
   const [old, fresh] = [before.rule, after.rule];
+  if (old.kind === "full" || fresh.kind === "full") return false; // which ships more is told by prompts, not by a threshold
   if (old.kind === "transductive" && fresh.kind === "transductive") return !holdsMore(old, fresh);
   const comparable =
     same(old, fresh) || (old.kind === fresh.kind && (old.kind === "quantile" || (old.kind === "segments" && old.parameters.key === fresh.parameters.key)));

@@ -37,6 +37,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from functools import lru_cache
 from operator import itemgetter, mul
 from pathlib import Path
@@ -85,6 +86,7 @@ MEANS_SOMETHING_UNDER = {
     "delta": ("method", ("hb", "betting", "selective", "bernstein")),
     "rho": ("method", ("age",)),
     "width": ("shape", ("smooth", "ramp")),
+    "signals": ("method", ("full",)),
 }
 
 SIGNED_SETTINGS = (
@@ -224,7 +226,7 @@ def _signed_rule(text: str | None) -> dict[str, Any]:
     rule = _PLAIN if text is None else json.loads(text)
     given, curve = rule["parameters"], rule["curve"]
     parameters = dict(given)
-    for name in ("width", "quantile", "alpha", "floor"):
+    for name in ("width", "quantile", "alpha", "floor", "ridge"):
         if name in given:
             parameters[name] = _float(given[name])
     if rule["kind"] == "segments":
@@ -363,9 +365,9 @@ def keyed_uniform(salt: bytes, *parts: str) -> float:
     return keyed_number(salt, *parts) / 2.0**64
 
 
-def uniform_of(salt: bytes, batch: Sequence[Any], response: str) -> float:
-    """Draw the number in (0, 1) by which a gate of chance ships a response (or, named '', a whole batch)."""
-    return ((keyed_number(salt, "dither", *map(str, batch), response) >> 12) + 0.5) / 2.0**52
+def uniform_of(salt: bytes, use: str, batch: Sequence[Any], *parts: str) -> float:
+    """Draw a batch's number in (0, 1): `dither` and a response (or '') by which a gate of chance ships it, `severity` for its mark."""
+    return ((keyed_number(salt, use, *map(str, batch), *parts) >> 12) + 0.5) / 2.0**52
 
 
 def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -580,11 +582,11 @@ def is_looser(before: Served, after: Served) -> bool:
     """Report whether `after` may ship something that `before` holds; what cannot be compared may."""
     if before == after or after.ships_nothing:
         return False
-    if "full" in (before.rule["kind"], after.rule["kind"]):
-        return False  # which of two ships more is told by prompts, not by a threshold
     if before.ships_nothing:
         return True
     kinds = before.rule["kind"], after.rule["kind"]
+    if "full" in kinds:
+        return False  # which of two ships more is told by prompts, not by a threshold
     if kinds == ("transductive", "transductive"):
         return not _window_holds_more(before.rule, after.rule)
     if kinds == ("segments", "segments"):
@@ -664,6 +666,14 @@ class Waits:
 # -- the verifier ------------------------------------------------------------------------------------------------
 
 
+def _of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) -> bool:
+    """Whether a run for these settings reads what was decided under those: of the same upstream, and the same list of signals."""
+    return all(
+        wanted.get(name) is None or (served is not None and served.get(name) == wanted[name])
+        for name in ("upstream", "signals")
+    )
+
+
 class _Run:
     """A calibration run that says how far the chains were when it began to read, and what it has left out.
 
@@ -709,7 +719,7 @@ class _Run:
             self._after < facts["decided_at"] < self._before
             and facts["policy"] >= self._since
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
-            and self._settings.get("upstream") in (None, decision.settings.get("upstream"))
+            and _of_same_revisions(self._settings, decision.settings)
             and any(one[4] and one[1] is not None for one in facts["responses"])
         ):
             place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
@@ -1244,6 +1254,11 @@ class Verifier:
         elif model is not None:
             self.fault("policy", place, f"it has a model, and its scorer is {scorer}")
 
+    def settings(self, gate: str, policy: int) -> dict[str, Any] | None:
+        """Return the row of a policy's revision, from those that were read."""
+        row = self._rows.get("policies", {}).get((gate, policy), {})
+        return self._rows.get("gate_revisions", {}).get((gate, row.get("gate_revision")))
+
     def model(self, scorer: str) -> str | None:
         """Return what is frozen of another package's scorer as JSON, from the revisions that were read."""
         return self._models.get(scorer)
@@ -1265,6 +1280,10 @@ class Verifier:
             self.fault("draw", place, "its salt is not the one that was committed to")
         else:
             self._salts[name] = bytes.fromhex(salt)
+
+    def salt(self, gate: str) -> bytes | None:
+        """Return a gate's salt; None: it was not revealed, or is not the one that was committed to."""
+        return self._salts.get(gate)
 
     # the partitions' chains
 
@@ -1683,7 +1702,7 @@ class Verifier:
         if best is not False:
             self._draw(decision, best)
         if line.get("action") is not None:
-            self._event(decision)
+            self._event(decision, best or 0)
         if not untrusted:
             self._at_desk(decision)
         else:
@@ -1835,7 +1854,7 @@ class Verifier:
         names = (gate, batch, str(attempt))
         if "uniforms" in facts:
             drawn_by = [""] * len(ids) if facts["unit"] == "batch" else ids
-            if facts["uniforms"] != [uniform_of(salt, names, one) for one in drawn_by]:
+            if facts["uniforms"] != [uniform_of(salt, "dither", names, one) for one in drawn_by]:
                 self.fault(
                     "draw", place, "the random numbers that it was shipped by are not those of its salt"
                 )
@@ -1888,7 +1907,7 @@ class Verifier:
         self.counts["draws at a raised rate"] += 1
         return float(min(1.0, boost * base))
 
-    def _event(self, decision: _Decision) -> None:
+    def _event(self, decision: _Decision, best: int) -> None:
         """Compare the published event with what was recorded of the decision."""
         line, facts, policy, settings, place = decision
         event = self._parse(_decoded(line["action"]["value"]) or b"null")
@@ -1897,12 +1916,14 @@ class Verifier:
             "decision": _OF_DECISION(event),
             "action_id": event["action_id"],
             "enforced": event["enforced"],
-            "responses": [_OF_RESPONSE(one) for one in event["responses"]],
+            "responses": [(*_OF_RESPONSE(one), one.get("budget_needed")) for one in event["responses"]],
             "policy": _OF_POLICY(under),
             "audit": _OF_AUDIT(event["audit"]),
             "source": _OF_SOURCE(event["source"]),
             "cut": (under.get("state"), under.get("lambda"), under.get("segment")),
         }
+        count, groups = facts.get("budget") or (None, 0)
+        needed = None if count is None else count / (groups + 1)
         # what scores at or below a label floor is drawn, and never asked for
         floor = settings.get("label_floor")
         asked = [
@@ -1914,7 +1935,10 @@ class Verifier:
             "decision": (*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]),
             "action_id": facts["action_id"],
             "enforced": facts["mode"] == "enforce",
-            "responses": [(one[0], one[1], one[3]) for one in facts["responses"]],
+            "responses": [
+                (one[0], one[1], one[3], needed if position == best else None)
+                for position, one in enumerate(facts["responses"])
+            ],
             "policy": (policy["version"], settings["alpha"], settings["method"]),
             "audit": (facts["sampled"], facts["sampling_probability"], asked),
             "source": tuple(line["source"][1:]),
@@ -2073,7 +2097,10 @@ _TENTHS = range(3, 11)
 
 
 class Group(NamedTuple):
-    """The drawn responses of one batch: their scores and severities in [0, 1]; a missing severity is 1."""
+    """The drawn responses of one batch: their scores and severities in [0, 1]; a missing severity is 1.
+
+    `signals` is the row that is recorded of the batch, and `bad` what it counts as, by the method `full`.
+    """
 
     id: str
     items: Sequence[str]
@@ -2081,6 +2108,8 @@ class Group(NamedTuple):
     severities: Sequence[float]
     draws: int = 1
     segment: str = ""
+    signals: bytes | None = None
+    bad: bool = False
 
 
 class Sample(NamedTuple):
@@ -2556,8 +2585,8 @@ def calibrate(
 
 def as_cut(value: float) -> dict[str, Any]:
     """Write a threshold as a policy has it."""
-    if math.isinf(value):
-        return {"state": "closed" if value > 0 else "open", "lambda": None}
+    if not math.isfinite(value):
+        return {"state": "full" if math.isnan(value) else "closed" if value > 0 else "open", "lambda": None}
     return {"state": "cut", "lambda": value}
 
 
@@ -2638,6 +2667,152 @@ def _double_of(rank: int) -> float:
     return math.copysign(size, rank)
 
 
+# -- the method full: labelled prompts that look at least as good, by all signals ------------------------------------
+
+RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
+LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
+_MOST_FITS = 32
+"""That are held: a fit has the rows of all bad prompts as numbers."""
+
+
+def allowed(alpha: float, groups: int, attempts: int) -> int:
+    """Return the largest count that ships, floor(alpha (G + 1) / R), exactly."""
+    return int(Fraction(repr(float(alpha))) * (groups + 1) / attempts)
+
+
+def _dot(one: Iterable[float], other: Iterable[float]) -> float:
+    return sum(map(mul, one, other), 0.0)
+
+
+def _inverse(matrix: list[list[float]]) -> list[list[float]]:
+    """Invert a positive definite matrix by Gauss and Jordan, which needs no pivots there."""
+    size = len(matrix)
+    rows = [[*row, *(float(i == j) for j in range(size))] for i, row in enumerate(matrix)]
+    for i, row in enumerate(rows):
+        rows[i] = own = [value / row[i] for value in row]
+        for j, other in enumerate(rows):
+            if j != i:
+                by = other[i]
+                rows[j] = [value - by * at for value, at in zip(other, own, strict=True)]
+    return [row[size:] for row in rows]
+
+
+class Prompts(NamedTuple):
+    """Labelled prompts in the order of their decisions: the row of each, d float32, its mark, and its segment."""
+
+    signals: Sequence[bytes]
+    bad: bytes
+    segments: Sequence[str]
+
+
+class Fit:
+    """The ridge regression on labelled prompts; see the method `full` in docs/audit-format.md."""
+
+    def __init__(self, prompts: Prompts) -> None:
+        rows = list(map(_row, prompts.signals))
+        columns = list(zip(*rows, strict=True))
+        gram = [[_dot(one, other) for other in columns] for one in columns]
+        for i, row in enumerate(gram):
+            row[i] += RIDGE if i else INTERCEPT_RIDGE
+        self._inverse = _inverse(gram)
+        targets = [-1.0 if bad else 1.0 for bad in prompts.bad]
+        sums = [_dot(column, targets) for column in columns]
+        self._weights = [_dot(row, sums) for row in self._inverse]
+        self._bad: dict[str | None, list[tuple[float, list[float]]]] = {None: []}
+        for bad, row, segment in zip(prompts.bad, rows, prompts.segments, strict=True):
+            if bad:
+                one = (_dot(row, self._weights), row)
+                self._bad[None].append(one)
+                self._bad.setdefault(segment, []).append(one)
+
+    def count(self, signals: bytes, segment: str | None) -> int:
+        """Return 1 + how many bad prompts, of a segment or (None) of all, score at least as high as a new one supposed bad."""
+        x = _row(signals)
+        if len(x) != len(self._weights):
+            raise ValueError("its row has another number of signals")
+        g = [_dot(row, x) for row in self._inverse]
+        h, own = _dot(x, g), _dot(x, self._weights)
+        step = (-1 - own) / (1 + h)
+        bar = own + h * step - TIE
+        return 1 + sum(score + _dot(row, g) * step >= bar for score, row in self._bad.get(segment, ()))
+
+
+def _row(signals: bytes) -> list[float]:
+    """Read a row, with 1 for the intercept in front."""
+    return [1.0, *struct.unpack(f"<{len(signals) // 4}f", signals)]
+
+
+def fitted(groups: Sequence[Group], settings: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a rule of all signals says of its prompts; None where there are too few, or some without signals."""
+    prompts, alpha, attempts = groups[-MOST_PROMPTS:], settings["alpha"], settings["max_attempts"]
+    most = allowed(alpha, len(prompts), attempts)
+    if len(prompts) < LEAST_PROMPTS or most < 1 or any(prompt.signals is None for prompt in prompts):
+        return None
+    segmented = settings["segment_by"] is not None
+    sizes = Counter(prompt.segment for prompt in prompts) if segmented else Counter()
+    kept = sorted(sizes, key=lambda name: (-sizes[name], name))[:_MOST_SEGMENTS]
+    own = {name: [sizes[name], allowed(alpha, sizes[name], attempts)] for name in kept}
+    sealed = sorted(
+        bytes([prompt.bad]) + (prompt.signals or b"") + (prompt.segment if segmented else "").encode() + b"\0"
+        for prompt in prompts
+    )
+    pooled = settings["segment_fallback"] == "pooled"
+    return {
+        "groups": len(prompts),
+        "bad": sum(prompt.bad for prompt in prompts),
+        "allowed": most,
+        "rows": sha256(b"".join(sealed)),
+        "own": {name: one for name, one in own.items() if one[1] >= 1 or not pooled},
+    }
+
+
+class BySignals:
+    """What a policy of the method `full` compares a batch with."""
+
+    def __init__(self, rule: dict[str, Any], groups: Sequence[Sequence[Group]]) -> None:
+        self._rule = rule["parameters"]
+        self._prompts = [
+            Prompts(
+                [one.signals or b"" for one in some],
+                bytes(one.bad for one in some),
+                [one.segment for one in some],
+            )
+            for some in groups
+        ]
+
+    def fits(self) -> list[Fit]:
+        return list(map(Fit, self._prompts))
+
+    def needed(self, facts: dict[str, Any], fits: Sequence[Fit]) -> list[Any] | None:
+        if "signals" not in facts:
+            return None
+        found, segment, given = [], facts.get("segment") or "", self._rule
+        for said, fit in zip(given["fits"], fits, strict=True):
+            own = said["own"].get(segment)
+            of_all = given["segment_by"] is None or (own is None and given["pooled"])
+            count = fit.count(bytes.fromhex(facts["signals"]), None if of_all else segment)
+            found.append([count, said["groups"] if of_all else (own or (0,))[0]])
+        return max(found, key=lambda one: one[0] / (one[1] + 1))
+
+
+class ByScore:
+    """What a policy that cuts one score at its budget compares a batch with: the severities at or above its score."""
+
+    def __init__(self, groups: Sequence[Group]) -> None:
+        pairs = sorted((group.scores[0], _mean(group.severities)) for group in groups)
+        self._scores = array("d", map(itemgetter(0), pairs))
+        self._severities = array("d", map(itemgetter(1), pairs))
+        self._above: dict[int, float] = {}
+
+    def needed(self, facts: dict[str, Any], unit: str) -> list[Any]:
+        scores = [one[1] for one in facts["responses"]]
+        score = max(scores) if unit == "best" else round(_mean(scores), 6)
+        at = bisect_left(self._scores, score)
+        if at not in self._above:
+            self._above[at] = 1 + math.fsum(self._severities[at:])
+        return [self._above[at], len(self._scores)]
+
+
 # -- calibration runs: what they read, and what follows from it ----------------------------------------------------
 
 _NEAR = 1e-9
@@ -2654,6 +2829,7 @@ class _Decided(NamedTuple):
     probability: float
     scorer: str
     responses: dict[str, tuple[float | None, bool]]
+    signals: bytes | None
 
 
 class _Label(NamedTuple):
@@ -2698,11 +2874,13 @@ class Runs:
         self._of_files: set[int] = set()
         self._gates: dict[str, dict[str, Any]] = {}
         self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
-        self._policies: dict[tuple[str, int], int] = {}
+        self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._carried: dict[tuple[Any, ...], float] = {}
         self._read: set[tuple[str, str, int]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
+        self._compares: dict[int, BySignals | ByScore] = {}
+        self._fits: dict[int, list[Fit]] = {}
 
     # reading along
 
@@ -2721,7 +2899,7 @@ class Runs:
         elif kind == "gate_revisions":
             self._revisions[row["gate"], row["revision"]] = row
         elif kind == "policies":
-            self._policies[row["gate"], row["version"]] = row["gate_revision"]
+            self._policies[row["gate"], row["version"]] = row
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
         elif kind == "label_signatures":
@@ -2762,6 +2940,7 @@ class Runs:
                 facts["sampling_probability"],
                 facts["scorer"],
                 {one[0]: (one[1], bool(one[4])) for one in facts["responses"]},
+                bytes.fromhex(facts["signals"]) if "signals" in facts else None,
             )
             return
         effective = line.get("effective_at", min(facts["labelled_at"], facts["received_at"]))
@@ -2787,6 +2966,40 @@ class Runs:
             except _UNREADABLE as error:
                 verifier.fault("form", run.place, f"it cannot be read: {type(error).__name__} {error}")
 
+    def compare(self, run: int, by: BySignals | ByScore) -> None:
+        """Remember what policies of a run compare batches with."""
+        self._compares[run] = by
+
+    def check_budgets(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
+        """Derive again which budget each decision needed; after `check`, from the partitions' chains."""
+        for line in lines:
+            facts = line.get("facts")
+            if line["kind"] != "decision" or facts is None:
+                continue
+            try:
+                needed, said = self._needed(facts), facts.get("budget")
+            except _UNREADABLE as error:
+                verifier.fault("form", place_of(line), f"it cannot be read: {type(error).__name__} {error}")
+                continue
+            verifier.counts["budgets derived again"] += needed is not None
+            if said != needed:
+                verifier.fault("action", place_of(line), wrong_budget(said, needed))
+
+    def _needed(self, facts: dict[str, Any]) -> list[Any] | None:
+        gate = facts["batch"][0]
+        policy, settings = self._policies.get((gate, facts["policy"])), self.served(gate, facts["policy"])
+        if policy is None or settings is None or not facts["responses"] or facts["responses"][0][1] is None:
+            return None
+        by = self._compares.get(policy["calibration_run"])
+        if isinstance(by, BySignals):
+            key = policy["calibration_run"]
+            if key not in self._fits:
+                while len(self._fits) >= _MOST_FITS:
+                    self._fits.pop(next(iter(self._fits)))
+                self._fits[key] = by.fits()
+            return by.needed(facts, self._fits[key])
+        return by.needed(facts, settings["unit"]) if by and cuts_at_budget(policy, settings) else None
+
     def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
         """Return the row of a gate's revision."""
         return self._revisions.get((gate, revision))
@@ -2797,8 +3010,8 @@ class Runs:
 
     def served(self, gate: str, policy: int) -> dict[str, Any] | None:
         """Return the settings of a policy."""
-        revision = self._policies.get((gate, policy))
-        return None if revision is None else self._revisions.get((gate, revision))
+        row = self._policies.get((gate, policy))
+        return None if row is None else self._revisions.get((gate, row["gate_revision"]))
 
     def decided(self, batch: tuple[str, str, int]) -> _Decided | None:
         """Return what is on record of a batch."""
@@ -2840,6 +3053,25 @@ class Runs:
         return self._carried.get((scorer, *response))
 
 
+def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Whether a policy ships what needs no more than its budget, by one score."""
+    rule = _parsed(policy.get("rule")) or _PLAIN
+    cuts = settings["method"] in ("mean", "full") and settings["unit"] != "response"
+    return cuts and rule["kind"] == "indicator" and settings.get("label_floor") is None
+
+
+def wrong_budget(said: Any, needed: Any) -> str:
+    """Name a budget on record that is not the one that a decision needed."""
+    first, second = ("none" if one is None else f"{one[0]:g} of {one[1] + 1}" for one in (said, needed))
+    return f"the budget that it needed is {second} by its policy's labelled prompts, and {first} on record"
+
+
+def place_of(line: dict[str, Any]) -> str:
+    """Name a decision for people."""
+    place = "{}[{}], link {}, offset {}".format(*line["source"][1:3], line["height"], line["source"][3])
+    return place + " ({}/{}#{})".format(*line["facts"]["batch"])
+
+
 def _parsed(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
@@ -2868,6 +3100,8 @@ class _RunAgain:
         self._check_severities()
         if self._inputs:
             self._check_thresholds(gate)
+        else:
+            self._runs.compare(row["id"], ByScore(()))
 
     def _fault(self, detail: str) -> None:
         self._verifier.fault("calibration", self.place, detail)
@@ -2911,10 +3145,8 @@ class _RunAgain:
             base = one["probability"] if served is None else served["audit_probability"]
         if one["probability"] != base:
             yield f"its own audit drew it with the probability {base}"
-        if settings.get("upstream") is not None and (
-            served is None or served.get("upstream") != settings["upstream"]
-        ):
-            yield "it has read a decision for another upstream"
+        if not _of_same_revisions(settings, served):
+            yield "it has read a decision for another upstream or list of signals"
         if served is not None and one["draws"] != served["audit_draws"]:
             yield "another number of its responses was to be drawn"
         if settings["unit"] == "batch" or settings["shape"] == "rank":
@@ -3008,15 +3240,19 @@ class _RunAgain:
             rows.setdefault((one["batch_id"], one["attempt"]), []).append(one)
         found, old, waiting = [], set(), set()
         for (batch_id, attempt), some in rows.items():
-            decision = self._runs.decided((self._row["gate"], batch_id, attempt))
+            batch = (self._row["gate"], batch_id, attempt)
+            decision = self._runs.decided(batch)
             moment = "" if decision is None else decision.decided_at
+            severities = [1.0 if one["severity"] is None else one["severity"] for one in some]
             group = Group(
                 f"{batch_id}#{attempt}",
                 [one["response_id"] for one in some],
                 [one["score"] for one in some],
-                [1.0 if one["severity"] is None else one["severity"] for one in some],
+                severities,
                 some[0]["draws"],
                 some[0].get("segment") or "",
+                None if decision is None else decision.signals,
+                self._is_bad(batch, some, severities),
             )
             found.append((moment, group))
             if moment < self._row["older_than"]:
@@ -3025,6 +3261,19 @@ class _RunAgain:
                 waiting.add(group.id)
         found.sort(key=itemgetter(0))
         return [group for _, group in found], old, waiting
+
+    def _is_bad(self, batch: Sequence[Any], some: list[dict[str, Any]], severities: list[float]) -> bool:
+        """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by its gate's draw."""
+        severity, said = _mean(severities), some[0].get("bad")
+        salt, drawn = self._verifier.salt(batch[0]), 0 < severity < 1
+        bad = bool(said) if drawn else severity > 0
+        if drawn and salt is not None:
+            bad = uniform_of(salt, "severity", batch) < severity
+        if self._settings["method"] == "full" and any(one.get("bad") is not bad for one in some):
+            self._fault(
+                f"{self._called(some[0])}: its prompt is {'bad' if bad else 'good'}, by its severity {severity:g}"
+            )
+        return bad
 
     def _sample(self, groups: list[Group], alpha: float) -> Sample:
         settings = self._settings
@@ -3047,6 +3296,8 @@ class _RunAgain:
     def _check_candidate(self, said: dict[str, Any], sample: Sample, labelled: list[Group]) -> None:
         settings, decides, notes = self._settings, said["decides"], self._verifier.notes
         method = settings["method"] if decides else said["method"]
+        if method == "full":
+            method = "mean"
         if method not in METHODS:
             notes[f"method {method}"] = f"what runs say by the method {method} is not derived again"
             return
@@ -3057,6 +3308,14 @@ class _RunAgain:
             sample = sample._replace(floor=None)
         suffix = _parsed(self._row.get("suffix")) if decides else None
         newest = suffix["calibrated_on"] if suffix else 0
+        if (
+            decides
+            and settings["method"] == "full"
+            and self._check_signals(said, sample.groups, labelled[-newest:] if newest else ())
+        ):
+            return
+        if decides:
+            self._runs.compare(self._row["id"], ByScore(sample.groups))
         if newest > 0 and (own["segment_by"] is not None or method == "transductive"):
             notes["suffix tests"] = (
                 "thresholds from the newest groups alone are not derived again for segments and transductive rules"
@@ -3074,6 +3333,27 @@ class _RunAgain:
             self._fault(f"by {said['method']} it says {first}, and its inputs give {second}")
         if not _near(_PLAIN if said["rule"] is None else _parsed(said["rule"]), rule):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
+
+    def _check_signals(self, said: dict[str, Any], groups: Sequence[Group], newest: Sequence[Group]) -> bool:
+        """Compare a rule of all signals with what its prompts give; returns whether that is what they give."""
+        settings, prompts = self._settings, [groups, newest]
+        found = [fitted(some, settings) for some in prompts]
+        if found[0] is None:
+            return False
+        fits = [one for one in found if one is not None]
+        parameters = {
+            "signals": sha256(settings["signals"].encode()),
+            "ridge": RIDGE,
+            "segment_by": settings["segment_by"],
+            "pooled": settings["segment_fallback"] == "pooled",
+            "fits": fits,
+        }
+        rule = {"kind": "full", "parameters": parameters, "curve": None}
+        if (said["state"], said["threshold"]) != ("full", None) or not _near(_parsed(said["rule"]), rule):
+            self._fault(f"by {said['method']} it says another rule than its inputs give")
+        compared = [some[-one["groups"] :] for some, one in zip(prompts, fits, strict=False)]
+        self._runs.compare(self._row["id"], BySignals(rule, compared))
+        return True
 
 
 def severities(labels: Sequence[_Label], basis: str | None) -> list[float | None]:
@@ -3182,13 +3462,12 @@ class _ScoresAgain:
             facts = line.get("facts")
             if line["kind"] != "decision" or facts is None:
                 continue
-            place = "{}[{}], link {}, offset {}".format(
-                *line["source"][1:3], line["height"], line["source"][3]
-            )
             try:
-                self._decision(line, facts, place + " ({}/{}#{})".format(*facts["batch"]))
+                self._decision(line, facts, place_of(line))
             except _UNREADABLE as error:
-                self._verifier.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
+                self._verifier.fault(
+                    "form", place_of(line), f"it cannot be read: {type(error).__name__} {error}"
+                )
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         recorded = [response[1] for response in facts["responses"]]
@@ -4235,6 +4514,7 @@ def verify_bundle(
     verifier.unchained(bundle.values("unchained.jsonl"))
     verifier.heads(head)
     runs.check(bundle.values("control.jsonl"), verifier)
+    runs.check_budgets(bundle.values("outcomes.jsonl"), verifier)
     return verifier
 
 

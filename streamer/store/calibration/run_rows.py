@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.calibration.calibrators.mean import Mean
-from streamer.gates.policy_gate import CalibrationLosses
-from streamer.gates.rule import INDICATOR, Full
-from streamer.recalibration.draw_ages import decided_before
-from streamer.recalibration.run import SampledGroup, SampledItem, is_bad, prompts_of_rule
+from streamer.gates.rule import Full
+from streamer.recalibration.sampled import (
+    SampledGroup,
+    SampledItem,
+    cuts_at_budget,
+    is_bad,
+    losses_by_score,
+    prompts_of_rule,
+)
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration import Threshold
     from streamer.calibration.calibrators.full import Prompts
+    from streamer.gates.policy_gate import CalibrationLosses
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import CalibrationRun
@@ -156,20 +161,10 @@ def losses_of(
     older_than: datetime | None,
 ) -> CalibrationLosses | None:
     """Read what a run's prompts lose by their scores; None where its gate does not cut one score at its budget."""
-    cuts_at_budget = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
-    if (
-        run is None
-        or older_than is None
-        or not cuts_at_budget
-        or rule != INDICATOR
-        or settings.label_floor is not None
-    ):
+    if run is None or older_than is None or not cuts_at_budget(settings, rule):
         return None
     if (known := _LOSSES.get((run, older_than))) is None:
-        groups = [one for one in inputs_of(connection, run) if decided_before(one, older_than)]
-        known = CalibrationLosses(
-            [group.items[0].score for group in groups], [group.severity for group in groups]
-        )
+        known = losses_by_score(inputs_of(connection, run), older_than)
         while len(_LOSSES) >= _REMEMBERED:
             _LOSSES.pop(next(iter(_LOSSES)), None)
         _LOSSES[run, older_than] = known

@@ -174,7 +174,7 @@ def test_a_new_gate_is_announced_at_once(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["gate", "create", "bot", "--alpha", "0.1"]) == 0
     assert "It is recorded" not in capsys.readouterr().err
     assert main(["tail", "thresholds", "--from-beginning", "--count", "1"]) == 0
-    assert "bot  v1  closed  budget 10 %  mean  best" in capsys.readouterr().out
+    assert "bot  v1  closed  budget 10 %  full  best" in capsys.readouterr().out
 
 
 def away(*words: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,205 @@
+"""What every decision needed of its policy's labelled prompts, derived again by `audit verify` and by both verifiers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from streamer import wiring
+from streamer.audit.rescoring import Rescorer
+from streamer.audit.standalone.verify_bundle import Bundle
+from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.signals.signal_list import signal_list
+from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
+from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
+from tests.migrated import migrated
+from tests.run_folder import made_once
+from tests.unit.deciding.test_decider import HashingEncoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import sqlalchemy as sa
+
+    from streamer.settings.settings import Settings
+
+ENCODER = HashingEncoder()
+BEFORE, AFTER = 60, 12
+GATES: dict[str, dict[str, Any]] = {
+    "all": {"max_attempts": 2, "alpha": 0.4, "signals": ("retrieval=0..1", "score")},
+    "kinds": {"unit": "batch", "segment_by": "kind", "segment_fallback": "closed", "audit_draws": 2},
+    "pooled": {"segment_by": "kind", "segment_fallback": "pooled", "alpha": 0.04},
+    "few": {},
+    "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
+}
+"""Prompts that calibrate: all but for `few`, which has too few for all signals."""
+
+
+def words(gate: str, number: int) -> bytes:
+    """Answers that agree less the higher the number's digit, and numbers that say a little."""
+    rng = np.random.default_rng(number)
+    content = json.loads(event(gate, number))
+    del content["embedding_encoder"]
+    content["metadata"] = {"kind": "odd" if number % 3 else "even"}
+    for i, one in enumerate(content["responses"]):
+        del one["embedding"]
+        one["text"] = f"It is {'Bern' if rng.uniform() > number % 7 / 7 else f'town {i}'}, of {number % 5}"
+        one["signals"] = {"retrieval": round(float(rng.uniform()), 3)} if number % 4 else {}
+        one["score"] = round(float(rng.uniform()), 3)
+    return json.dumps(content).encode()
+
+
+def severity(number: int) -> float:
+    """Half of the labels lie between 0 and 1: a draw of the gate's says what they count as."""
+    return float(np.random.default_rng(number + 1000).integers(0, 3) / 2) * (number % 7 > 2)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """A copy of a record with a gate of every kind that says what its decisions needed, calibrated, and decided by."""
+    shutil.copytree(made_once("budgets", write), tmp_path, dirs_exist_ok=True)
+    return settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+
+
+def write(folder: Path) -> None:
+    folder.mkdir()
+    settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings, encoder=CachedEncoder(ENCODER))
+        for name, given in GATES.items():
+            listed = signal_list(given.get("signals", ("retrieval=0..1",))).text
+            scribe.gate(
+                name,
+                **{"method": "full", "scorer": "choice", "alpha": 0.3, "pending": "worst"} | given
+                | {"signals": listed if given.get("method") is None else None}
+                | {"encoder": ENCODER.identity.id, "embeddings": "refuse", "dimension": None},
+            )  # fmt: skip
+            count = 20 if name == "few" else BEFORE
+            scribe.deliver(words(name, n) for n in range(count))
+            scribe.deliver(
+                (label_event(name, n, response=f"r{i}", severity=severity(n)) for n in range(count - 2) for i in range(4)),
+                topic="labels",
+            )  # fmt: skip
+            scribe.recalibrate(name)
+            scribe.deliver(words(name, n) for n in range(count, count + AFTER))
+        scribe.checkpoint()
+
+
+def found(settings: Settings, folder: Path) -> tuple[list[str], list[str]]:
+    """What `audit verify` and what the one file finds; the one in JavaScript has to find what the one file does."""
+    export(settings, folder / "bundle")
+    report, alone = verify(settings, outside=[]), verify_bundle(folder / "bundle", KEYS, [])
+    return [one.detail for one in report.faults], [one["detail"] for one in alone.faults]
+
+
+def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Path) -> None:
+    assert found(settings, tmp_path) == ([], [])
+    counted = verify(settings).counts["budgets derived again"]
+    assert counted == by_one_file(Bundle(tmp_path / "bundle"), [], None).counts["budgets derived again"]
+    assert counted == AFTER * len(GATES)
+    with wiring.open_store(settings) as store, store._database.reading() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT gate, count(*), count(DISTINCT budget_count), max(budget_groups) FROM decisions"
+            " WHERE budget_count IS NOT NULL GROUP BY gate ORDER BY gate"
+        ).all()
+        kinds = dict(
+            connection.exec_driver_sql("SELECT gate, state FROM policies WHERE version = 2").all()  # type: ignore[arg-type]
+        )
+    assert [row[:2] for row in rows] == [(name, AFTER) for name in sorted(GATES)]
+    assert all(different > 3 for _, _, different, _ in rows)
+    assert [row[3] for row in rows] == [BEFORE, 20, 40, BEFORE, BEFORE]
+    assert {name for name, state in kinds.items() if state == "full"} == {"all", "kinds", "pooled"}
+
+
+def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> None:
+    def again() -> Any:
+        embed = CachedEncoder(ENCODER).embed
+        return verify(settings, outside=[], rescorer=Rescorer({ENCODER.identity.id: embed}))
+
+    report = again()
+    assert report.faults == ()
+    assert report.counts["rows of signals measured again"] == 3 * (BEFORE + AFTER) + 20 + AFTER
+    with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
+        changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
+        rebuild_outcomes(connection)
+    (fault,) = (one for one in again().faults if one.check == "score")
+    assert "a signal differs by" in fault.detail
+
+
+def changed_row(connection: sa.Connection, where: str) -> None:
+    number, row = connection.exec_driver_sql(f"SELECT batch, signals FROM decisions {where} LIMIT 1").one()
+    signals = np.frombuffer(row, "<f4").copy()
+    signals[:6] = -signals[:6] - 1
+    connection.exec_driver_sql(
+        "UPDATE decisions SET signals = ? WHERE batch = ?", (signals.tobytes(), number)
+    )
+
+
+READ = "WHERE gate = 'all' AND batch IN (SELECT batch FROM calibration_inputs WHERE severity = 1)"
+DECIDED = "WHERE gate = 'all' AND policy_version = 2"
+OF_RUN = "(SELECT id FROM calibration_runs WHERE gate = 'all')"
+NEEDED = "the budget that it needed is"
+
+
+def set_rule(connection: sa.Connection, old: str, new: str) -> None:
+    """Change the rule of a run and of its policy."""
+    for table in ("policies", "calibration_candidates"):
+        done = connection.exec_driver_sql(
+            f"UPDATE {table} SET rule = replace(rule, ?, ?) WHERE rule LIKE ?", (old, new, f"%{old}%")
+        )
+        assert done.rowcount
+
+
+ATTACKS: dict[str, tuple[Any, str]] = {
+    # What somebody does, every chain being computed anew, and what is said of it.
+    "a row of what was decided": (lambda c: changed_row(c, DECIDED), NEEDED),
+    "a row of a labelled prompt": (lambda c: changed_row(c, READ), "another rule"),
+    "a count": ("UPDATE decisions SET budget_count = budget_count + 1 " + DECIDED, NEEDED),
+    "a number of prompts": ("UPDATE decisions SET budget_groups = budget_groups + 1 " + DECIDED, NEEDED),
+    "no count": ("UPDATE decisions SET budget_count = NULL, budget_groups = NULL " + DECIDED, NEEDED),
+    "no row": ("UPDATE decisions SET signals = NULL " + DECIDED, NEEDED),
+    "a count by one score": (
+        "UPDATE decisions SET budget_count = budget_count + 0.25 WHERE gate = 'mean' AND budget_count > 1",
+        NEEDED,
+    ),
+    "a mark": ("UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 1 AND run IN " + OF_RUN, "by its severity 1"),
+    "a mark that was drawn": (
+        "UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 0.5 AND run IN " + OF_RUN,
+        "by its severity 0.5",
+    ),
+    "a severity": (
+        "UPDATE calibration_inputs SET severity = 0, bad = (1 = 0) WHERE severity = 1 AND run IN " + OF_RUN,
+        "another rule",
+    ),
+    "k": (lambda c: set_rule(c, '"allowed":12', '"allowed":14'), "another rule"),
+    "the hash of prompts": (lambda c: set_rule(c, '"rows":"', '"rows":"0'), "another rule"),
+    "the weight of the penalty": (lambda c: set_rule(c, '"ridge":100.0', '"ridge":30.0'), "another rule"),
+    "a prompt that is left out": (
+        "DELETE FROM calibration_inputs WHERE batch = (SELECT min(batch) FROM calibration_inputs WHERE run IN "
+        + OF_RUN + ")",
+        "another number of groups",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_was_changed_is_named_though_every_chain_was_computed_anew(
+    settings: Settings, tmp_path: Path, name: str
+) -> None:
+    attack, said = ATTACKS[name]
+    with breaking_in(settings.database.url) as connection:
+        if callable(attack):
+            attack(connection)
+        else:
+            assert connection.exec_driver_sql(attack).rowcount
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    for details in found(settings, tmp_path):
+        assert any(said in one for one in details), details
