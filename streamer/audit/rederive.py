@@ -18,7 +18,8 @@ from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, r
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.draw_ages import age_moment
-from streamer.recalibration.run import cuts_at_budget, derive, is_bad, losses_by_score, prompts_of_rule
+from streamer.recalibration.run import derive
+from streamer.recalibration.sampled import cuts_at_budget, is_bad, losses_by_score, prompts_of_rule
 from streamer.recalibration.suffix_test import Suffix
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from streamer.calibration.threshold import ThresholdState
     from streamer.gates.policy import GateRevision
     from streamer.gates.settings import Unit
-    from streamer.recalibration.run import CalibrationRun, SampledGroup
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.sampled import SampledGroup
 
 _MOST_COMPARED = 64
 """Policies whose labelled prompts are held."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.calibration.guarantee import budget
 from streamer.events.responses import UPSTREAM, recorded_models
+from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.signing.canonical_json import canonical_json
+from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
 from streamer.wording.numbers import counted
 from streamer.wording.policies import cut_text, who
 
@@ -57,6 +59,12 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
         ("decision", _decision(facts, revision, models)),
         ("policy", _policy(facts, policy, revision)),
     ]
+    if (needed := needed_of(facts)) is not None:
+        alpha, attempts = revision["alpha"], revision["max_attempts"]
+        compared = needed_text(needed, alpha=alpha, attempts=attempts)
+        lines.append(("compared", f"{compared}; {smallest_budget(needed, attempts=attempts)}. {NO_CHANCE}"))
+    if found.get("spoke"):
+        lines.append(("signals", spoke_text(found["spoke"])))
     if found["run"] is not None:
         lines.append(("calibration", _run(found["run"])))
     if found.get("desk") is not None:
@@ -157,6 +165,11 @@ def why_of(facts: dict[str, Any], revision: Mapping[str, Any], models: tuple[str
     if decided_without_trust(facts):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     return why
+
+
+def needed_of(facts: Mapping[str, Any]) -> Needed | None:
+    """The budget that a batch would have shipped with, where the policy said it."""
+    return None if facts.get("budget") is None else Needed(*facts["budget"])
 
 
 def threshold_of(facts: Mapping[str, Any], policy: Mapping[str, Any]) -> str:

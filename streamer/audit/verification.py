@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from streamer.audit.rescoring import Rescorer
     from streamer.gates.policy import GateRevision
     from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.run import SampledGroup
+    from streamer.recalibration.sampled import SampledGroup
     from streamer.signing.labels import LabellerKey
     from streamer.signing.policies import PolicyKeys, PolicyVersion
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
 TENTHS = (3, 4, 5, 6, 7, 8, 9, 10)
@@ -64,6 +63,8 @@ class History:
         scores : shape (N,), in [0, 1], of prompts that are in no calibration.
         prompts : whose they are; None: each score is of another one.
         """
+        import numpy as np
+
         values = np.asarray(scores, dtype=np.float64)
         count = len(values) if prompts is None else prompts
         if count < LEAST:
@@ -95,6 +96,8 @@ def level_above(scores: NDArray[np.float64], share: float) -> float:
     scores : shape (N,), N >= 1, in [0, 1].
     share : in (0, 1].
     """
+    import numpy as np
+
     ranked = np.sort(scores)[::-1]
     kth = ranked[math.ceil(round(share * len(ranked), 9)) - 1]
     lower = ranked[ranked < kth]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from streamer import wiring
 from streamer.cli.console import note, warn
 from streamer.errors import Unavailable, UsageError
+from streamer.journal import Partition
 
 if TYPE_CHECKING:
     from streamer.settings.settings import Settings
@@ -26,6 +27,21 @@ def require_broker(settings: Settings) -> None:
     from streamer.stream.handshake import shake_hands
 
     shake_hands(wiring.connection(settings), seconds=_SECONDS)
+
+
+def bounds_of_responses(settings: Settings) -> dict[Partition, tuple[int, int]] | None:
+    """First and end offset of each partition of the responses; None where no broker is configured, answers or lets us ask."""
+    if settings.kafka.bootstrap_servers is None:
+        return None
+    from streamer.stream.kafka_log import KafkaLog
+
+    try:
+        require_broker(settings)
+        log = KafkaLog(wiring.connection(settings), log_id=settings.kafka.log_id)
+        topic = wiring.topics(settings).responses
+        return {Partition(log.id, topic, number): ends for number, ends in log.bounds(topic).items()}
+    except (Unavailable, UsageError):
+        return None
 
 
 def announce_now(settings: Settings) -> None:

@@ -227,7 +227,7 @@ def stop(
 
 
 def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:
-    """Say how a candidate differs from its gate, and where it cuts: ``scorer kernel-entropy, Q > 0.83``."""
+    """Say how a candidate differs from its gate, and where it cuts: ``scorer choice, Q > 0.83``."""
     if candidate.settings is None:
         return "none"
     before, named = present.named(), candidate.settings.named()

@@ -76,13 +76,6 @@ class ScoreOptions:
             help="Field of a response's meta that holds another score in [0, 1], higher is safer.",
         ),
     ] = None
-    answer_pattern: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX",
-            help="Regular expression whose one group is the final answer, which exact-match compares instead of an answer's head: 'A: (.*)'.",
-        ),
-    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +188,6 @@ def evaluate(
             scorers=names(scores.scorers, "--scorers"),
             external=tuple(scores.score_field or ()),
             judge_field=judging.judge_field,
-            answer_pattern=scores.answer_pattern,
             signals=tables.signals().declared,
             unlabelled=unlabelled,
         )

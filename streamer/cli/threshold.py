@@ -8,7 +8,7 @@ import typer
 
 from streamer import wiring
 from streamer.cli import options as opt
-from streamer.cli.broker import announce_now
+from streamer.cli.broker import announce_now, bounds_of_responses
 from streamer.cli.console import counted, note, print_fields, print_json, print_table, say, warn
 from streamer.cli.policies import (
     NO_GATE,
@@ -35,9 +35,10 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from streamer.gates.policy import Policy
+    from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store
     from streamer.store.policies.proposals import Proposal
@@ -254,8 +255,8 @@ def close(
 ) -> None:
     """Ship nothing from now on, at once. `rollback`, `activate` or `streamer recalibrate` opens the gate again.
 
-    Once this returns, no decision that ships is committed. Ships that were committed before and are not published yet
-    still reach consumers; their number is printed, and how many batches wait at the desk.
+    Once this returns, no decision that ships is committed. It prints what still waits, by place: queue, outbox, desk and
+    repeats. Ships that were committed before and are not published yet still reach consumers.
     """
     seconds = opt.seconds(timeout, "--timeout")
     if desk not in ("ask", "hold"):
@@ -325,7 +326,11 @@ def _wait_until_published(gate: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     with wiring.open_store(wiring.load_settings()) as store:
         while True:
-            waiting, state = _unpublished(store, gate)
+            try:
+                waiting = store.reports.unpublished_ships(gate)
+                state = f"{counted(waiting, 'ship', 'ships')} committed before {'is' if waiting == 1 else 'are'} not published yet"
+            except Unavailable as error:
+                waiting, state = None, f"the ships committed before cannot be counted: {error}"
             if waiting == 0:
                 break
             if time.monotonic() >= deadline:
@@ -337,37 +342,45 @@ def _wait_until_published(gate: str, seconds: float) -> None:
     note("No ship waits to be published any more.")
 
 
-def _unpublished(store: "Store", gate: str) -> tuple[int | None, str]:
-    """Count the ships of a closed gate that may still come: a number, or None where it is unknown; and in words."""
+def _what_waits(
+    store: "Store", settings: "Settings", gate: str, actor: str, remark: str | None
+) -> dict[str, int | None]:
+    """Reject what waits at a closed gate's desk, with a remark, or leave it; then count what waits anywhere, and print it.
+
+    A count is None where it is unknown.
+    """
+    counts: dict[str, int | None] = dict.fromkeys(("queue", "outbox", "desk", "repeats", "desk_rejected"))
     try:
-        number = store.reports.unpublished_ships(gate)
+        if remark is not None:
+            counts["desk_rejected"] = store.desk.hold_all(gate, by=actor, remark=remark)
+        return counts | store.reports.still_waiting(gate, bounds_of_responses(settings))._asdict()
     except Unavailable as error:
-        return None, f"the ships committed before cannot be counted now: {error}"
-    if not number:
-        return 0, "no ship waits to be published"
-    ships = counted(number, "ship", "ships")
-    return number, f"{ships} committed before {'is' if number == 1 else 'are'} not published yet"
+        warn(f"The gate is closed; what waits cannot be counted now: {error}")
+        return counts
 
 
-def _at_desk(store: "Store", gate: str, actor: str, remark: str | None) -> tuple[dict[str, Any], str]:
-    """Reject what waits at a closed gate's desk, with a remark, or leave it; the counts, and in words."""
-    try:
-        held = store.desk.hold_all(gate, by=actor, remark=remark) if remark is not None else 0
-        waiting = store.desk.waiting_at(gate)
-    except Unavailable as error:
-        return {"desk_held": None, "desk_waiting": None}, f"What waits at the desk is not known now: {error}."
-    counts = {"desk_held": held, "desk_waiting": waiting}
-    if remark is not None:
-        return (
-            counts,
-            f"{counted(held, 'batch', 'batches')} at the desk {'is' if held == 1 else 'are'} rejected.",
-        )
-    if waiting:
-        return (
-            counts,
-            f"{counted(waiting, 'batch waits', 'batches wait')} at the desk: whoever releases is asked again.",
-        )
-    return counts, "Nothing waits at the desk."
+def _waiting_fields(counts: "Mapping[str, int | None]") -> dict[str, str]:
+    """Say what becomes of what waits, by place."""
+
+    def of(place: str, then: str, one: str, several: str) -> str:
+        count = counts[place]
+        if count is None:
+            return "not known now"
+        return f"{counted(count, one, several)}: {then}" if count else "nothing"
+
+    rejected = counts["desk_rejected"]
+    return {
+        "queue": of(
+            "queue", "the closed policy holds this gate's", "record of any gate", "records of any gate"
+        ),
+        "outbox": of("outbox", "committed before, and still published", "ship", "ships"),
+        "desk": of("desk", "they stay, marked; whoever releases is asked again", "batch", "batches")
+        if rejected is None
+        else f"{counted(rejected, 'batch', 'batches')} rejected",
+        "repeats": of(
+            "repeats", "whoever repeats a batch or key gets it again", "ship on record", "ships on record"
+        ),
+    }
 
 
 def _change(
@@ -379,7 +392,7 @@ def _change(
     closing: bool = False,
     hold_desk: str | None = None,
 ) -> None:
-    """Write a policy, describe it, and announce it; when `closing`, count the ships that may still come."""
+    """Write a policy, describe it, and announce it; when `closing`, count what still waits."""
     actor = opt.who(by)
     settings = wiring.load_settings()
     with ExitStack() as stack:
@@ -387,23 +400,21 @@ def _change(
             store = stack.enter_context(wiring.open_store(settings))
             before = store.policies.versions([gate]).get(gate)
             policy = change(store, actor)
-        waiting, state = _unpublished(store, gate) if closing else (None, "")
-        at_desk, desk = _at_desk(store, gate, actor, hold_desk) if closing else ({}, "")
+        if not json:
+            was = (
+                "unreadable"
+                if before is None or before.active is None
+                else threshold_text(before.active.policy)
+            )
+            say(
+                f"Gate {gate} was {was} (version {policy.version - 1}); is {threshold_text(policy)} "
+                f"(version {policy.version})."
+            )
+            say(status_text(policy))
+        waiting = _what_waits(store, settings, gate, actor, hold_desk) if closing else None
     if json:
-        print_json(policy_json(policy) | ({"unpublished_ships": waiting} | at_desk if closing else {}))
-    else:
-        was = (
-            "unreadable" if before is None or before.active is None else threshold_text(before.active.policy)
-        )
-        say(
-            f"Gate {gate} was {was} (version {policy.version - 1}); is {threshold_text(policy)} "
-            f"(version {policy.version})."
-        )
-        say(status_text(policy))
-        if waiting is not None:
-            say(f"{state[:1].upper()}{state[1:]}.")
-        if desk:
-            say(desk)
-    if closing and waiting is None:
-        warn(f"The gate is closed; {state}")
+        print_json(policy_json(policy) | ({} if waiting is None else {"waiting": waiting}))
+    elif waiting is not None:
+        say("What still waits:")
+        print_fields(_waiting_fields(waiting))
     announce_now(settings)

@@ -10,6 +10,7 @@ from streamer.errors import StreamerError, UsageError
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
+from streamer.wording.needed import needed_text, smallest_budget
 from streamer.wording.numbers import when
 from streamer.wording.verdicts import lasting
 
@@ -63,11 +64,16 @@ class DeskPages:
         return sum(queue.waiting for queue in self._store.desk.queues().values())
 
     def list(self, _query: Mapping[str, str]) -> dict[str, Any]:
-        """What waits, the nearest deadline first, and what was decided last."""
+        """What waits, what would have shipped with the smallest budget first, and what was decided last."""
         found = self._store.desk.waiting(limit=_LISTED)
         return {
             "waiting": [
-                {"batch": one, "link": link(one.key), "left": (one.until - self._clock()).total_seconds()}
+                {
+                    "batch": one,
+                    "link": link(one.key),
+                    "left": (one.until - self._clock()).total_seconds(),
+                    "needed": None if one.needed is None else smallest_budget(one.needed),
+                }
                 for one in found
             ],
             "total": len(found) if len(found) < _LISTED else self.waiting(),
@@ -86,6 +92,10 @@ class DeskPages:
         found = self._store.desk.batch(key)
         if found is None:
             raise NoSuchItem(f"no batch {key.batch_id[:200]!r} is, or was, at the desk")
+        why = HELD.get(found.reason, "its scores do not clear the threshold")
+        if found.reason == "scored" and found.needed is not None:
+            settings = self._store.policies.get(key.gate, found.policy_version).settings
+            why = needed_text(found.needed, alpha=settings.alpha, attempts=settings.max_attempts)
         edit = query.get("edit") if wrote is None or wrote.text is None else wrote.answer
         edited = next((one for one in found.answers if one.id == edit), None)
         return {
@@ -95,7 +105,7 @@ class DeskPages:
             "edited": None if found.outcome is not None else edited,
             "wrote": wrote,
             "left": left((found.until - self._clock()).total_seconds()),
-            "why": HELD.get(found.reason, "its scores do not clear the threshold"),
+            "why": why,
             "decision": urlencode({"batch": key.batch_id, "gate": key.gate, "attempt": key.attempt}),
         }
 

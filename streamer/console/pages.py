@@ -10,7 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from streamer.audit.story import is_linked, models_of, story_of, threshold_of, why_of
+from streamer.audit.story import is_linked, models_of, needed_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
 from streamer.console.what_if import Questions
@@ -24,6 +24,7 @@ from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
 from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.store.log.decision_search import Wanted
+from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import (
     cut_text,
@@ -594,6 +595,11 @@ def _decided(found: Mapping[str, Any], facts: dict[str, Any], answers: Sequence[
         return f"Held, because {why_of(facts, found['revision'], models_of(found['line']))}"
     if state == "open":
         return f"The gate was open, so that everything shipped; the best score is {max(scores):.3g}"
+    needed = needed_of(facts)
+    if state == "full" and needed is not None:
+        what = "Held" if facts["outcome"] not in ("ship", "mixed") else "Shipped"
+        revision = found["revision"]
+        return f"{what}: {needed_text(needed, alpha=revision['alpha'], attempts=revision['max_attempts'])}"
     if threshold is None or policy["rule"] is not None or facts["unit"] == "batch":
         what = {"ship": "Shipped", "mixed": "Shipped in part"}.get(facts["outcome"], "Held")
         whole = ", which decides on all answers together" if facts["unit"] == "batch" else ""

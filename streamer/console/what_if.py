@@ -69,6 +69,7 @@ class Questions:
             "in_force": {
                 "budget": policy.settings.alpha,
                 "threshold": policy.threshold,
+                "by_signals": policy.state == "full",
                 "version": policy.version,
             },
         }

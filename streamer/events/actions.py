@@ -244,6 +244,7 @@ def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: He
 
 def _line(event: Mapping[str, Any], _: object) -> list[str]:
     scores = [one["score"] for one in event["responses"] if one.get("score") is not None]
+    needed = [one["budget_needed"] for one in event["responses"] if one.get("budget_needed") is not None]
     policy = event["policy"]
     chosen = f" {event['selected']}" if event.get("selected") else ""
     marks = [
@@ -256,6 +257,11 @@ def _line(event: Mapping[str, Any], _: object) -> list[str]:
         HELD_WORDS.get(event["action"], event["action"]) + chosen,
         event["reason"],
         f"best {max(scores):.3f}" if scores else "no score",
+        *(
+            [f"needs a budget of {100 * max(needed):.3g} %, has {100 * policy['alpha']:.3g} %"]
+            if needed
+            else []
+        ),
         f"({bound_text(policy)})",
         f"v{policy['version']}",
         ", ".join(marks),

@@ -6,6 +6,7 @@ import json
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,6 +65,10 @@ class Needed:
     def share(self) -> float:
         """The budget, above 0; 1 and more says that no budget is enough."""
         return self.count / (self.groups + 1)
+
+    def within(self, alpha: float, *, attempts: int = 1) -> bool:
+        """Whether a budget in (0, 1), which this many attempts share, is enough."""
+        return Fraction(self.count) * attempts <= Fraction(repr(float(alpha))) * (self.groups + 1)
 
 
 class CalibrationLosses:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
     from streamer.gates.settings import Unit
-    from streamer.recalibration.run import CalibrationRun, SampledGroup
+    from streamer.recalibration.run import CalibrationRun
+    from streamer.recalibration.sampled import SampledGroup
 
 Direction = Literal["same", "tighter", "looser"]
 

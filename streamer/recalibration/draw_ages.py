@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.run import AuditSample, SampledGroup
+    from streamer.recalibration.run import AuditSample
+    from streamer.recalibration.sampled import SampledGroup
 
 LONGEST_SECONDS: Final = 1e9
 """About 32 years: further back a date may not exist, and `now` less it would raise."""
@@ -45,11 +46,6 @@ def overdue_labels(settings: GateSettings, drawn: Sequence[SampledGroup], now: d
 def age_moment(now: datetime, cut: AgeCut) -> datetime:
     """Return before which moment the draws were decided that are old enough."""
     return now if cut.seconds == 0 else now - timedelta(seconds=cut.seconds) + _TICK
-
-
-def decided_before(group: SampledGroup, moment: datetime) -> bool:
-    """Whether a group is that old; one whose moment is not known is."""
-    return group.decided_at is None or group.decided_at < moment
 
 
 def choose_cut(

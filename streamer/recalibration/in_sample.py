@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.settings import Unit
     from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.run import SampledGroup
+    from streamer.recalibration.sampled import SampledGroup
 
 
 @dataclass(frozen=True, slots=True)

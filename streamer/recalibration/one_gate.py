@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from streamer.gates.rule import Cut, Rule
     from streamer.recalibration.comparison import Direction
     from streamer.recalibration.missing_labels import MissingLabels
-    from streamer.recalibration.run import CalibrationRun, Heads, SampledGroup, Since
+    from streamer.recalibration.run import CalibrationRun, Heads, Since
+    from streamer.recalibration.sampled import SampledGroup
     from streamer.recalibration.verdict import Closing, Held, Outcome
 
 

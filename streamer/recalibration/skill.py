@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import Unit
     from streamer.recalibration.age_cut import AgeCut
     from streamer.recalibration.comparison import Reading
-    from streamer.recalibration.run import SampledGroup
+    from streamer.recalibration.sampled import SampledGroup
 
 LEVEL = 0.05
 """How likely a score without skill is ever taken for a useful one, over all runs of a gate."""

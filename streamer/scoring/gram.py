@@ -22,7 +22,6 @@ Floats = NDArray[np.float64]
 DECIMALS = 6
 """Scores are rounded once, here: what differs by less is a tie."""
 
-_STEP = 10.0**-DECIMALS
 _ROWS_AT_ONCE = 1024
 
 
@@ -119,25 +118,3 @@ def _agreement_with_others(rows: Floats) -> Floats:
 
 def _clipped_root(squares: Floats) -> Floats:
     return np.clip(np.sqrt(squares), 0.0, 1.0)
-
-
-def in_order_of(gram: Floats, scores: Floats, blank: Sequence[bool]) -> Floats:
-    """Return scores under which the answers come first that Gram energy puts there.
-
-    Among several of these each gets the largest score of theirs, and any other answer at most 1e-6 less than that.
-
-    Parameters
-    ----------
-    gram : shape (n,), rounded to 1e-6.
-    scores : shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers.
-    blank : n marks.
-    """
-    scores = scores.copy()
-    written = ~np.asarray(blank, dtype=np.bool_)
-    if not written.any():
-        return scores
-    first = written & (gram == gram[written].max())
-    top = max(float(scores[first].max()), _STEP)
-    scores[first] = top
-    scores[~first] = np.minimum(scores[~first], top - _STEP)
-    return scores.round(DECIMALS)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 TALKATIVE = (
-    "aiokafka", "alembic", "faust", "httpcore2", "httpx2", "kafka", "mode", "openai", "sentence_transformers", "transformers",
+    "aiokafka", "alembic", "faust", "httpcore2", "httpx2", "kafka", "mode", "sentence_transformers", "transformers",
 )  # fmt: skip
 """Libraries whose INFO is about themselves; theirs counts from WARNING on, unless everything is asked for."""
 

@@ -57,7 +57,7 @@ class Basis:
 
     Attributes
     ----------
-    source : `calibrated` now, `given` by whoever asks, or that of a `policy`, `proposal` or `candidate`.
+    source : `calibrated` now, `given` by whoever asks, `recorded` with each decision (the budget that it needed), or that of a `policy`, `proposal` or `candidate`.
     before : labels of prompts decided from here on had no part in it; None: no labels had, or see `in_sample`.
     prompts, labelled : of the calibration that was made now; 0 where none was.
     drawn, missing : responses of these prompts, and those that counted as severity 1 for want of a label.
@@ -66,7 +66,7 @@ class Basis:
     guarantee : what the calibration, policy or proposal promises; empty for a given threshold.
     """
 
-    source: Literal["calibrated", "given", "policy", "proposal", "candidate"]
+    source: Literal["calibrated", "given", "recorded", "policy", "proposal", "candidate"]
     before: datetime | None = None
     prompts: int = 0
     labelled: int = 0

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
 from streamer.gates.candidate import NOT_TRIED
-from streamer.gates.rule import Chance, Indicator, Rank
+from streamer.gates.rule import INDICATOR, Chance, Cut, Indicator, Rank
 from streamer.gates.settings import PARAMETERS
 from streamer.recalibration import age_cut
 from streamer.recalibration.comparison import Reading
@@ -22,7 +22,7 @@ from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatI
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST
 from streamer.whatif.remembered import RememberedSample
-from streamer.whatif.replay import Difference, replay, replay_record, segments_under
+from streamer.whatif.replay import Difference, replay, replay_record, segments_under, within_budget
 from streamer.whatif.rescored import RescoredSample, from_texts, rescored
 
 if TYPE_CHECKING:
@@ -116,6 +116,7 @@ class WhatIf:
         before the period and is judged on the period; where there are too few of these (`least_groups` of the gate, or what
         the method needs to open at all), the older half of those of the period that are old enough for their labels calibrates,
         and what was decided later is judged.
+        Another budget alone, with the method `full`, is compared with the one that each decision needed, which is on record.
         An earlier policy is judged from its calibration on, and a candidate with a threshold from when it was set on.
 
         Parameters
@@ -132,7 +133,8 @@ class WhatIf:
             When nothing was decided in the period.
         """
         settings = self._settings(change)
-        past, usable, left_out = self._usable(settings, beside=change.candidate)
+        by_record = self._by_record(change, settings)
+        past, usable, left_out = self._usable(settings, beside=change.candidate, by_record=by_record)
         if not usable.any():
             raise NothingToJudge(self._nothing(left_out))
         # Before the period is divided and before a severity is looked at.
@@ -140,7 +142,10 @@ class WhatIf:
         old = np.ones(len(past), dtype=np.bool_)
         if cut is not None and cut.seconds > 0:
             old = ~_from(past, self._now - timedelta(seconds=cut.seconds))
-        reading, basis = self._threshold(change, settings, past, usable & old, in_sample=in_sample)
+        if by_record:
+            reading, basis = Reading(Cut("full", None), INDICATOR), Basis(source="recorded")
+        else:
+            reading, basis = self._threshold(change, settings, past, usable & old, in_sample=in_sample)
         if basis.before is not None and not basis.in_sample:
             usable = usable & _from(past, basis.before)
             if not usable.any():
@@ -151,7 +156,10 @@ class WhatIf:
         kept, judged = past.where(usable), old[usable]
         if not judged.any():  # all are young: counts say something, and missing labels that nothing is known
             judged[:] = True
-        ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
+        if by_record:
+            ships = within_budget(kept, settings)
+        else:
+            ships = replay(kept, settings, reading, salt=self._gate.audit_salt)
         counted, asked = kept.where(judged), ships[np.repeat(judged, kept.sizes)]
         differences = self.differences()
         if change.candidate:
@@ -224,6 +232,16 @@ class WhatIf:
                 "does not follow from their labels"
             )
         return wanted
+
+    def _by_record(self, change: Change, settings: GateSettings) -> bool:
+        """Whether another budget alone is asked about, and the record says which budget each prompt needed."""
+        if (
+            change.cut is not None
+            or change.settings.keys() != {"alpha"}
+            or not settings.calibrator.of_signals
+        ):
+            return False
+        return any(one is not None for one in self._past(settings.segment_by).needed)
 
     def _proposed(self) -> WaitingProposal:
         found = self._proposal(self._gate.gate)
@@ -351,7 +369,9 @@ class WhatIf:
             )
         return self._pasts[key]
 
-    def _usable(self, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags, Counter[str]]:
+    def _usable(
+        self, settings: GateSettings, *, beside: bool, by_record: bool
+    ) -> tuple[Past, Flags, Counter[str]]:
         """The past with the scores that are asked about, which prompts can be decided by them, and why others cannot."""
         past = self._past(settings.segment_by)
         left_out: Counter[str] = Counter()
@@ -384,6 +404,16 @@ class WhatIf:
                     past, lambda one: (one.scorer, one.encoder) == (settings.scorer, settings.encoder)
                 ),
                 f"they were scored otherwise than by {settings.scorer}",
+            )
+        if by_record:
+            leave_out(
+                past.scored & np.array([one is None for one in past.needed], dtype=np.bool_),
+                "the budget that they needed is not on record: no calibrated policy decided them",
+            )
+        elif settings.calibrator.of_signals:
+            leave_out(
+                ~_decided_by(past, lambda one: one.signals == settings.signals),
+                "no signals of this gate's list are on record for them",
             )
         if settings.segment_by is not None:
             names = segments_under(past, settings.segment_by)

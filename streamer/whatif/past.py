@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.policy import Policy
+    from streamer.gates.policy_gate import Needed
     from streamer.gates.rule import Cut
 
 Floats = NDArray[np.float64]
@@ -54,6 +55,8 @@ class Past:
     selected : n of them; the response that was shown, with the unit `best`.
     cuts : what cut each, as far as that was recorded, by place.
     segments : n of them; as recorded by the policy that decided, None without segments.
+    rows : n of them; the signals of what its unit may ship, d float32, little-endian; None where none were kept.
+    needed : n of them; the budget that each would have shipped with, None where its policy did not say.
     named : by metadata key the segment that each batch names; None where its metadata are erased.
     starts : shape (n + 1,); the responses of batch i are `starts[i]` to `starts[i + 1]`, in event order, at least one.
     response_ids : m of them.
@@ -76,6 +79,8 @@ class Past:
     cuts: Mapping[int, Cut]
     segments: Sequence[str | None]
     named: Mapping[str, Sequence[str | None]]
+    rows: Sequence[bytes | None]
+    needed: Sequence[Needed | None]
     starts: Places
     response_ids: Sequence[str]
     scores: Floats
@@ -133,7 +138,7 @@ class Past:
         }
         for name in ("numbers", "versions", "sampled", "probability"):
             changes[name] = getattr(self, name)[rows]
-        for name in ("batch_ids", "decided_at", "selected", "segments"):
+        for name in ("batch_ids", "decided_at", "selected", "segments", "rows", "needed"):
             values = getattr(self, name)
             changes[name] = [values[one] for one in places]
         for name in ("scores", "uniforms", "blank", "shipped", "drawn", "severities"):

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
     from streamer.calibration import History
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import AuditSample, SampledGroup, SampleQuery
+    from streamer.recalibration.run import AuditSample, SampleQuery
+    from streamer.recalibration.sampled import SampledGroup
 
 T = TypeVar("T")
 
@@ -55,6 +56,7 @@ def _read_by(settings: GateSettings) -> Hashable:
         settings.unit,
         settings.scorer,
         settings.encoder,
+        settings.signals,
         settings.severity_kind,
         settings.segment_by,
         settings.label_floor,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.gate import gate_batch
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.uniforms import uniforms_for
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 Flags = NDArray[np.bool_]
 
-Why = Literal["ships", "selected", "cut", "policy", "candidate"]
+Why = Literal["ships", "selected", "cut", "needed", "policy", "candidate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ class Difference:
     ----------
     batch_id : which decision.
     policy_version : by which policy it was decided.
-    what : what differs: which responses ship, which one was selected, what the batch was cut by; or its `policy` is not on
+    what : what differs: which responses ship, which one was selected, what the batch was cut by, which budget it needed; or its `policy` is not on
         record in a form that this program reads; or its `candidate` decided otherwise than it comes to again.
     detail : in words.
     """
@@ -47,7 +48,7 @@ def replay_record(past: Past) -> list[Difference]:
     """Decide every batch again by the policy that decided it; says which decisions differ from the record.
 
     Equal means: the same responses ship, the same one was selected, and where it was recorded the same cut served, to the
-    last bit. What was not scored must have been held.
+    last bit, as is the budget that it needed. What was not scored must have been held.
     """
     gates: dict[int, PolicyGate] = {}
     found = []
@@ -57,7 +58,7 @@ def replay_record(past: Past) -> list[Difference]:
     for place, version in enumerate(versions):
         there = past.of_batch(place)
         recorded = shipped[there]
-        again, selected, cut = [False] * len(recorded), None, None
+        again, selected, cut, needed = [False] * len(recorded), None, None, past.needed[place]
         if scored[place]:
             policy = past.policies.get(version)
             if policy is None:
@@ -74,11 +75,12 @@ def replay_record(past: Past) -> list[Difference]:
                     blank=blank[there],
                     uniforms=uniforms[there] if gate.needs_uniforms else None,
                     segment=past.segments[place],
+                    row=row_of(past, place),
                 )
             except ValueError as error:
                 found.append(_differs(past, place, "ships", f"it cannot be decided again: {error}"))
                 continue
-            again, cut = list(ruling.gate.shipped), ruling.cut
+            again, cut, needed = list(ruling.gate.shipped), ruling.cut, ruling.needed
             if ruling.gate.selected is not None:
                 selected = past.response_ids[there.start + ruling.gate.selected]
         if again != recorded:
@@ -103,6 +105,9 @@ def replay_record(past: Past) -> list[Difference]:
                     f"it was cut by {was.state} {was.threshold!r}, and is by {cut.state} {cut.threshold!r}",
                 )
             )
+        elif needed != past.needed[place]:
+            said = f"the budget that it needed was {past.needed[place]}, and is {needed}"
+            found.append(_differs(past, place, "needed", said))
     return found
 
 
@@ -129,9 +134,35 @@ def replay(past: Past, settings: GateSettings, reading: Reading, *, salt: bytes)
         if gate.needs_uniforms:
             key = BatchKey(past.gate, past.batch_ids[place], 1)
             uniforms = uniforms_for(salt, key, past.response_ids[there], settings.unit)
-        ruling = gate.decide(scores[there], blank=blank[there], uniforms=uniforms, segment=segments[place])
+        ruling = gate.decide(
+            scores[there],
+            blank=blank[there],
+            uniforms=uniforms,
+            segment=segments[place],
+            row=row_of(past, place),
+            prompt=f"{past.batch_ids[place]}#1",
+        )
         ships[there] = ruling.gate.shipped
     return ships
+
+
+def within_budget(past: Past, settings: GateSettings) -> Flags:
+    """Return which responses would have shipped by a budget, as the one that each batch needed is on record: shape (m,)."""
+    ships = np.zeros(len(past.response_ids), dtype=np.bool_)
+    scores, blank = past.scores.tolist(), past.blank.tolist()
+    for place in np.flatnonzero(past.scored).tolist():
+        needed, there = past.needed[place], past.of_batch(place)
+        if needed is not None and needed.within(settings.alpha, attempts=settings.max_attempts):
+            ships[there] = gate_batch(
+                scores[there], unit=settings.unit, state="open", threshold=None, blank=blank[there]
+            ).shipped
+    return ships
+
+
+def row_of(past: Past, place: int) -> NDArray[np.float32] | None:
+    """The signals of what a batch may ship, shape (d,); None where none were kept."""
+    row = past.rows[place]
+    return None if row is None else np.frombuffer(row, "<f4")
 
 
 def segments_under(past: Past, key: str | None) -> Sequence[str | None]:

@@ -14,7 +14,7 @@ import numpy as np
 from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import gate_batch, mean_score
-from streamer.recalibration.run import SampledItem
+from streamer.recalibration.sampled import SampledItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from streamer.calibration import History
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import AuditSample, SampledGroup, SampleQuery
+    from streamer.recalibration.run import AuditSample, SampleQuery
+    from streamer.recalibration.sampled import SampledGroup
     from streamer.whatif.past import Past, PastText
 
     Texts = Callable[[str, Sequence[int]], Iterator[PastText]]
@@ -67,7 +68,8 @@ def rescored(past: Past, scores_of: ScoresOf, *, every: bool = False) -> tuple[P
             known[place] = False
         else:
             scores[there] = new
-    return replace(past, scores=scores), known
+    # A row is of the answer that the recorded scorer chose.
+    return replace(past, scores=scores, rows=(None,) * len(past), needed=(None,) * len(past)), known
 
 
 class RescoredSample:

@@ -60,7 +60,14 @@ def _estimate(interval: RiskInterval) -> str:
 
 def basis_sentence(answer: WhatIfAnswer) -> str:
     """Say where the threshold comes from, and on which prompts it is judged."""
-    basis, threshold = answer.basis, cut_text(answer.reading.cut, answer.reading.rule)
+    basis = answer.basis
+    if basis.source == "recorded":
+        return (
+            "Each prompt ships iff the budget that it needed, as recorded when it was decided, is at most this one: no label of "
+            "these prompts is in it. A budget that was chosen after seeing this has no promise on the labels so far: its promise "
+            "begins with a calibration on labels of later prompts."
+        )
+    threshold = cut_text(answer.reading.cut, answer.reading.rule)
     if basis.source == "given":
         return (
             "The threshold was given. The intervals hold for one that was chosen without these labels; who compares k gives "

@@ -99,7 +99,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
         wait_until(lambda: site.recorded() == 2 * BEFORE, "every label has an outcome")
         if scorer == "logprob":
             # Another score, of texts, by an encoder for it alone. Workers read it with the policy that comes next.
-            tried = ("--scorer", "kernel-entropy", "--encoder", "all-MiniLM-L6-v2", "--threshold", "0.5")
+            tried = ("--scorer", "choice", "--encoder", "all-MiniLM-L6-v2", "--threshold", "0.5")
             site.command("candidate", "set", NAME, *tried, "--by", "ana")
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
         policy = site.store.policies.newest(NAME)

@@ -178,8 +178,10 @@ def put_in_force(store: Store, cut: float, name: str = GATE) -> None:
     record_threshold(store, name, threshold)
 
 
-def record_threshold(store: Store, name: str, threshold: Threshold, rule: Rule = INDICATOR) -> None:
-    """Record a run that found this threshold, from no labels."""
+def record_threshold(
+    store: Store, name: str, threshold: Threshold, rule: Rule = INDICATOR, *, expected: int | None = None
+) -> None:
+    """Record a run that found this threshold, from no labels; `expected`: the policy that must still be in force."""
     gate, now = store.gates.get(name), wiring.now()
     run = CalibrationRun(
         gate=gate,
@@ -193,7 +195,7 @@ def record_threshold(store: Store, name: str, threshold: Threshold, rule: Rule =
         labels_through=0,
         heads=(),
     )
-    store.calibration.record_run(run, by="test", reason="test", now=now)
+    store.calibration.record_run(run, by="test", reason="test", now=now, expected=expected)
 
 
 def calibrated_now(store: Store) -> CalibrationRun:

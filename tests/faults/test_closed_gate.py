@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -36,8 +37,9 @@ def test_nothing_is_shipped_once_a_gate_is_closed(site: Site, matrix: Matrix) ->
         with _locked(site, "decisions"):
             time.sleep(2)  # every worker has a group that it has decided and cannot commit
             open_version = site.store.policies.newest(GATE).version
-            told = site.command("threshold", "close", GATE, "--reason", "incident", "--wait").stdout
-            assert "No ship waits to be published" in told or "not published yet" in told
+            done = site.command("threshold", "close", GATE, "--reason", "incident", "--wait")
+            assert "No ship waits to be published any more" in done.stderr
+            assert re.search(r"queue +\d+ records of any gate: the closed policy", done.stdout), done.stdout
             shipped = _shipped(site)
             time.sleep(LOCKED_SECONDS)
         unlocked = time.monotonic()

@@ -21,7 +21,7 @@ from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import SampledGroup, SampledItem, SampleQuery
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.whatif import Change, Past, WhatIf
 from streamer.whatif.figures import figures
 from streamer.whatif.replay import replay, replay_record
@@ -30,6 +30,8 @@ from tests.validity.known_risk import most_violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from streamer.recalibration.run import SampleQuery
 
 P, FACTOR, LAG, DELTA = 0.2, 4.0, 40, 0.1
 MONTHS, LENGTH, PHASE, BAD = 1000, 2400, 600, 150
@@ -77,6 +79,8 @@ def a_past(scores: np.ndarray, severities: np.ndarray, drawn: np.ndarray, probab
         cuts={},
         segments=[None] * count,
         named={},
+        rows=[None] * count,
+        needed=[None] * count,
         starts=np.arange(count + 1),
         response_ids=["r"] * count,
         scores=scores,

@@ -235,6 +235,11 @@ class Prompts:
         ]
         return hashlib.sha256(b"".join(sorted(parts))).hexdigest()
 
+    def spoke(self, row: ArrayLike) -> Floats:
+        """Return by how much each signal moves a prompt's score from that of the mean of these, shape (d,), in the fit to them."""
+        beside: Floats = np.asarray(row, dtype=np.float64) - self.rows.mean(axis=0, dtype=np.float64)
+        return self.fit.weights[1:] * beside
+
     @cached_property
     def _places(self) -> dict[str, int]:
         return {one: place for place, one in enumerate(self.ids)}
@@ -316,10 +321,9 @@ class Full(Calibrator):
 
 
 def _guarantee(alpha: float, groups: int, bad: int, k: int) -> str:
-    others = counted(k - 1, "of them")
     return (
-        f"An answer ships if at most {others} that were bad look at least as good. On average, over calibrations and future "
-        f"groups alike, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each group "
+        f"An answer ships if at most {k - 1} of the calibration prompts both were bad and look at least as good. On average, over "
+        f"calibrations and future groups alike, exposure risk is at most {alpha!r}: severity where an item ships and 0 where it is held, each group "
         f"counting once. Basis: method full (a ridge regression on all signals, fitted with the new answer supposed bad) on "
         f"{counted(groups, 'calibration group')}, {bad} of them bad. Assumptions: future groups are exchangeable with the "
         "calibration groups; the signals, their scales, the method and the budget were fixed before any label was read; "

@@ -34,6 +34,9 @@ _ASIDE: Final = frozenset({"thinking", "redacted_thinking", "reasoning", "refere
 
 _REASONING: Final = ("reasoning_content", "reasoning", "reasoning_details")
 _HIT: Final = re.compile(r"(?<![a-z])hit(?![a-z])|^true$", re.IGNORECASE)
+_HALF_PAIR: Final = re.compile(
+    rb"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+)
 NOTHING: Final = Raw(b"null")
 _EMPTY: Final = (NOTHING, Raw(b'""'), Raw(b"[]"))
 
@@ -98,7 +101,9 @@ def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
     # A text has no quote that is not escaped. So many choices would be seven times as large in memory.
     if reply.content.count(b'"message"') > _MOST_CHOICES:
         raise ReplyFailed("unreadable", f"it has more than {_MOST_CHOICES} choices")
-    found: _Completion = read_json(reply.content, _Completion)
+    # Half of a pair is what no text can hold, and the reader takes none: it becomes NUL, which is refused further on.
+    content = _HALF_PAIR.sub(lambda found: found[1] or rb"\u0000", reply.content)
+    found: _Completion = read_json(content, _Completion)
     if not 0 < len(found.choices) <= _MOST_CHOICES:
         raise ReplyFailed("unreadable", f"it has {len(found.choices)} choices")
     (first, problem), *others = [_choice(one) for one in found.choices]

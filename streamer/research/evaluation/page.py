@@ -218,6 +218,4 @@ def command(evaluation: Evaluation) -> str:
         words += ["--signal", f"{name}={least:g}..{most:g}"]
     if options.judge_field != JUDGE_FIELD:
         words += ["--judge-field", options.judge_field]
-    if options.answer_pattern is not None:
-        words += ["--answer-pattern", options.answer_pattern]
     return shlex.join(words)

@@ -265,8 +265,6 @@ class Options:
     scorers : names of the label-free scores that are compared; the Gram energy is always there.
     external : fields of ``meta`` that hold scores of the file's own.
     judge_field : field of ``meta`` that holds the judge's score.
-    answer_pattern : regular expression whose one group is an answer's final answer, which exact match compares; None:
-        it compares the answer's head.
     unlabelled : what becomes of answers without a severity: `worst` counts them as 1, `drop` leaves them out, `fail` refuses
         the file.
     method : by which the scores that are compared gate.
@@ -280,7 +278,6 @@ class Options:
     scorers: tuple[str, ...] = ("gram",)
     external: tuple[str, ...] = ()
     judge_field: str = JUDGE_FIELD
-    answer_pattern: str | None = None
     unlabelled: str = "worst"
     method: str = "mean"
     signals: tuple[tuple[str, float, float], ...] = ()

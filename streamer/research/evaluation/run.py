@@ -37,7 +37,6 @@ from streamer.research.evaluation.results import (
     StabilityRow,
 )
 from streamer.research.experiments.halves import Halves, seeded_splits
-from streamer.research.experiments.score_cache import compiled_pattern
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, SCORER_NAMES
@@ -130,8 +129,6 @@ def check_options(options: Options) -> Options:
         SignalList(declared=options.signals)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if options.answer_pattern is not None:
-        compiled_pattern(options.answer_pattern)
     taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE, Logprob.name})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")

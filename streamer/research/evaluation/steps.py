@@ -24,9 +24,7 @@ from streamer.research.evaluation.run import (
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
     chosen_answers,
-    compiled_pattern,
     every_score,
-    final_answer,
     given_number,
     package_scores,
 )
@@ -220,24 +218,21 @@ def _scored(
 
     own = data.clouds[0].responses[0].embedding is not None
     identity = OWN_EMBEDDINGS if own else encoding.id
-    pattern = options.answer_pattern
     scores = every_score(
         data.clouds,
         encoder_id=identity,
         load_encoder=load,
         folder=kept,
         progress=lambda done: progressed("Scoring", done, len(data.clouds)),
-        answer_pattern=pattern,
     )
     scored = replace(data, encoder=identity)
     for name in SCORER_NAMES:
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
-        scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load(), pattern))
+        scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load()))
     signals = SignalList(given=_given(data), declared=options.signals)
-    chosen = chosen_answers(data.clouds, None if own else load(), signals, pattern)
-    scored = replace(scored, chosen=tuple(chosen))
-    return scored if pattern is None else _noting_no_answer(scored, pattern)
+    chosen = chosen_answers(data.clouds, None if own else load(), signals)
+    return replace(scored, chosen=tuple(chosen))
 
 
 def _given(data: DataSet) -> tuple[str, ...]:
@@ -246,14 +241,6 @@ def _given(data: DataSet) -> tuple[str, ...]:
     return tuple(
         name for name in ("score", "logprob") if any(given_number(one, name) is not None for one in every)
     )
-
-
-def _noting_no_answer(data: DataSet, answer_pattern: str) -> DataSet:
-    pattern = compiled_pattern(answer_pattern)
-    texts = [text for cloud in data.clouds for text in cloud.texts]
-    without = sum(not final_answer(text, pattern).strip() for text in texts)
-    note = f"The answer pattern finds nothing in {without} of {len(texts)} answers; by exact match they agree with nobody."
-    return data.with_note(note) if without else data
 
 
 def judged_data_sets(

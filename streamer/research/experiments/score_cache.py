@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -87,7 +86,6 @@ def every_score(
     load_encoder: Callable[[], Embeds],
     folder: Path = SCORES_FOLDER,
     progress: Callable[[int], None] = lambda _done: None,
-    answer_pattern: str | None = None,
 ) -> list[CloudScores | None]:
     """Return the scores of each cloud by each scorer; None for a cloud whose answers are all blank.
 
@@ -102,7 +100,6 @@ def every_score(
     load_encoder : called only when something has to be encoded; loading takes seconds.
     folder : made if it is not there.
     progress : called with the number of clouds done.
-    answer_pattern : see `final_answer`; None: exact match compares the heads of answers.
 
     Raises
     ------
@@ -110,8 +107,7 @@ def every_score(
         If some clouds have embeddings and others do not, or of another dimension.
     """
     own = own_embeddings(clouds)
-    pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
-    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id, answer_pattern) for cloud in clouds]
+    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id) for cloud in clouds]
     record = folder / f"{hashlib.sha256(chr(10).join(sorted(keys)).encode()).hexdigest()[:32]}.jsonl"
     kept = {
         line.key: line.scores
@@ -137,7 +133,7 @@ def every_score(
             for first in range(0, len(portion), _CLOUDS_AT_ONCE):
                 some = slice(first, first + _CLOUDS_AT_ONCE)
                 found = [
-                    _Line(key, cloud_scores(cloud, rows, pattern))
+                    _Line(key, cloud_scores(cloud, rows))
                     for (key, cloud), rows in zip(portion[some], vectors[some], strict=True)
                 ]
                 append_lines(record, found)
@@ -160,53 +156,25 @@ def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cl
         yield portion
 
 
-def compiled_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression with one group. Raises `UsageError` if it is none, or has another number of groups."""
-    try:
-        compiled = re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"the answer pattern {pattern!r} is no regular expression: {error}") from None
-    if compiled.groups != 1:
-        raise UsageError(
-            f"the answer pattern {pattern!r} has {compiled.groups} groups: put the final answer, and nothing else, in ( ); "
-            "(?: ) groups without counting"
-        )
-    return compiled
-
-
-def final_answer(text: str, pattern: re.Pattern[str]) -> str:
-    """Return what the pattern's group holds at its last match in an answer; empty where it does not match."""
-    found = ""
-    for match in pattern.finditer(text):
-        found = match.group(1) or ""
-    return found
-
-
-def cloud_scores(
-    cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | None = None
-) -> CloudScores | None:
+def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
     """Score one cloud by every scorer; None where all answers are blank, so that there is nothing to score.
 
     Parameters
     ----------
     embeddings : shape (n, d), one row for each response.
-    pattern : of the final answer, which exact match compares; None: it compares heads.
     """
-    batch = _answers(cloud, embeddings, pattern)
+    batch = _answers(cloud, embeddings)
     if batch is None:
         return None
     return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
 
 
-def _answers(cloud: Cloud, embeddings: ArrayLike, pattern: re.Pattern[str] | None) -> AnswerBatch | None:
+def _answers(cloud: Cloud, embeddings: ArrayLike) -> AnswerBatch | None:
     """What scorers see of a cloud; None where all answers are blank."""
     blank = [is_blank(text) for text in cloud.texts]
     if all(blank):
         return None
-    forms = [
-        normal_form(answer_head(text) if pattern is None else final_answer(text, pattern))
-        for text in cloud.texts
-    ]
+    forms = [normal_form(answer_head(text)) for text in cloud.texts]
     return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank, cloud.models)
 
 
@@ -218,7 +186,7 @@ class Chosen(NamedTuple):
 
 
 def chosen_answers(
-    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList, answer_pattern: str | None = None
+    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList
 ) -> list[Chosen | None]:
     """Choose the answer to each prompt and measure its signals; None where all answers are blank.
 
@@ -236,7 +204,7 @@ def chosen_answers(
             raise UsageError(f"question {cloud.question_id!r}: {error}") from None
         return Chosen(tuple(scores.tolist()), rows[np.argmax(np.where(measured.written, scores, -1.0))])
 
-    return list(measured_batches(clouds, encoder, choose, answer_pattern))
+    return list(measured_batches(clouds, encoder, choose))
 
 
 def given_number(response: CloudResponse, name: str) -> float | None:
@@ -247,7 +215,7 @@ def given_number(response: CloudResponse, name: str) -> float | None:
 
 
 def package_scores(
-    name: str, clouds: Sequence[Cloud], encoder: Embeds | None, answer_pattern: str | None = None
+    name: str, clouds: Sequence[Cloud], encoder: Embeds | None
 ) -> list[tuple[float, ...] | None]:
     """Score each cloud by an installed package's scorer, as a gate's worker does; None for one whose answers are all blank.
 
@@ -255,9 +223,7 @@ def package_scores(
     """
     try:
         scorer = loaded(frozen(name))
-        scores = measured_batches(
-            clouds, encoder, lambda batch, _: checked_scores(scorer, batch), answer_pattern
-        )
+        scores = measured_batches(clouds, encoder, lambda batch, _: checked_scores(scorer, batch))
         return [None if one is None else tuple(one.tolist()) for one in scores]
     except ValueError as error:
         raise UsageError(f"--scorers {name}: {error}") from None
@@ -267,16 +233,13 @@ def measured_batches(
     clouds: Sequence[Cloud],
     encoder: Embeds | None,
     measure: Callable[[AnswerBatch, Cloud], Measure],
-    answer_pattern: str | None = None,
 ) -> Iterator[Measure | None]:
     """Yield what `measure` makes of the answers of each cloud; None where all are blank.
 
     Parameters
     ----------
     encoder : keeps what it has encoded; None: the clouds bring embeddings of their own.
-    answer_pattern : as in `every_score`.
     """
-    pattern = None if answer_pattern is None else compiled_pattern(answer_pattern)
     for first in range(0, len(clouds), _CLOUDS_A_CALL):
         some = clouds[first : first + _CLOUDS_A_CALL]
         vectors: Sequence[ArrayLike] = (
@@ -285,7 +248,7 @@ def measured_batches(
             else encoder.embed([cloud.texts for cloud in some])
         )
         for cloud, rows in zip(some, vectors, strict=True):
-            batch = _answers(cloud, rows, pattern)
+            batch = _answers(cloud, rows)
             yield None if batch is None else measure(batch, cloud)
 
 
@@ -307,10 +270,8 @@ def own_embeddings(clouds: Sequence[Cloud]) -> bool:
     return 0 not in dimensions and bool(clouds)
 
 
-def _key(cloud: Cloud, encoder_id: str, answer_pattern: str | None) -> str:
-    content: list[object] = [_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
-    if answer_pattern is not None:
-        content.append(answer_pattern)
+def _key(cloud: Cloud, encoder_id: str) -> str:
+    content = [_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
 

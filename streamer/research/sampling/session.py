@@ -116,7 +116,7 @@ def connect(
     tokens_per_minute: float | None = None,
     token_limit_name: TokenLimitName = "max_tokens",  # noqa: S107
 ) -> Vendor:
-    """Return a vendor at an endpoint, through the package `openai`.
+    """Return a vendor at an endpoint.
 
     Raises `UsageError` where the extra ``judge`` is not installed.
     """

@@ -111,6 +111,14 @@ class SignalList:
         )
 
     @cached_property
+    def titles(self) -> tuple[str, ...]:
+        """What a row's d columns are called for people."""
+        said = {one.name: one.title for one in self.measured}
+        missing = {f"{name}:missing": f"no {name.replace('_', ' ')}" for name in self.ranges}
+        models = {f"model={name}": f"model {name}" for name in self.models}
+        return tuple((said | missing | models).get(name, name.replace("_", " ")) for name in self.columns)
+
+    @cached_property
     def text(self) -> str:
         """The list as JSON, the same characters for the same list."""
         declared = [[name, float(least), float(most)] for name, least, most in self.declared]

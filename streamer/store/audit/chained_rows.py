@@ -11,10 +11,12 @@ import json
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
 
 from streamer.errors import BadMessage, Unavailable
 from streamer.events.checkpoints import decode_checkpoint
+from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
 from streamer.store.audit import control
@@ -46,6 +48,7 @@ from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.types import encode_headers
 from streamer.store.log import chain
 from streamer.store.log.progress import in_partition, partition_heads
+from streamer.store.policies.policy_rows import read_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -274,7 +277,7 @@ class ChainedRowsSnapshot:
         Each has ``line`` (the outcome), ``previous`` (the hash before it), ``policy`` and ``revision`` (rows),
         ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
         first), ``checkpoint`` (the oldest checkpoint that covers it, or None) and ``desk`` (what became of it at the desk, a row
-        with its text as far as that is kept, or None).
+        with its text as far as that is kept, or None) and ``spoke`` (how much each signal spoke for the answer, or None).
         """
         query = sa.select(batches).where(batches.c.batch_id == batch_id)
         if gate is not None:
@@ -332,7 +335,20 @@ class ChainedRowsSnapshot:
             ],
             "checkpoint": self._covering(partition, row["chain_height"]),
             "desk": self._desk_of(batch),
+            "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
+
+    def _spoke(self, gate: str, version: int, facts: dict[str, Any] | None) -> dict[str, float] | None:
+        """By how much each signal spoke for the answer (above 0) or against it; None where signals did not decide."""
+        (found,) = read_versions(self._connection, [(gate, version)])
+        policy = None if found.active is None else found.active.policy
+        if facts is None or policy is None or not isinstance(policy.rule, Full) or not policy.rule.prompts:
+            return None
+        row, signals = facts.get("signals"), policy.settings.signal_list
+        if row is None or signals is None or "budget" not in facts:
+            return None
+        values = policy.rule.prompts[0].spoke(np.frombuffer(bytes.fromhex(row), "<f4"))
+        return dict(zip(signals.titles, values.tolist(), strict=True))
 
     def _desk_of(self, batch: Row) -> dict[str, Any] | None:
         own = desk_outcomes.c

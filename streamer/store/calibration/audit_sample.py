@@ -12,7 +12,7 @@ from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
 from streamer.gates.policy_gate import segment_of
-from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (
     batches,
     carried_scores,

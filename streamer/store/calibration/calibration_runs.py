@@ -11,7 +11,7 @@ from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
 from streamer.gates.policy import RECALIBRATOR
 from streamer.recalibration.age_cut import AgeCut
-from streamer.recalibration.run import PolicyChanged, SampledGroup, Since
+from streamer.recalibration.run import PolicyChanged, Since
 from streamer.recalibration.verdict import Held
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import CalibrationRun, Heads, SampleQuery
+    from streamer.recalibration.sampled import SampledGroup
     from streamer.recalibration.verdict import Outcome
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from streamer.gates.rule import Full
-from streamer.recalibration.run import (
+from streamer.recalibration.sampled import (
     SampledGroup,
     SampledItem,
     cuts_at_budget,

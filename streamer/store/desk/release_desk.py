@@ -46,6 +46,7 @@ from streamer.store.desk.rows import (
     batch_row,
     closing_of,
     event_of,
+    needed_of,
     outcome_of,
     outcome_query,
     receipts_of,
@@ -151,19 +152,20 @@ class ReleaseDesk:
     # -- looking --------------------------------------------------------------------------------------------
 
     def waiting(self, *, limit: int = 200) -> list[WaitingBatch]:
-        """What waits, the nearest deadline first."""
+        """What waits: what would have shipped with the smallest budget first, then by deadline."""
+        share = decisions.c.budget_count / (decisions.c.budget_groups + 1.0)
         own = responses.c.batch == desk_items.c.batch
         query = (
             sa.select(
                 *batches.c[BATCH],
                 desk_items.c.until,
-                *decisions.c["decided_at", "reason"],
+                *decisions.c["decided_at", "reason", "budget_count", "budget_groups"],
                 sa.func.substr(batches.c.prompt, 1, _EXCERPT).label("prompt"),
                 sa.select(sa.func.max(responses.c.score)).where(own).scalar_subquery().label("best_score"),
                 sa.select(sa.func.count()).select_from(responses).where(own).scalar_subquery().label("count"),
             )
             .select_from(ITEMS)
-            .order_by(desk_items.c.until, desk_items.c.batch)
+            .order_by(share.is_(None), share, desk_items.c.until, desk_items.c.batch)
             .limit(limit)
         )
         with self._database.reading() as connection:
@@ -171,7 +173,12 @@ class ReleaseDesk:
             closings = {gate: closing_of(connection, gate) for gate in {row["gate"] for row in rows}}
             return [
                 of_row(
-                    WaitingBatch, row, key=key_of(row), responses=row["count"], closing=closings[row["gate"]]
+                    WaitingBatch,
+                    row,
+                    key=key_of(row),
+                    responses=row["count"],
+                    needed=needed_of(row),
+                    closing=closings[row["gate"]],
                 )
                 for row in rows
             ]
@@ -207,7 +214,11 @@ class ReleaseDesk:
             if state is None:
                 return None
             query = (
-                sa.select(*batches.c["id", "prompt"], *decisions.c["decided_at", "reason", "policy_version"])
+                sa.select(
+                    *batches.c["id", "prompt"],
+                    *decisions.c["decided_at", "reason", "policy_version"],
+                    *decisions.c["budget_count", "budget_groups"],
+                )
                 .join(decisions, decisions.c.batch == batches.c.id)
                 .where(is_batch(key))
             )
@@ -220,6 +231,7 @@ class ReleaseDesk:
                 until=state.until,
                 outcome=state.outcome,
                 answers=answers,
+                needed=needed_of(row),
                 closing=closing_of(connection, key.gate),
             )
 
@@ -306,12 +318,6 @@ class ReleaseDesk:
         if not ours:
             raise AlreadyDecided(outcome)
         return outcome
-
-    def waiting_at(self, gate: str) -> int:
-        """How many batches of a gate wait."""
-        query = sa.select(sa.func.count()).select_from(desk_items).where(desk_items.c.gate == gate)
-        with self._database.reading() as connection:
-            return connection.execute(query).scalar_one()
 
     def hold_all(self, gate: str, *, by: str, remark: str) -> int:
         """Reject everything that waits at a gate, `MOST_AT_ONCE` in a transaction; returns how many."""

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
+from streamer.gates.policy_gate import Needed
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,
@@ -61,6 +62,7 @@ class WaitingBatch:
     reason : why the gate held it, as in its action.
     prompt : how it begins; None once erased.
     best_score : of its answers; None where it was not scored.
+    needed : the budget that it would have shipped with; None where its policy did not say.
     closing : of its gate; None: it is not closed by anybody.
     """
 
@@ -71,6 +73,7 @@ class WaitingBatch:
     prompt: str | None
     best_score: float | None
     responses: int
+    needed: Needed | None = None
     closing: Closing | None = None
 
 
@@ -91,6 +94,7 @@ class DeskBatch:
     until : the deadline.
     prompt : None once erased.
     outcome : None while it waits.
+    needed : the budget that it would have shipped with; None where its policy did not say.
     closing : of its gate; None: it is not closed by anybody.
     """
 
@@ -102,6 +106,7 @@ class DeskBatch:
     prompt: str | None
     answers: tuple[DeskAnswer, ...]
     outcome: DeskV1 | None
+    needed: Needed | None = None
     closing: Closing | None = None
 
 
@@ -136,6 +141,11 @@ def closing_of(connection: sa.Connection, gate: str) -> Closing | None:
     if newest.state != "closed" or newest.calibration_run is not None or there == revisions:
         return None
     return Closing(newest.version, newest.created_by, newest.valid_from, newest.reason)
+
+
+def needed_of(row: Row) -> Needed | None:
+    """The budget that a decision needed, from its row; None where its policy did not say."""
+    return None if row["budget_count"] is None else Needed(row["budget_count"], row["budget_groups"])
 
 
 def batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:

@@ -20,9 +20,11 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.log import outbox
-from streamer.store.log.unpublished_ships import unpublished_ships
+from streamer.store.log.still_waiting import Waiting, still_waiting, unpublished_ships
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamer.store.db.engine import Database
     from streamer.store.db.pooling import Pooling
 
@@ -45,6 +47,11 @@ class Reports:
         """How many enforced decisions of a gate that ship something are committed and not yet published."""
         with self._database.reading() as connection:
             return unpublished_ships(connection, gate)
+
+    def still_waiting(self, gate: str, log: Mapping[Partition, tuple[int, int]] | None = None) -> Waiting:
+        """What still waits of a gate. `log`: first and end offset of each partition of the responses; None: not known."""
+        with self._database.reading() as connection:
+            return still_waiting(connection, gate, log)
 
     def outbox_pending(self) -> int:
         """Messages that wait to be published."""

@@ -13,7 +13,7 @@ from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
 from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import segment_of
+from streamer.gates.policy_gate import Needed, segment_of
 from streamer.gates.rule import Cut
 from streamer.scoring.blank import is_blank
 from streamer.store.db import bulk_insert
@@ -39,6 +39,7 @@ _DECIDED = (
     batches.c.batch_id,
     *decisions.c["decided_at", "policy_version", "unit", "sampled", "sampling_probability"],
     *decisions.c["selected", "cut_state", "cut_threshold", "segment"],
+    *decisions.c["signals", "budget_count", "budget_groups"],
 )
 _ANSWERED = (
     *responses.c["batch", "response_id", "score", "uniform", "raw_energy", "action", "drawn"],
@@ -177,6 +178,8 @@ class _PastColumns:
                     row.sampling_probability,
                     row.selected,
                     row.segment,
+                    row.signals,
+                    None if row.budget_count is None else Needed(row.budget_count, row.budget_groups),
                 )
             )
             found = answers[row.batch]
@@ -197,8 +200,8 @@ class _PastColumns:
 
     def past(self, policies: dict[int, Policy], *, earlier: int) -> Past:
         """All of it."""
-        numbers, batch_ids, decided_at, sampled, probability, selected, segments = (
-            zip(*self._of_batches, strict=True) if self._of_batches else ((),) * 7
+        numbers, batch_ids, decided_at, sampled, probability, selected, segments, rows, needed = (
+            zip(*self._of_batches, strict=True) if self._of_batches else ((),) * 9
         )
         ids, scores, uniforms, blank, shipped, drawn, severities = (
             zip(*self._of_responses, strict=True) if self._of_responses else ((),) * 7
@@ -216,6 +219,8 @@ class _PastColumns:
             cuts=self._cuts,
             segments=segments,
             named=self._named,
+            rows=rows,
+            needed=needed,
             starts=np.concatenate(([0], np.cumsum(self._sizes))).astype(np.int64),
             response_ids=ids,
             scores=np.array(scores, dtype=np.float64),  # NaN for None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from streamer.settings.settings import Settings
 
 GATE = "bot"
-OTHER = ("--scorer", "kernel-entropy")
+OTHER = ("--scorer", "choice")
 
 
 class Site:
@@ -90,7 +90,7 @@ def site(
 def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
     policy = site.store.policies.newest(GATE)
     said = site.run("candidate", "set", GATE, *OTHER)
-    assert "scorer kernel-entropy, no threshold" in said
+    assert "scorer choice, no threshold" in said
     assert "no threshold yet" in said
     assert "Nothing to compare yet" in site.run("candidate", "show", GATE)
     assert "too few labels" in site.run("candidate", "calibrate", GATE, status=2)
@@ -139,7 +139,7 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
     said = site.run("candidate", "adopt", GATE, "--reason", "it serves more")
     newest = site.store.policies.newest(GATE)
     assert (newest.settings.scorer, newest.state, newest.reason) == (
-        "kernel-entropy",
+        "choice",
         "cut",
         "it serves more",
     )
@@ -150,7 +150,7 @@ def test_another_score_from_its_first_try_to_its_adoption(site: Site) -> None:
     assert site.store.candidates.newest(GATE) is None
     assert exposure["decisions"] > 0
     site.live(range(110, 116))
-    assert {row[0] for row in site.rows("SELECT scorer FROM decisions")} == {"gram", "kernel-entropy"}
+    assert {row[0] for row in site.rows("SELECT scorer FROM decisions")} == {"gram", "choice"}
     assert verify(site.settings, from_database=True).faults == ()
     site.scribe.recalibrate(GATE)
     assert verify(site.settings, from_database=True).faults == ()
@@ -225,7 +225,7 @@ def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site) -> N
 
 
 def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(site: Site) -> None:
-    site.run("candidate", "set", GATE, "--scorer", "exact-match", "--threshold", "open")
+    site.run("candidate", "set", GATE, "--scorer", "choice", "--threshold", "open")
     site.live(range(30, 50))
     compared = site.json("candidate", "show", GATE)["comparison"]
     assert compared["what_if"]["exposure"]["overdue"] > 0, "nobody knows how bad those answers are"

@@ -14,17 +14,19 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import StoredTexts
+from streamer.calibration.calibrators.full import allowed
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import Since
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
 from streamer.whatif.rescored import from_texts, rescored
-from streamer.wording.what_if import caveats
+from streamer.wording.what_if import basis_sentence, caveats
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES
@@ -181,6 +183,65 @@ def test_a_given_threshold_says_which_answers_get_through(
     assert all(one.score <= 0.7 for one in at.less.answers)
 
 
+def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(tmp_path: Path) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        signals = SignalList().text
+        scribe.gate("all", alpha=0.3, method="full", scorer="choice", signals=signals, least_groups=5)
+        scribe.deliver(event("all", n) for n in range(60))
+        labels = [
+            label_event("all", n, response=f"r{i}", severity=float(n % 7 > 3))
+            for n in range(120)
+            for i in range(4)
+        ]
+        scribe.deliver(labels[:240], topic="labels")
+        scribe.recalibrate("all")
+        scribe.deliver(event("all", n) for n in range(60, 120))
+        scribe.deliver(labels[240:], topic="labels")
+        now = wiring.now()
+        past = store.past.read("all", since=now - _HOUR, until=now, kind="human")
+        asking = wiring.what_if(settings, store, "all", since=now - _HOUR, now=now)
+        policy = store.policies.newest("all")
+        assert policy.state == "full"
+        assert asking.differences() == ()
+        assert past.shipped.sum() >= 20
+
+        # What the policy does to the same prompts, and what another budget would: by what is on record, and by a fit.
+        again = asking.ask(Change(policy=policy.version))
+        assert (again.more.answers, again.less.answers) == ((), ())
+        for alpha in (0.05, 0.29, 0.6):
+            answer = asking.ask(Change(settings={"alpha": alpha}))
+            k = allowed(alpha, 60)
+            ships = {
+                batch
+                for batch, row in zip(past.batch_ids, past.rows, strict=True)
+                if int(batch.split("-")[1]) >= 60
+                and row is not None
+                and next(policy.rule.counts(np.frombuffer(row, "<f4")))[0] <= k
+            }
+            assert (answer.basis.source, answer.prompts) == ("recorded", 60)
+            assert answer.asked.served == len(ships) / 60
+            assert sum(answer.left_out.values()) == 60
+            assert "has no promise" in basis_sentence(answer)
+        closed = asking.ask(Change(settings={"alpha": 0.001}))
+        assert (closed.asked.served, len(closed.less.answers)) == (0, past.shipped.sum())
+
+        # A calibration made now decides by its own fit, each of its own prompts left out of it.
+        in_sample = asking.ask(Change(), in_sample=True)
+        assert in_sample.reading.cut.state == "full"
+        assert 0 < in_sample.asked.served < 1
+
+        with breaking_in(settings.database.url) as connection:
+            row = sa.text(
+                "update decisions set budget_count = budget_count + 1 where budget_count is not null"
+            )
+            connection.execute(row)
+        found = wiring.what_if(settings, store, "all", since=now - _HOUR, now=now).differences()
+        assert {one.what for one in found} == {"needed"}
+
+
 def test_what_is_too_young_for_its_labels_is_neither_judged_nor_listed(
     written: tuple[Settings, Path], store: Store
 ) -> None:
@@ -320,7 +381,7 @@ def test_an_alarm_restarts_the_sample_of_what_was_decided_after_it(
             {"scorer": "external", "encoder": "none", "embeddings": "refuse", "dimension": None},
             "come with the events",
         ),
-        ({"scorer": "kernel-entropy"}, "embeddings of external:made-up are not on record"),
+        ({"scorer": "choice"}, "embeddings of external:made-up are not on record"),
         ({"alpha": 2.0}, "alpha must be"),
         ({"alphabet": 2.0}, "alphabet"),
     ],
@@ -384,8 +445,8 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         assert known.all()
         assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"
         plain = asking.ask(Change(cut=Cut.at(0.3)))
-        other = asking.ask(Change(settings={"scorer": "exact-match"}, cut=Cut.at(0.3)))
-        calibrated = asking.ask(Change(settings={"scorer": "exact-match", "least_groups": 5}))
+        other = asking.ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.3)))
+        calibrated = asking.ask(Change(settings={"scorer": "choice", "least_groups": 5}))
         store.gates.revise("texts", {"keep_texts": False}, by="ana", reason="private")
         scribe.deliver(_priced(n, unit) for n in range(24, 30))
         later = wiring.what_if(settings, store, "texts", since=now - _HOUR, now=wiring.now())
@@ -393,7 +454,7 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         with_less = WhatIf(
             store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
             since=now - _HOUR, now=wiring.now(), scores=lambda: texts,
-        ).ask(Change(settings={"scorer": "exact-match"}, cut=Cut.at(0.3)))  # fmt: skip
+        ).ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.3)))  # fmt: skip
     assert plain.prompts == other.prompts == 24
     assert calibrated.basis.prompts == 12
     assert with_less.prompts == 24

@@ -579,7 +579,7 @@ def test_the_candidate_policy_stands_beside_what_is_asked(people: Site) -> None:
     page = client.get(f"/gate/{GATE}/what-if").body
     assert heading in page
     assert "Under its candidate policy: " in page.replace("\xa0", " ")
-    store.candidates.start(GATE, replace(settings, scorer="kernel-entropy"), by="ana", reason="another score")
+    store.candidates.start(GATE, replace(settings, scorer="choice"), by="ana", reason="another score")
     page = client.get(f"/gate/{GATE}/what-if").body
     assert heading in page
     assert "no candidate with this scorer was beside them" in page.replace("\xa0", " ")

@@ -402,10 +402,10 @@ def test_what_waits_at_a_closed_gate_is_marked_and_released_only_by_who_knows(
         "STREAMER_DATABASE_URL", site.store._database.url.render_as_string(hide_password=False)
     )
     assert main(["threshold", "close", FRONT, "--reason", "again", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["desk_waiting"], said["desk_held"]) == (3, 0)
+    said = json.loads(capsys.readouterr().out)["waiting"]
+    assert (said["desk"], said["desk_rejected"]) == (3, None)
     assert main(["threshold", "close", FRONT, "--reason", "for good", "--desk", "hold", "--by", "root"]) == 0
-    assert "3 batches at the desk are rejected." in capsys.readouterr().out
+    assert "3 batches rejected" in capsys.readouterr().out
     outcome = site.store.desk.outcomes([two])[two]
     assert (outcome.action, outcome.by, outcome.remark) == ("rejected", "root", "gate closed: for good")
 

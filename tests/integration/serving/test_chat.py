@@ -515,6 +515,10 @@ TROUBLES: dict[str, tuple[Callable[[ChatRequest], ChatReply], str]] = {
     ),
     "refused": (lambda request: ChatReply(None, refusal="I will not."), "refused"),
     "no text that can be kept": (lambda request: ChatReply("a\0b", further=[AGREED] * 3), "malformed_reply"),
+    "half of a pair": (
+        lambda request: ChatReply(raw=rb'{"choices": [{"message": {"content": "a\ud800b"}}]}'),
+        "malformed_reply",
+    ),
     "too long": (lambda request: ChatReply("x" * 70_000, further=[AGREED] * 3), "malformed_reply"),
     "partial": (
         lambda request: ChatReply(AGREED) if request.body.get("n") == ANSWERS else ChatReply(status=500),
@@ -566,7 +570,7 @@ def test_what_cannot_be_sampled_whole_is_held_and_on_record(sqlite_site: Site, m
         assert len(calls) == told["calls"]
         if problem == "cached":
             assert {(call["cached"], call["problem"]) for call in calls} == {(True, None)}, name
-        elif name not in ("filtered", "no text that can be kept", "too long"):
+        elif name not in ("filtered", "no text that can be kept", "half of a pair", "too long"):
             assert problem in {call["problem"] for call in calls}, name
     model.reply = agreeing
     assert ask(endpoint).choices[0].message.content == AGREED

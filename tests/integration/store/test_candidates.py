@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.integration.store.conftest import World
 
 GATE = "support-bot"
-TRIED = replace(SETTINGS, scorer="kernel-entropy", labellers=("ana", "bob"), signed_labels=False)
+TRIED = replace(SETTINGS, scorer="choice", labellers=("ana", "bob"), signed_labels=False)
 
 
 def set_one(world: World, *, cut: Cut | None = None) -> CandidatePolicy:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 
+from streamer.calibration import Threshold
 from streamer.errors import Unavailable
+from streamer.gates.policy import MONITOR
+from streamer.recalibration.run import PolicyChanged
+from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.db import engine
 from streamer.store.labels import revisions
+from tests.faults.site import record_threshold
 from tests.integration.store.conftest import World
+from tests.integration.watching.conftest import DAY, START, Shown, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -111,6 +119,50 @@ def test_a_gate_closes_while_labels_are_being_imported(world: World) -> None:
         assert importing.result(60).added == 1
     world.store.policies.chain_closings()
     assert world.rows(WAITING) == []
+
+
+def test_a_gate_closes_while_a_calibration_run_is_being_stored(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs of a run, which may be many, are written before it has the gate; and it opens nothing that was closed meanwhile."""
+    there, go_on = threading.Event(), threading.Event()
+    lock = Calibrations._unrevised
+
+    def stopped(*given: Any) -> Any:
+        there.set()
+        assert go_on.wait(240)
+        return lock(*given)
+
+    monkeypatch.setattr(Calibrations, "_unrevised", stopped)
+    found = Threshold(state="open", value=-math.inf, alpha=0.05, method="mean", groups=0, guarantee="")
+    with ThreadPoolExecutor(1) as pool:
+        recording = pool.submit(record_threshold, world.store, GATE, found, expected=1)
+        assert there.wait(240)
+        with held_head(world):
+            assert close(world).version == 2
+        assert not recording.done()
+        go_on.set()
+        with pytest.raises(PolicyChanged, match="got policy 2 while a run was compared with 1"):
+            recording.result(60)
+    assert world.store.policies.newest(GATE).state == "closed"
+    world.store.policies.chain_closings()
+    assert world.store.verify_chain() == []
+
+
+def test_an_alarm_closes_a_gate_while_the_head_of_the_chain_is_held(migrated_postgres_url: str) -> None:
+    world = World(migrated_postgres_url)
+    traffic = Traffic(world)
+    traffic.open_gate()
+    traffic.label(traffic.decide(80, rng=np.random.default_rng(11)), lambda _: 1.0)
+    with held_head(world):
+        traffic.watcher(Shown()).round([world.store.gates.get(GATE)], now=START + DAY / 2)
+        policy = world.store.policies.newest(GATE)
+        assert (policy.version, policy.state, policy.created_by) == (3, "closed", MONITOR)
+        assert ("policies",) in world.rows(WAITING)
+    world.store.policies.chain_closings()
+    assert world.rows(WAITING) == []
+    assert world.store.verify_chain() == []
+    world.close()
 
 
 def test_whoever_changes_a_gate_takes_the_chain_before_the_gate(world: World) -> None:

@@ -18,7 +18,7 @@ from streamer.store.labels.revisions import Added
 from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
-    from streamer.recalibration.run import SampledGroup
+    from streamer.recalibration.sampled import SampledGroup
     from tests.integration.store.conftest import World
 
 HOUR = timedelta(hours=1)

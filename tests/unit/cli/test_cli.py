@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from streamer import cli
 from streamer.cli import main
@@ -20,6 +21,7 @@ from streamer.cli.console import percent
 from streamer.cli.help import WIDEST
 from streamer.errors import Unavailable
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.settings import GateSettings
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
@@ -452,6 +454,45 @@ def test_a_change_is_done_even_where_the_broker_may_not_be_talked_to(
 
 
 @pytest.mark.usefixtures("database")
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("scorer", ["gram", "exact-match", "choice", "kernel-entropy"])
+def test_a_gate_without_an_encoder_is_told_which_scorer_needs_one(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, scorer: str
+) -> None:
+    monkeypatch.setenv("STREAMER_ENCODER_NAME", "none")
+    status, _, err = run(capsys, "gate", "create", "bot", "--scorer", scorer)
+    assert status == cli.WRONG_USAGE
+    assert f"a gate with the scorer {scorer} needs an encoder; give --encoder NAME" in err
+
+
+@pytest.mark.usefixtures("database")
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["a table", "JSON"])
+def test_gates_are_listed_by_as_many_queries_however_many_there_are(
+    capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
+    def queries() -> list[str]:
+        asked: list[str] = []
+
+        def listen(*given: object) -> None:
+            asked.append(str(given[2]))
+
+        sa.event.listen(sa.Engine, "before_cursor_execute", listen)
+        try:
+            assert run(capsys, "gate", "list", *form)[0] == cli.DONE
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", listen)
+        return asked
+
+    counts = []
+    for number in (1, 2, 20):
+        with open_store(load_settings()) as store:
+            for name in range(number):
+                settings = GateSettings(scorer="external", encoder="none")
+                store.gates.create(f"gate-{number}-{name}", settings, by="ann", reason="test")
+        counts.append(len(queries()))
+    assert counts[0] == counts[1] == counts[2] > 0
+
+
 def test_an_external_scorer_needs_no_encoder(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "gate", "create", "x", "--scorer", "external", "--json")
     assert objects(out)[0]["encoder"] == "none"

@@ -17,7 +17,8 @@ from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.in_sample import in_sample
-from streamer.recalibration.run import SampledGroup, SampledItem, SampleQuery, calibrate_gate
+from streamer.recalibration.run import SampleQuery, calibrate_gate
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.wording.policies import sample_sentence
 
 if TYPE_CHECKING:

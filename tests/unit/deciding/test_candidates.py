@@ -21,7 +21,7 @@ from streamer.gates.uniforms import uniforms_for
 from streamer.journal import BatchDecision
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
-from streamer.scoring.scorers.kernel_entropy import KernelEntropy
+from streamer.scoring.scorers.choice import Choice
 from tests.unit.deciding.test_decider import (
     HELD,
     IDENTITY,
@@ -47,7 +47,7 @@ PATIENCE = 600.0
 def candidate(
     gate: str = "bot", number: int = 1, *, level: float | None = 0.5, **changes: Any
 ) -> CandidatePolicy:
-    settings: dict[str, Any] = {"scorer": "kernel-entropy", "encoder": IDENTITY.id} | changes
+    settings: dict[str, Any] = {"scorer": "choice", "encoder": IDENTITY.id} | changes
     rule: Rule = settings.pop("rule", INDICATOR)
     return CandidatePolicy(
         number=number,
@@ -105,7 +105,7 @@ def test_every_outcome_is_the_same_to_the_bit_with_a_candidate_and_without(
 ) -> None:
     released = threading.Event()
 
-    def score(_scorer: KernelEntropy, given: AnswerBatch) -> Any:
+    def score(_scorer: Choice, given: AnswerBatch) -> Any:
         if way == "fails":
             raise ZeroDivisionError("it fails")
         if way == "hangs":
@@ -113,7 +113,7 @@ def test_every_outcome_is_the_same_to_the_bit_with_a_candidate_and_without(
         return np.full(len(given.texts), 7.0)
 
     if way in ("fails", "lies", "hangs"):
-        monkeypatch.setattr(KernelEntropy, "score", score)
+        monkeypatch.setattr(Choice, "score", score)
     candidates = [candidate(gate) for gate in World().sql if gate not in ("outer", "judge")]
     candidates = [replace(one, settings=replace(one.settings, unit=World().sql[one.gate].policy.settings.unit)) for one in candidates if one.settings]  # fmt: skip
     seconds = {"hangs": 0.05, "no time": 0.0}.get(way, PATIENCE)
@@ -164,16 +164,16 @@ def test_what_is_late_is_recorded_so_and_nothing_is_begun_while_it_goes_on(
 ) -> None:
     asked: list[str] = []
     released, first = threading.Event(), threading.Event()
-    as_ever = KernelEntropy.score
+    as_ever = Choice.score
 
-    def score(scorer: KernelEntropy, given: AnswerBatch) -> Any:
+    def score(scorer: Choice, given: AnswerBatch) -> Any:
         asked.append(given.texts[0])
         if given.texts[0] == "slow":
             first.set()
             released.wait(PATIENCE)
         return as_ever(scorer, given)
 
-    monkeypatch.setattr(KernelEntropy, "score", score)
+    monkeypatch.setattr(Choice, "score", score)
     world = Beside(candidate(), seconds=0.2)
     group = world.decide(
         raw(batch(batch_id="quick", texts=["quick", "b"])),
@@ -195,7 +195,7 @@ def test_what_is_late_is_recorded_so_and_nothing_is_begun_while_it_goes_on(
 
 def test_a_request_is_not_kept_from_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     released = threading.Event()
-    monkeypatch.setattr(KernelEntropy, "score", lambda *_: released.wait(PATIENCE))
+    monkeypatch.setattr(Choice, "score", lambda *_: released.wait(PATIENCE))
     deadline = int(NOW.timestamp() * 1000) + 500
     (one,) = Beside(candidate()).decide(raw(batch()), deadline_ms=deadline)
     assert not released.is_set(), "it waited for a tenth of half a second, and not for the candidate"

@@ -47,7 +47,7 @@ def test_a_rate_that_ended_or_a_gate_that_is_never_raised_draws_as_ever() -> Non
         (replace(RATE, until=NOW), {}),
         (replace(RATE, boosted=False), {}),
         (RATE, {"audit_boost": None}),
-        (RATE, {"scorer": "kernel-entropy", "encoder": "other@12345678"}),  # held without scores
+        (RATE, {"scorer": "choice", "encoder": "other@12345678"}),  # held without scores
     ):
         for one in decided(rate, count=20, **settings):
             assert (one.audit_rate, one.extra_draw) == (None, False)

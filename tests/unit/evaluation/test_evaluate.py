@@ -370,27 +370,6 @@ def test_questions_that_are_copies_of_one_another_are_told_of(tmp_path):
     assert found.data_sets[0].notes[0].startswith("2 of 12 questions are word for word those of others")
 
 
-def test_exact_match_compares_final_answers_where_a_pattern_finds_them(tmp_path):
-    made = rows(4)
-    for row in made:
-        for response, text in zip(
-            row["responses"], ("One way. A: 1\nNo. A: 2", "Another. A: 2", "A: 3", "?"), strict=True
-        ):
-            response["text"] = text
-    read = [evaluation.read_data_set(write(tmp_path / "c.jsonl", made))]
-    cache = tmp_path / "cache"
-    heads, finals = (
-        evaluation.scored_data_sets(read, evaluation.Options(answer_pattern=pattern), cache=cache)[0]
-        for pattern in (None, "A: (.*)")
-    )
-    assert set(heads.scores["exact-match"]) == {(0.0, 0.0, 0.0, 0.0)}
-    assert set(finals.scores["exact-match"]) == {(0.333333, 0.333333, 0.0, 0.0)}
-    assert finals.scores["gram"] == heads.scores["gram"]
-    assert finals.notes == (
-        "The answer pattern finds nothing in 4 of 16 answers; by exact match they agree with nobody.",
-    )
-
-
 def test_a_budget_that_is_broken_alike_in_every_split_is_told_of(tmp_path):
     """Two splits with equal exposures above the budget have no standard error to count in."""
     found = evaluate(write(tmp_path / "c.jsonl", rows(12)), alphas=[0.3], splits=2, cache=None)
@@ -571,8 +550,6 @@ def test_bad_input_names_the_file_and_the_place(tmp_path, lines, told):
         ({"external": ["gram"]}, "name of a scorer"),
         ({"external": ["nowhere"]}, "no response has a field 'nowhere'"),
         ({"seed": -1}, "0 or more"),
-        ({"answer_pattern": "A: .*"}, "0 groups: put the final answer"),
-        ({"answer_pattern": "("}, "no regular expression"),
     ],
 )
 def test_options_that_mean_nothing_are_refused(clouds, asked, told):

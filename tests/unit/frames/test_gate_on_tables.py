@@ -31,7 +31,8 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import SampledGroup, SampledItem, derive
+from streamer.recalibration.run import derive
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from tests.unit.deciding.test_decider import NOW, World, active
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ def test_a_gate_in_service_decides_the_same(unit: Unit, method: str, parameters:
         assert not decided.ship.all()
 
 
-@pytest.mark.parametrize("scorer", ["gram", "kernel-entropy"])
+@pytest.mark.parametrize("scorer", ["gram", "choice"])
 def test_embeddings_are_scored_as_a_worker_scores_them(scorer: str) -> None:
     gate = streamer.Gate(alpha=0.2, unit="response", scorer=scorer).fit(answers(embeddings=True))
     new = answers(100, seed=2, first=1000, embeddings=True)

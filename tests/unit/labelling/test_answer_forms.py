@@ -29,7 +29,7 @@ def test_normal_forms_are_made_for_the_scorer_that_looks_at_them() -> None:
     batch = answer_batch(texts, np.eye(4) + 1, [False, False, True, False])
     EVERY["gram"].score(batch)
     assert not texts.read
-    assert EVERY["exact-match"].score(batch)[0] > 0
+    assert EVERY["choice"].score(batch)[0] > 0
     assert texts.read
     assert [batch.forms[0], *batch.forms[2:]] == [normal_form("Paris."), "", normal_form("PARIS!")]
     assert len(batch.forms) == 4

@@ -15,7 +15,7 @@ from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.candidates import RunSample, candidates
 from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
-from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 
 CLOSED, OPEN = math.inf, -math.inf
 

@@ -17,7 +17,8 @@ from streamer.gates.rule import Full, Indicator, Segments, rule_of_text, rule_te
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of
 from streamer.recalibration.comparison import Reading, direction, lambda_step, losses, ship_rate
-from streamer.recalibration.run import SampledGroup, SampledItem, derive, prompts_of_rule
+from streamer.recalibration.run import derive
+from streamer.recalibration.sampled import SampledGroup, SampledItem, prompts_of_rule
 from streamer.scoring.signals.signal_list import SignalList
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)

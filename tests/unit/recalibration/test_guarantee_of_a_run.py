@@ -13,7 +13,8 @@ from streamer.calibration.p_values import betting
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
-from streamer.recalibration.run import SampledGroup, SampledItem, SampleQuery, calibrate_gate
+from streamer.recalibration.run import SampleQuery, calibrate_gate
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import SampledGroup, SampledItem
+from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.recalibration.skill import LEVEL, Separation, level_of, separation
 
 

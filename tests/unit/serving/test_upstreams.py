@@ -131,7 +131,7 @@ def test_a_rule_that_cannot_be_followed_is_refused(rule: dict[str, Any], wrong: 
 def test_whoever_is_handed_other_prompts_or_answers_has_another_id() -> None:
     reached = Upstream(base_url="https://models.example/v1", model="large", after=BEFORE)
     ways: list[dict[str, Any]] = [
-        {"gate": "other"}, {"upstream": "tiny@5e6f7a8b"}, {"scorer": "exact-match"}, {"encoder": "e@2"}, {"at_most": 0.61},
+        {"gate": "other"}, {"upstream": "tiny@5e6f7a8b"}, {"scorer": "choice"}, {"encoder": "e@2"}, {"at_most": 0.61},
         {"at_least": 0.2},
     ]  # fmt: skip
     ids = [replace(reached, after=replace(BEFORE, **way)).id for way in ways]

@@ -170,5 +170,5 @@ def test_columns_that_options_name_are_not_said_to_be_unused(
 
 def test_scores_alone_are_compared_with_none_that_is_computed_of_answers(tmp_path: Path) -> None:
     path = write(tmp_path / "s.csv", rows(), "prompt_id", "score", "severity")
-    with pytest.raises(UsageError, match="its texts are not stored, so exact-match cannot be computed"):
-        best_row(path, scorers=["gram", "exact-match"])
+    with pytest.raises(UsageError, match="its texts are not stored, so choice cannot be computed"):
+        best_row(path, scorers=["gram", "choice"])

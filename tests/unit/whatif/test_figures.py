@@ -53,6 +53,8 @@ def a_past(
         "cuts": {},
         "segments": [None] * len(batches),
         "named": {},
+        "rows": [None] * len(batches),
+        "needed": [None] * len(batches),
         "starts": np.concatenate(([0], np.cumsum(sizes))),
         "response_ids": [f"r{i}" for size in sizes for i in range(size)],
         "scores": scores,

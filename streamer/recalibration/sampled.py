@@ -1,0 +1,130 @@
+"""What a calibration run reads: labelled batches of the audit sample, and what a policy of all signals is made of."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+
+from streamer.calibration.calibrators.full import Prompts
+from streamer.calibration.calibrators.mean import Mean
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy_gate import CalibrationLosses
+from streamer.gates.rule import INDICATOR, Full, Rule
+from streamer.gates.settings import GateSettings
+from streamer.gates.uniforms import uniform_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledItem:
+    """A response that the audit draw asks a severity for.
+
+    `score` is what the gate cuts: the response's own, the mean of its batch under unit `batch`, its rank in the batch
+    under shape `rank`. `severity` is the present mean over labellers, in [0, 1]; None while it has none.
+    """
+
+    response_id: str
+    score: float
+    severity: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledGroup:
+    """One batch of the audit sample with its drawn responses, at least one.
+
+    Attributes
+    ----------
+    probability : with which the batch was drawn.
+    draws : responses that were drawn from it at most.
+    segment : that it belongs to; None for a gate without segments.
+    decided_at : when it was decided; None counts as long ago.
+    labelled_at : when the first label of the last of its items came; None while one has none.
+    row : what the store calls it; None where no store has read it.
+    signals : of what the unit may ship, d float32, little-endian; None: none are kept.
+    bad : what it counted as by the method `full` in a run that is on record; None: it follows from its severity.
+    """
+
+    key: BatchKey
+    probability: float
+    items: tuple[SampledItem, ...]
+    draws: int = 1
+    segment: str | None = None
+    decided_at: datetime | None = field(default=None, compare=False, repr=False)
+    labelled_at: datetime | None = field(default=None, compare=False, repr=False)
+    row: int | None = field(default=None, compare=False, repr=False)
+    signals: bytes | None = field(default=None, compare=False, repr=False)
+    bad: bool | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def severity(self) -> float:
+        """The mean severity of its items, in [0, 1]; a missing one is 1."""
+        return math.fsum(1.0 if one.severity is None else one.severity for one in self.items) / len(
+            self.items
+        )
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a response of it has a severity."""
+        return any(item.severity is not None for item in self.items)
+
+    def waits(self, floor: float | None) -> bool:
+        """Whether an item of it that should have a severity has none; below a label floor none should."""
+        return any(item.severity is None and (floor is None or item.score > floor) for item in self.items)
+
+    @property
+    def id(self) -> str:
+        """Identity of the group within its gate; the random weights derive from it."""
+        return f"{self.key.batch_id}#{self.key.attempt}"
+
+
+def decided_before(group: SampledGroup, moment: datetime) -> bool:
+    """Whether a group is that old; one whose moment is not known is."""
+    return group.decided_at is None or group.decided_at < moment
+
+
+def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) -> Prompts | None:
+    """Return the groups with their signals and marks; None where some have none."""
+    if not groups or any(group.signals is None for group in groups):
+        return None
+    return Prompts(
+        ids=tuple(group.id for group in groups),
+        rows=np.frombuffer(b"".join(group.signals or b"" for group in groups), "<f4").reshape(
+            len(groups), -1
+        ),
+        bad=np.array([is_bad(salt, group) for group in groups]),
+        segments=tuple(group.segment or "" for group in groups) if segmented else None,
+    )
+
+
+def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: datetime) -> list[Prompts]:
+    """Return the prompts of each fit of a rule, from all groups that its run has read, in order of decision."""
+    sample = [group for group in groups if decided_before(group, older_than)]
+    labelled = [group for group in groups if not group.waits(None)]
+    found = []
+    for fitted, some in zip(rule.fits, (sample, labelled), strict=False):
+        prompts = prompts_of(some[-fitted.groups :], salt=b"", segmented=rule.segment_by is not None)
+        if prompts is None:
+            raise ValueError("the calibration prompts on record have no signals")
+        found.append(prompts)
+    return found
+
+
+def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
+    """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
+    by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
+    return by_mean and rule == INDICATOR and settings.label_floor is None
+
+
+def losses_by_score(groups: Sequence[SampledGroup], older_than: datetime) -> CalibrationLosses:
+    """Return what the prompts of a run lose by their scores, from all groups that it has read."""
+    sample = [group for group in groups if decided_before(group, older_than)]
+    return CalibrationLosses([group.items[0].score for group in sample], [group.severity for group in sample])
+
+
+def is_bad(salt: bytes, group: SampledGroup) -> bool:
+    """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by the gate's keyed draw."""
+    if group.bad is not None:
+        return group.bad
+    severity = group.severity
+    return severity > 0 and (severity >= 1 or uniform_of(salt, group.key, "severity") < severity)
