@@ -76,23 +76,30 @@ class ActionRules:
         said = facts.get("budget")
         return None if said == needed else wrong_budget(said, needed)
 
+    def reading(self, gate: str, version: int) -> Reading | None:
+        """What a policy that was read cuts by, with the prompts that a rule of all signals compares with; None: it is not known."""
+        row = self._policies.get((gate, version))
+        if row is None:
+            return None
+        reading, older_than = reading_of(row), self._older_than.get(row["calibration_run"])
+        if not isinstance(reading.rule, Full) or older_than is None:
+            return reading
+        found = prompts_of_rule(reading.rule, self._inputs(row["calibration_run"]), older_than)
+        return replace(reading, rule=replace(reading.rule, prompts=tuple(found)))
+
     def _comparing(self, gate: str, version: int) -> PolicyGate | None:
         """The gate of a policy with what it compares batches with; None where it compares them with nothing."""
-        row = self._policies.get((gate, version))
+        row, reading = self._policies.get((gate, version)), self.reading(gate, version)
         older_than = None if row is None else self._older_than.get(row["calibration_run"])
-        if row is None or older_than is None:
+        if row is None or reading is None or older_than is None:
             return None
         settings = next(one.settings for one in self._revisions(gate) if one.revision == row["gate_revision"])
-        reading = reading_of(row)
-        rule, losses = reading.rule, None
-        if isinstance(rule, Full):
-            groups = self._inputs(row["calibration_run"])
-            rule = replace(rule, prompts=tuple(prompts_of_rule(rule, groups, older_than)))
-        elif cuts_at_budget(settings, rule):
+        losses = None
+        if cuts_at_budget(settings, reading.rule):
             losses = losses_by_score(self._inputs(row["calibration_run"]), older_than)
-        else:
+        elif not isinstance(reading.rule, Full):
             return None
-        return PolicyGate(unit=settings.unit, cut=reading.cut, rule=rule, losses=losses)
+        return PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule, losses=losses)
 
     def __call__(
         self,

@@ -15,7 +15,7 @@ from streamer.audit import signing
 from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
-from streamer.audit.rederive import ActionRules, contradiction, reading_of
+from streamer.audit.rederive import ActionRules, contradiction
 from streamer.audit.standalone.verify_bundle import Runs, Verifier, place_of
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from streamer.audit.rescoring import Rescorer
     from streamer.gates.policy import GateRevision
-    from streamer.recalibration.comparison import Reading
     from streamer.recalibration.sampled import SampledGroup
     from streamer.signing.labels import LabellerKey
     from streamer.signing.policies import PolicyKeys, PolicyVersion
@@ -281,14 +280,11 @@ def _calibrated_again(
     after: int,
 ) -> Iterator[dict[str, Any]]:
     """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
-    served: dict[tuple[str, int], Reading] = {}
     revisions = cache(lookups.revisions)
     for line in lines:
         yield line
         row = line["row"]
         rules.read(line)
-        if line["kind"] == "policies" and row is not None:
-            served[row["gate"], row["version"]] = reading_of(row)
         if line["kind"] != "calibration_runs" or row is None:
             continue
         columns = row["candidates"]["columns"]
@@ -312,17 +308,13 @@ def _calibrated_again(
                 inputs=lookups.inputs,
                 started_at=datetime.fromisoformat(row["started_at"]),
                 older_than=datetime.fromisoformat(row["older_than"]),
-                served=partial(_of_gate, served, row["gate"]),
+                served=partial(rules.reading, row["gate"]),
             )
         except UNREADABLE as error:
             found = f"it cannot be calibrated again: {type(error).__name__}: {error}"
         verifier.counts["calibrations derived again"] += 1
         if found is not None:
             verifier.fault("policy", place, found)
-
-
-def _of_gate(served: Mapping[tuple[str, int], Reading], gate: str, version: int) -> Reading | None:
-    return served.get((gate, version))
 
 
 def _watched(

@@ -13,6 +13,7 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
+from streamer.gates.rule import Full
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.signals.signal_list import signal_list
 from tests.integration.audit.alone import verify_bundle
@@ -116,6 +117,41 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
     assert all(different > 3 for _, _, different, _ in rows)
     assert [row[3] for row in rows] == [BEFORE, 20, 40, BEFORE, BEFORE]
     assert {name for name, state in kinds.items() if state == "full"} == {"all", "kinds", "pooled"}
+
+
+@pytest.mark.parametrize("segments", [{}, {"segment_by": "kind", "segment_fallback": "pooled"}])
+def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
+    tmp_path: Path, segments: dict[str, str]
+) -> None:
+    settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
+    migrated(settings)
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings)
+        given = {"method": "full", "scorer": "choice", "signals": signal_list(()).text, "pending": "worst"}
+        scribe.gate("worse", unit="best", alpha=0.2, **given | segments)
+        for first, end, share in ((0, 120, 0.1), (120, 200, 0.6)):
+            scribe.deliver(event("worse", n) for n in range(first, end))
+            wrong = {n: float(np.random.default_rng(n).uniform() < share) for n in range(first, end)}
+            scribe.deliver(
+                (
+                    label_event("worse", n, response=f"r{i}", severity=wrong[n])
+                    for n in wrong
+                    for i in range(4)
+                ),
+                topic="labels",
+            )
+            scribe.recalibrate("worse")
+        scribe.deliver(event("worse", n) for n in range(200, 220))
+        rule = store.policies.newest("worse").rule
+    assert isinstance(rule, Full)
+    assert len(rule.fits) == 2
+    assert found(settings, tmp_path) == ([], [])
+    with breaking_in(settings.database.url) as connection:
+        set_rule(connection, f'"groups":{rule.fits[1].groups}', f'"groups":{rule.fits[1].groups - 1}')
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    for details in found(settings, tmp_path / "changed"):
+        assert any("another rule" in one for one in details), details
 
 
 def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> None:
