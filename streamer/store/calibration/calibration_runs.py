@@ -382,7 +382,10 @@ class Calibrations:
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
         with self._database.reading() as connection:
-            if connection.scalar(sa.select(calibration_runs.c.id).where(calibration_runs.c.id == run)) is None:
+            if (
+                connection.scalar(sa.select(calibration_runs.c.id).where(calibration_runs.c.id == run))
+                is None
+            ):
                 raise UsageError(f"there is no calibration run {run}")
             return inputs_of(connection, run)
 
