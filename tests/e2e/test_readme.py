@@ -9,20 +9,19 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from examples.make import COLUMNS, write
 from streamer.cli import main
 from streamer.labels.label_files import LABEL_FIELDS
+from streamer.research.evaluation import Encoding, evaluate
 from tests.checkout import ROOT, copy_checkout
-from tests.offline import split_figures
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.clouds.offline import ScoredCloud
+    from streamer.scoring.encoders.encoder import Encoder
     from tests.services.kafka import KafkaBroker
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -161,19 +160,37 @@ def test_the_sample_files_are_what_their_maker_writes(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.encoder
 @pytest.mark.shared_data
-def test_the_result_in_words_is_measured(trivia: list[ScoredCloud]) -> None:
-    """The splits of `streamer evaluate`, whose picture stands above these words."""
-    said = re.search(
-        r"On 500 real .*?budget of 5 %, it answers (\d+) % of prompts, of which (\d+) % are wrong: (\d+) % of all "
-        r".*?Without a gate (\d+) % do\.",
-        " ".join(README.split()),
-    )
-    assert said is not None
-    assert len(trivia) == 500
-    at_five = split_figures(trivia, unit="best", alpha=0.05, seeds=range(50))
-    best = [one.cloud.responses[int(np.argmax(one.scores or (0,)))].severity for one in trivia]
-    measured = (at_five.ship_rate, at_five.selective_risk, at_five.exposure_risk, np.mean(best))
-    assert [int(one) for one in said.groups()] == [round(100 * (one or 0)) for one in measured]
+def test_the_result_in_words_is_measured(triviaqa_path: Path, real_encoder: Encoder) -> None:
+    """By `streamer evaluate`, whose picture stands above these words and whose table is in docs/result.md."""
+    found = evaluate(triviaqa_path, units=("best",), encoding=Encoding(real_encoder), cache=None)
+    (result,) = found.data_sets
+    assert result.questions == 500
+    ungated = 100 * result.mean_severity["best"]
+    table = {"no gate": (100.0, ungated, ungated)}
+    for alpha in found.options.alphas:
+        row = result.default_row("best", alpha)
+        assert row.method == "full"
+        of_row = (row.ship_rate.mean, row.shipped_severity.mean, row.exposure.mean)
+        table[f"{100 * alpha:.0f} %"] = tuple(100 * (one or 0) for one in of_row)
+
+    page = (ROOT / "docs" / "result.md").read_text("utf-8")
+    said = {
+        cells[0].strip(): [float(one.strip(" %")) for one in cells[1:]]
+        for cells in re.findall(r"^\| (.+?%|no gate) \| (.+?) \| (.+?) \| (.+?) \|$", page, re.MULTILINE)
+    }
+    assert said == {budget: pytest.approx(row, abs=0.15) for budget, row in table.items()}
+
+    words = " ".join(README.split())
+    served, wrong, exposure = (round(one) for one in table["5 %"])
+    assert (
+        f"at a budget of 5 %, it answers {served} % of prompts, of which {wrong} % are wrong: {exposure} % of all prompts get "
+        f"a wrong answer. Without a gate {ungated:.0f} % do."
+    ) in words
+    assert f"(above: {wrong} % at 5 %)" in words
+    assert (
+        f"without a gate {100 - ungated:.0f} get a right answer and {ungated:.0f} a wrong one; at a budget of 5 % "
+        f"{served - exposure} get a right answer, {exposure} a wrong one and {100 - served} none"
+    ) in words
 
 
 def test_make_has_the_targets_that_are_named() -> None:
