@@ -166,6 +166,8 @@ def contradiction(
         groups = inputs(run["id"])
     except UsageError as error:
         return f"its inputs cannot be calibrated: {error}"
+    if not groups:
+        return "its inputs cannot be calibrated: it has none"
     if gate.settings.calibrator.of_signals:
         for one in groups:
             if one.bad is not (bad := is_bad(gate.audit_salt, replace(one, bad=None))):

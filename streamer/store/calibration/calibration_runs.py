@@ -382,10 +382,12 @@ class Calibrations:
     def inputs(self, run: int) -> list[SampledGroup]:
         """What a stored run read, exactly, in order of decision and by response. Raises `UsageError` when there is no such run."""
         with self._database.reading() as connection:
-            found = inputs_of(connection, run)
-        if not found:
-            raise UsageError(f"there is no calibration run {run}")
-        return found
+            if (
+                connection.scalar(sa.select(calibration_runs.c.id).where(calibration_runs.c.id == run))
+                is None
+            ):
+                raise UsageError(f"there is no calibration run {run}")
+            return inputs_of(connection, run)
 
     def sample(self, run: int) -> list[SampledGroup]:
         """Those of `inputs` that the run calibrated on, for it may have read newer ones; none where there is no such run."""

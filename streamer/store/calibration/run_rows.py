@@ -163,16 +163,17 @@ def losses_of(
     """Read what a run's prompts lose by their scores; None where its gate does not cut one score at its budget."""
     if run is None or older_than is None or not cuts_at_budget(settings, rule):
         return None
-    if (known := _LOSSES.get((run, older_than))) is None:
+    key = str(connection.engine.url), run, older_than
+    if (known := _LOSSES.get(key)) is None:
         known = losses_by_score(inputs_of(connection, run), older_than)
         while len(_LOSSES) >= _REMEMBERED:
             _LOSSES.pop(next(iter(_LOSSES)), None)
-        _LOSSES[run, older_than] = known
+        _LOSSES[key] = known
     return known
 
 
-_LOSSES: dict[tuple[int, datetime], CalibrationLosses] = {}
-"""By run and its `older_than`, which no run of another database has too."""
+_LOSSES: dict[tuple[str, int, datetime], CalibrationLosses] = {}
+"""By database, run and its `older_than`."""
 _PROMPTS: dict[tuple[str, ...], tuple[Prompts, ...]] = {}
 """Prompts by their digests, which they cannot differ from."""
 _REMEMBERED = 64

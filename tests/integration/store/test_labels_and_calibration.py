@@ -129,7 +129,7 @@ def test_below_the_label_floor_nothing_is_asked_for_and_nothing_is_pending(world
         [world.label(0, f"b{n}", key=BatchKey("floored", f"b{n}", 1)) for n in range(20)], now=START
     )
     assert world.rows("SELECT labelled_batches, pending_batches, exposure_risk FROM v_risk") == [(20, 0, 0.0)]
-    run = calibrate_gate(world.store.calibration, world.store.gates.get("floored"), now=LATER)
+    run = calibrate_gate(world.store.calibration, world.store.gates.get("floored"), now=LATER, heads=())
     assert (run.drawn, run.labelled, run.missing) == (40, 20, 0)
     assert run.decided.value == 0.5
     assert "had no label" not in run.guarantee
@@ -228,7 +228,7 @@ def fill(world: World, count: int = 60) -> None:
 def test_a_run_leaves_its_inputs_its_candidates_and_the_policy(world: World) -> None:
     fill(world)
     gate = world.store.gates.get("support-bot")
-    run = calibrate_gate(world.store.calibration, gate, now=LATER)
+    run = calibrate_gate(world.store.calibration, gate, now=LATER, heads=())
     policy = world.store.calibration.record_run(run, by="bo", reason="weekly", now=LATER)
     assert (policy.version, policy.state, policy.calibrated) == (2, "cut", True)
     assert policy.threshold == run.decided.value
@@ -248,7 +248,7 @@ def test_a_run_leaves_its_inputs_its_candidates_and_the_policy(world: World) -> 
 
 def test_a_run_for_settings_that_changed_meanwhile_is_refused_whole(world: World) -> None:
     fill(world)
-    run = calibrate_gate(world.store.calibration, world.store.gates.get("support-bot"), now=LATER)
+    run = calibrate_gate(world.store.calibration, world.store.gates.get("support-bot"), now=LATER, heads=())
     world.store.gates.revise("support-bot", {"alpha": 0.2}, by="ana", reason="")
     with pytest.raises(UsageError, match="run again"):
         world.store.calibration.record_run(run, by="bo", reason="", now=LATER)
@@ -271,7 +271,7 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
         store.activate("support-bot", by="bo", reason="", now=LATER)
 
     def propose() -> int:
-        run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER)
+        run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER, heads=())
         return store.record_only(run, "proposed", by="ana", now=LATER)
 
     first, second = propose(), propose()
@@ -298,7 +298,7 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
 def test_a_proposal_outlives_a_change_of_mode_and_not_one_of_the_budget(world: World) -> None:
     fill(world)
     store = world.store.calibration
-    run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER)
+    run = calibrate_gate(store, world.store.gates.get("support-bot"), now=LATER, heads=())
     store.record_only(run, "proposed", by="ana", now=LATER)
     world.store.gates.revise("support-bot", {"alpha": 0.4}, by="bo", reason="")
     with pytest.raises(UsageError, match=r"different settings .*alpha"):
@@ -334,7 +334,7 @@ def test_prompts_that_were_not_drawn_fix_the_cuts_of_a_run(world: World) -> None
         now=START,
     )
     gate = world.store.gates.get("walk")
-    run = calibrate_gate(world.store.calibration, gate, now=LATER)
+    run = calibrate_gate(world.store.calibration, gate, now=LATER, heads=())
     assert run.history == History.of([(n + 1) / 40 for n in range(40)])
     assert run.history.cuts[0] == 0.7
     assert (run.decided.state, run.decided.value) == ("cut", 0.0)

@@ -112,9 +112,8 @@ def used(url: str) -> None:
 def test_the_owner_of_an_empty_database_makes_the_roles_and_migrates(site: Site) -> None:
     url = site.owner("Olga's")
     assert create_roles(url) == ROLES
-    migrate(url, "0003")
-    create_roles(url)
     migrate(url)
+    create_roles(url)
     assert site.owners(url) == {ROLES.migrate}
     assert check(url) is None
     used(site.login(url, "worker", ROLES.app))
