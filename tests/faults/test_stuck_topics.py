@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 import urllib.request
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ ACTIONS = 50
 EVERY = 0.02
 WITHIN = 1.2
 """Actions may take so much longer than without the fault."""
+MOST_ROUNDS = 10
+"""Other tests take the processor for seconds, whichever round that hits; a worker that waits for the topic is slow in each."""
 
 # Refusals are what these tests are about, and no reason to halt.
 MANY_REFUSALS = {
@@ -45,9 +48,14 @@ class Pace:
         bounds = log_bounds(self._connection, [self._topics.actions])
         return sum(end for _, end in bounds.values())
 
-    def measure(self, *, rounds: int = 3) -> float:
-        """Seconds, the least of some rounds: what else this machine does only adds."""
-        return min(self._once() for _ in range(rounds))
+    def measure(self, *, rounds: int = 3, enough: float = 0.0) -> float:
+        """Seconds, the least of some rounds, or the first that is enough: what else this machine does only adds."""
+        least = math.inf
+        for _ in range(rounds):
+            least = min(least, self._once())
+            if least <= enough:
+                break
+        return least
 
     def _once(self) -> float:
         before = self.published()
@@ -92,7 +100,7 @@ def test_actions_keep_their_pace_without_a_topic_for_dead_letters(
     for count in (1, 1156):
         refuse(site, count - waiting)
         waiting = count
-        found[count] = pace.measure()
+        found[count] = pace.measure(rounds=MOST_ROUNDS, enough=WITHIN * healthy)
         print(f"{count} dead letters wait: {found[count]:.2f} s, without {healthy:.2f} s")
     wait_until(lambda: site.store.reports.outbox_pending() == waiting, "the dead letters alone wait")
     wait_until(lambda: len(stuck(worker)) == 1, "the worker is ready and names the topic")
@@ -111,7 +119,7 @@ def test_actions_keep_their_pace_without_a_topic_for_dead_letters(
     # The worker's producer knows the topic now, and its partitions' leader.
     kafka_broker.delete_topics([dead_letters])
     refuse(site, 1)
-    found[0] = pace.measure()
+    found[0] = pace.measure(rounds=MOST_ROUNDS, enough=WITHIN * healthy)
     print(f"deleted under the producer: {found[0]:.2f} s, without {healthy:.2f} s")
     assert all(seconds <= WITHIN * healthy for seconds in found.values()), (healthy, found)
     assert worker.terminate() == 0
