@@ -175,7 +175,7 @@ def given_cut(text: str) -> Cut:
     if text == "closed":
         return Cut("closed", None)
     try:
-        return Cut.at(float(text))
+        return Cut("cut", float(text))
     except ValueError:
         raise UsageError(f"--threshold must be a score like 0.7, or open, or closed, not {text!r}") from None
 

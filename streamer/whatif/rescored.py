@@ -115,6 +115,7 @@ class RescoredSample:
         return replace(
             settings,
             scorer=was.scorer,
+            model=was.model,
             encoder=was.encoder,
             embeddings=was.embeddings,
             dimension=was.dimension,

@@ -87,7 +87,7 @@ def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, st
 
         alone = site.recorded()
         wait_until(lambda: site.recorded() > alone + 50, "the old version goes on over the newer schema")
-        new = site.start_worker(**next_version)
+        new = site.start_worker(program=("-m", "streamer"), **next_version)
         new.wait_until_ready()
         together = site.recorded()
         wait_until(lambda: site.recorded() > together + 100, "both decide")

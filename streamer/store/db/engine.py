@@ -40,6 +40,9 @@ SCHEMA = "streamer"
 BUSY_SECONDS: float = 10
 """How long a writer waits for another's lock before the database counts as unavailable."""
 
+_ASKING_MILLISECONDS = 8
+"""A writer on SQLite asks for the lock after 1, 2 and 5 ms, and again so."""
+
 FROZEN_SECONDS: float = 30
 """PostgreSQL ends a transaction that sat idle this long: a stopped worker must not hold its partitions' locks."""
 
@@ -334,9 +337,27 @@ def _refuse_damage(context: ExceptionContext) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    # A writer takes the lock at once: one that reads first and upgrades later can fail without waiting.
-    only_reads = connection.get_execution_options().get("only_reads", False)
-    connection.exec_driver_sql("BEGIN DEFERRED" if only_reads else "BEGIN IMMEDIATE")
+    if connection.get_execution_options().get("only_reads", False):
+        connection.exec_driver_sql("BEGIN DEFERRED")
+        return
+    # A writer takes the lock at once: one that reads first and upgrades later can fail without waiting. There is no queue for it,
+    # and SQLite asks ever more rarely: whoever writes without pause would keep out a closing, so we ask again from the start.
+    deadline = time.monotonic() + BUSY_SECONDS
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {_ASKING_MILLISECONDS}")
+    try:
+        while True:
+            try:
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            except exc.OperationalError as error:
+                busy = (
+                    isinstance(error.orig, sqlite3.Error) and _sqlite_code(error.orig) == sqlite3.SQLITE_BUSY
+                )
+                if not busy or time.monotonic() >= deadline:
+                    raise
+            else:
+                return
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {int(BUSY_SECONDS * 1000)}")
 
 
 def _prepare_postgresql(connection: DBAPIConnection, _record: object) -> None:

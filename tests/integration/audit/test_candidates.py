@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +20,12 @@ from tests.integration.audit.history import KEYS, Scribe, event, export, label_e
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from streamer.settings.settings import Settings
 
 GATE = "bot"
 OTHER = ("--scorer", "choice")
+SCORERS = Path(__file__).parents[3] / "examples" / "scorer-package" / "src"
 
 
 class Site:
@@ -224,8 +226,18 @@ def test_a_candidate_of_another_encoder_cannot_carry_its_scores(site: Site) -> N
     assert "closes it until labels have come" in site.run("candidate", "adopt", GATE, status=2)
 
 
-def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(site: Site) -> None:
-    site.run("candidate", "set", GATE, "--scorer", "choice", "--threshold", "open")
+def test_a_score_that_ranks_other_answers_first_is_compared_and_not_adopted(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = site.directory / "installed"
+    shutil.copytree(SCORERS, installed)
+    about = installed / "acme_scorers-1.0.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Name: acme-scorers\nVersion: 1.0.0\n")
+    (about / "entry_points.txt").write_text("[streamer.scorers]\ncommon-words = acme_scorers:CommonWords\n")
+    (about / "RECORD").write_text("acme_scorers/__init__.py,,\n")
+    monkeypatch.syspath_prepend(installed)
+    site.run("candidate", "set", GATE, "--scorer", "common-words", "--threshold", "open")
     site.live(range(30, 50))
     compared = site.json("candidate", "show", GATE)["comparison"]
     assert compared["what_if"]["exposure"]["overdue"] > 0, "nobody knows how bad those answers are"

@@ -445,7 +445,7 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         assert known.all()
         assert np.array_equal(again.scores, past.scores, equal_nan=True), "gram scores what it scored"
         plain = asking.ask(Change(cut=Cut.at(0.3)))
-        other = asking.ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.3)))
+        other = asking.ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.4)))
         calibrated = asking.ask(Change(settings={"scorer": "choice", "least_groups": 5}))
         store.gates.revise("texts", {"keep_texts": False}, by="ana", reason="private")
         scribe.deliver(_priced(n, unit) for n in range(24, 30))
@@ -454,7 +454,7 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         with_less = WhatIf(
             store.gates.get("texts"), past=store.past, sample=store.calibration, policies=store.policies,
             since=now - _HOUR, now=wiring.now(), scores=lambda: texts,
-        ).ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.3)))  # fmt: skip
+        ).ask(Change(settings={"scorer": "choice"}, cut=Cut.at(0.4)))  # fmt: skip
     assert plain.prompts == other.prompts == 24
     assert calibrated.basis.prompts == 12
     assert with_less.prompts == 24
@@ -475,7 +475,7 @@ def test_another_scorer_scores_the_stored_texts(real_encoder: Encoder, tmp_path:
         assert other.asked.served == 1
         assert other.asked.exposure.overdue == sum(one != "r1" for one in drawn.values())
     if unit == "batch":
-        assert other.asked.served == 0, "a mean of a sixth"
+        assert other.asked.served == 0, "the mean is below what the two that agree score"
 
 
 def _priced(number: int, unit: str) -> bytes:

@@ -59,8 +59,9 @@ def calibrated(world: World, name: str, settings: dict[str, Any]) -> Policy:
         ],
         now=START,
     )
-    run = calibrate_gate(world.store.calibration, world.store.gates.get(name), now=LATER)
-    return world.store.calibration.record_run(run, by="bo", reason="first", now=LATER)
+    store = world.store.calibration
+    run = calibrate_gate(store, world.store.gates.get(name), now=LATER, heads=store.heads())
+    return store.record_run(run, by="bo", reason="first", now=LATER)
 
 
 @pytest.mark.parametrize("name", GATES)
