@@ -52,7 +52,7 @@ def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=480,  # against hanging: other tests take the processor
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done

@@ -120,17 +120,19 @@ class Terminal:
 
     @contextmanager
     def running(self, words: Sequence[str]) -> Iterator[None]:
-        """Keep a service running, from when its note is there until SIGTERM, and see that it ends well."""
+        """Keep a service running, from when it says that it is ready until SIGTERM, and see that it ends well."""
         log = self.folder / "dev.log"
         note = self.folder / ".streamer" / "dev.json"
         with log.open("w") as lines:
             process = self.start(words, stdout=lines, stderr=subprocess.STDOUT)
         try:
             deadline = time.monotonic() + START_SECONDS
-            while not note.exists():
+            # The note is there before: who creates a gate by then is told to ask that one.
+            while "Ready;" not in log.read_text():
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, f"not ready in time:\n{log.read_text()}"
                 time.sleep(0.1)
+            assert note.exists()
             yield
             assert process.poll() is None, log.read_text()
             process.send_signal(signal.SIGTERM)
