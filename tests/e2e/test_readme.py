@@ -14,15 +14,20 @@ import pytest
 
 from examples.make import COLUMNS, write
 from streamer.cli import main
+from streamer.clouds.offline import ScoredCloud
 from streamer.labels.label_files import LABEL_FIELDS
+from streamer.research.evaluation.measures import RUNS
+from streamer.research.experiments.halves import Halves, outcomes, seeded_splits
+from streamer.research.experiments.score_cache import chosen_answers
+from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.signals.signal_list import SignalList
 from tests.checkout import ROOT, copy_checkout
-from tests.offline import split_figures
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.clouds.offline import ScoredCloud
+    from streamer.scoring.encoders.encoder import Encoder
     from tests.services.kafka import KafkaBroker
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -161,7 +166,7 @@ def test_the_sample_files_are_what_their_maker_writes(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.encoder
 @pytest.mark.shared_data
-def test_the_result_in_words_is_measured(trivia: list[ScoredCloud]) -> None:
+def test_the_result_in_words_is_measured(trivia: list[ScoredCloud], real_encoder: Encoder) -> None:
     """The splits of `streamer evaluate`, whose picture stands above these words."""
     said = re.search(
         r"On 500 real .*?budget of 5 %, it answers (\d+) % of prompts, of which (\d+) % are wrong: (\d+) % of all "
@@ -170,10 +175,23 @@ def test_the_result_in_words_is_measured(trivia: list[ScoredCloud]) -> None:
     )
     assert said is not None
     assert len(trivia) == 500
-    at_five = split_figures(trivia, unit="best", alpha=0.05, seeds=range(50))
+    clouds = [one.cloud for one in trivia]
+    chosen = chosen_answers(clouds, CachedEncoder(real_encoder, capacity_texts=50_000), SignalList())
+    scored = [
+        ScoredCloud(cloud, None if one is None else one.scores)
+        for cloud, one in zip(clouds, chosen, strict=True)
+    ]
+    rows = [None if one is None else one.row for one in chosen]
+    halves = Halves.at(scored, "best", seeded_splits(clouds, range(50)), rows=rows)
+    at_five = outcomes(RUNS["full"], halves, 0.05)
     best = [one.cloud.responses[int(np.argmax(one.scores or (0,)))].severity for one in trivia]
-    measured = (at_five.ship_rate, at_five.selective_risk, at_five.exposure_risk, np.mean(best))
-    assert [int(one) for one in said.groups()] == [round(100 * (one or 0)) for one in measured]
+    measured = (
+        at_five.ship_rate.mean(),
+        np.nanmean(at_five.shipped_severity),
+        at_five.exposure.mean(),
+        np.mean(best),
+    )
+    assert [int(one) for one in said.groups()] == [round(100 * one) for one in measured]
 
 
 def test_make_has_the_targets_that_are_named() -> None:
