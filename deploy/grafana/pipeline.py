@@ -207,10 +207,15 @@ TIME = Row(
             title="HTTP requests",
             unit="reqps",
             description="Answered by `streamer serve`, by route and status. 429: too much waits. 503: the database is "
-            "unavailable. Empty where nothing is served by HTTP.",
+            "unavailable. Beside them replies of upstreams that a cache had answered, which are no samples of their own. Empty where "
+            "nothing is served by HTTP.",
             queries=(
                 Query(
                     expr=per_second("http_requests_total", "route", "status"), legend="{{route}} {{status}}"
+                ),
+                Query(
+                    expr=per_second("upstream_cached_replies_total", "gate"),
+                    legend="{{gate}}: replies of a cache",
                 ),
             ),
         ),

@@ -122,6 +122,7 @@ class Installation:
         for stage in STAGES:
             worker.stage(stage, self._draw.expovariate(20))
         if number:
+            worker.cached_replies(GATES[0])(1)
             for status in (200, 503):
                 worker.observe_request("/v1/gates/{gate}/decisions", status, self._draw.expovariate(20))
         for part in PARTS:

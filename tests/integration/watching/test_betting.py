@@ -124,7 +124,12 @@ def calibrated(traffic: Traffic, severity: float = 0.5) -> None:
     made = traffic.decide(60, rng=rng, sampled=True, sampling_probability=1.0, shipped=0.0,
                           every=timedelta(seconds=1))  # fmt: skip
     traffic.label(made, lambda one: float(int(one.key.batch_id.split("-")[1]) < 60 * severity))
-    run = calibrate_gate(traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY)
+    run = calibrate_gate(
+        traffic.store.calibration,
+        traffic.store.gates.get(GATE),
+        now=START + DAY,
+        heads=traffic.store.calibration.heads(),
+    )
     found = traffic.store.calibration.record_run(run, by="ana", reason="", now=START + DAY)
     traffic.open_gate(run=found.calibration_run, threshold=None)
 

@@ -49,7 +49,9 @@ def calibrated(traffic: Traffic, size: int = 200, *, clouds: bool = True) -> int
     scored(traffic, rng.random(size), rng.normal(0, 0.1, (size, len(STATISTICS))) if clouds else None)
     traffic.label(traffic.made, lambda _: 0.0)
     gate = traffic.store.gates.get(GATE)
-    run = calibrate_gate(traffic.store.calibration, gate, now=START + DAY)
+    run = calibrate_gate(
+        traffic.store.calibration, gate, now=START + DAY, heads=traffic.store.calibration.heads()
+    )
     policy = traffic.store.calibration.record_run(run, by="ana", reason="", now=START + DAY)
     traffic.policy = traffic.store.policies.newest(GATE)
     assert policy.calibration_run is not None

@@ -31,7 +31,12 @@ def begun(traffic: Traffic, rng: np.random.Generator) -> None:
     made = traffic.decide(REFERENCE, rng=rng, sampled=True, sampling_probability=1.0, shipped=0.0,
                           every=timedelta(seconds=1))  # fmt: skip
     traffic.label(made, lambda _: 0.0)
-    run = calibrate_gate(traffic.store.calibration, traffic.store.gates.get(GATE), now=START + DAY)
+    run = calibrate_gate(
+        traffic.store.calibration,
+        traffic.store.gates.get(GATE),
+        now=START + DAY,
+        heads=traffic.store.calibration.heads(),
+    )
     found = traffic.store.calibration.record_run(run, by="ana", reason="", now=START + DAY)
     traffic.open_gate(run=found.calibration_run)
 
