@@ -199,8 +199,9 @@ def at_work(url: str, decisions: int, responses: int, probability: float, profil
     with open_store(url, clock=lambda: START, policy_message=message, dead_letter_message=refused) as store:
         gate = created(store, probability)
         fill(store, gate, 1, CALIBRATED, responses, share=1.0, severe=False)
-        run = calibrate_gate(store.calibration, store.gates.get(gate), now=START + timedelta(days=1))
-        store.calibration.record_run(run, by="bench", reason="", now=START)
+        runs, later = store.calibration, START + timedelta(days=1)
+        run = calibrate_gate(runs, store.gates.get(gate), now=later, heads=runs.heads())
+        runs.record_run(run, by="bench", reason="", now=START)
         assert not store.policies.newest(gate).ships_nothing
         read(store, gate)
         fill(store, gate, 3, decisions, responses, share=probability)
