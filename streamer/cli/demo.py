@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from streamer.dev.report.page import DemoRun
 
 _WIDTH_FOR_BARS = 120
-_METHODS = tuple(name for name in METHODS if every()[name].risk == "exposure")
+_METHODS = tuple(
+    name for name in METHODS if every()[name].risk == "exposure" and not every()[name].of_signals
+)
 
 
 def demo(
@@ -53,7 +55,8 @@ def demo(
     """Run everything once on an embedded broker: calibrate a gate on one half of the data, stream the other.
 
     The first half is published to a closed gate, its labels come back by the labels topic, a recalibration opens
-    the gate, and the second half streams through it. What is reported is measured on the second half.
+    the gate, and the second half streams through it. What is reported is measured on the second half. The gate cuts
+    Gram energy, whose threshold the pictures show; a gate of `streamer gate create` reads all signals.
     """
     from streamer.cli.services import end_on_sigterm
     from streamer.dev.embedded_step import run_demo
@@ -63,7 +66,13 @@ def demo(
     if method not in _METHODS:
         raise UsageError(
             f"--method must be one of {', '.join(_METHODS)}, not {method!r}"
-            + (": that one bounds another risk than the demo reports" if method in METHODS else "")
+            + (
+                ""
+                if method not in METHODS
+                else ": that one reads all signals, and the demo's pictures show a cut of one score"
+                if every()[method].of_signals
+                else ": that one bounds another risk than the demo reports"
+            )
         )
     end_on_sigterm()
     with DemoProgress() as watch:

@@ -18,6 +18,7 @@ import numpy as np
 from streamer.calibration.arguments import check_delta
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY, History
+from streamer.calibration.registry import every
 from streamer.clouds.measurement import DecidedBatch, measure, units_of
 from streamer.clouds.offline import calibration_groups
 from streamer.clouds.tables.answers import Reading
@@ -396,6 +397,11 @@ class Gate:
         if not isinstance(self.parameters or {}, Mapping):
             raise ValueError(f'parameters must be a dict, like {{"delta": 0.05}}, not {self.parameters!r}')
         given = dict(self.parameters or {})
+        if (kind := every().get(self.method)) is not None and kind.of_signals:
+            raise ValueError(
+                f"method must be one that cuts a score, not {self.method!r}, which reads all signals of an answer: `streamer "
+                "evaluate` says what that serves, and `streamer gate create` makes such a gate"
+            )
         settings = GateSettings(
             unit=self.unit,
             scorer=_OWN,

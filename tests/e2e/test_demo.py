@@ -134,6 +134,7 @@ def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> N
         (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--data", "broken.jsonl"], "line 1"),
         (["--gate-unit", "batch"], "best"),
+        (["--method", "full"], "reads all signals"),
     ],
 )
 def test_a_wrong_question_gets_a_clear_answer_and_no_traceback(

@@ -38,7 +38,7 @@ def test_the_folder_has_what_the_printed_commands_need(
     monkeypatch.chdir("here")
     assert main(["gate", "show", "faq", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert shown["alpha"] == 0.1
+    assert (shown["alpha"], shown["method"]) == (0.1, "full"), "what any new gate has"
     # The labels that `publish --labels` sends are of the gate's kind: a recalibration reads them.
     batches = list(publications("answers.csv", gate="faq", labels=True, labeller=None, limits=Limits()))
     kinds = {decode_label(label).kind for batch in batches for label in batch.labels}

@@ -279,6 +279,7 @@ def test_it_has_the_habits_of_scikit_learn() -> None:
         ({"alpha": 1.5}, "alpha must be"),
         ({"unit": "all"}, "unit must be one of"),
         ({"method": "clt"}, "method must be one of"),
+        ({"method": "full"}, "method must be one that cuts a score, not 'full'"),
         ({"parameters": {"delta": 2}, "method": "hb"}, "delta must be"),
         ({"parameters": {"dleta": 0.1}, "method": "hb"}, "method hb has no parameter 'dleta'; it has delta"),
         ({"parameters": {"delta": 0.1}}, "method mean has no parameter 'delta'; it has none"),
