@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from streamer.calibration.registry import every
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Segments
+from streamer.scoring.registry import GONE
 from streamer.wording.numbers import SERVED, counted, percent
 
 if TYPE_CHECKING:
@@ -85,6 +86,12 @@ def weights_text(policy: Policy) -> str | None:
 def status_text(policy: Policy) -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
     shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
+    if policy.settings.scorer in GONE:
+        moved = "--scorer gram" if policy.settings.unit == "response" else "--method full"
+        return (
+            f"closed, holds everything: no gate is scored by {policy.settings.scorer} any more, which the method full reads as a "
+            f"signal; `streamer gate set {policy.gate} {moved}` moves it{shadow}"
+        )
     if not policy.calibrated:
         return (
             f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"

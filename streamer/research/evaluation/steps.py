@@ -30,6 +30,7 @@ from streamer.research.experiments.score_cache import (
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.signals.declared import GIVEN
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
@@ -236,11 +237,9 @@ def _scored(
 
 
 def _given(data: DataSet) -> tuple[str, ...]:
-    """What came with answers: scores of the file's own, log-probabilities."""
+    """What came with answers of what a list reads undeclared."""
     every = [response for cloud in data.clouds for response in cloud.responses]
-    return tuple(
-        name for name in ("score", "logprob") if any(given_number(one, name) is not None for one in every)
-    )
+    return tuple(name for name in GIVEN if any(given_number(one, name) is not None for one in every))
 
 
 def judged_data_sets(
