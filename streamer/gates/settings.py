@@ -423,6 +423,11 @@ class GateSettings:
         return None if self.signals is None else _list_of(self.signals)
 
     @property
+    def scored_by(self) -> tuple[str, str, str | None]:
+        """What scores and rows of batches are made by: they can be compared where this is the same."""
+        return self.scorer, self.encoder, self.signals
+
+    @property
     def scores_by(self) -> Scorer:
         """What scores this gate's batches."""
         return scorer_named(self.scorer, self.model)

@@ -18,7 +18,7 @@ export function checkCalibrations(governance, decisions, report) {
     if (gate !== undefined && gate.seed !== run.row.seed) fault("its seed is not its gate's");
     const alpha = Number((settings.alpha / settings.max_attempts).toFixed(15));
     if (run.row.alpha !== alpha) fault(`its budget should be ${alpha}`);
-    const groups = groupsOf(run, decisions, report);
+    const groups = groupsOf(run, settings, governance, decisions, report);
     if (groups === null) continue;
     for (const group of groups) checkMark(run, group, gate?.salt ?? null, settings, fault);
     run.compares.byScore = new ByScore(groups.filter((group) => group.old));
@@ -29,17 +29,18 @@ export function checkCalibrations(governance, decisions, report) {
 }
 
 /** The groups of a run in the order of their decisions, missing severities as 1. */
-function groupsOf(run, decisions, report) {
+function groupsOf(run, settings, governance, decisions, report) {
   const groups = new Map();
   for (const one of run.inputs) {
     const id = `${one.batch_id}#${one.attempt}`;
     if (!groups.has(id)) {
-      const facts = decisions.byBatch.get(canonical([run.row.gate, one.batch_id, one.attempt]))?.facts;
+      const batch = [run.row.gate, one.batch_id, one.attempt];
+      const facts = decisions.byBatch.get(canonical(batch))?.facts;
       const decidedAt = facts?.decided_at ?? "";
       groups.set(id, {
         id, decidedAt, old: decidedAt < run.row.older_than, segment: one.segment ?? "", draws: one.draws,
-        items: [], scores: [], severities: [], waits: false, signals: facts?.signals ?? null, bad: false, said: [],
-        batch: [run.row.gate, one.batch_id, one.attempt],
+        items: [], scores: [], severities: [], waits: false, bad: false, said: [], batch,
+        signals: governance.carriedRow(settings, batch) ?? facts?.signals ?? null,
       });
     }
     const group = groups.get(id);

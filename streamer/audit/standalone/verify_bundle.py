@@ -2876,6 +2876,7 @@ class Runs:
         self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
         self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._carried: dict[tuple[Any, ...], float] = {}
+        self._rows: dict[tuple[Any, ...], bytes] = {}
         self._read: set[tuple[str, str, int]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
@@ -2902,6 +2903,8 @@ class Runs:
             self._policies[row["gate"], row["version"]] = row
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+        elif kind == "carried_signals":
+            self._rows[row["list"], *row["of"]] = bytes.fromhex(row["signals"])
         elif kind == "label_signatures":
             self._signatures.setdefault(row["label"], []).append((line["height"], row))
         elif kind == "calibration_runs":
@@ -3052,6 +3055,10 @@ class Runs:
         """Return what an adopted candidate's scorer made of a response that was decided before it."""
         return self._carried.get((scorer, *response))
 
+    def carried_row(self, settings: dict[str, Any], batch: tuple[Any, ...]) -> bytes | None:
+        """Return the row that an adopted candidate with this list of signals made of a batch that was decided before it."""
+        return self._rows.get((sha256((settings.get("signals") or "").encode()), *batch))
+
 
 def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a policy ships what needs no more than its budget, by one score."""
@@ -3145,7 +3152,8 @@ class _RunAgain:
             base = one["probability"] if served is None else served["audit_probability"]
         if one["probability"] != base:
             yield f"its own audit drew it with the probability {base}"
-        if not _of_same_revisions(settings, served):
+        own = self._runs.carried_row(settings, batch) is None
+        if not _of_same_revisions(settings if own else {**settings, "signals": None}, served):
             yield "it has read a decision for another upstream or list of signals"
         if served is not None and one["draws"] != served["audit_draws"]:
             yield "another number of its responses was to be drawn"
@@ -3251,7 +3259,7 @@ class _RunAgain:
                 severities,
                 some[0]["draws"],
                 some[0].get("segment") or "",
-                None if decision is None else decision.signals,
+                self._runs.carried_row(self._settings, batch) or (decision and decision.signals),
                 self._is_bad(batch, some, severities),
             )
             found.append((moment, group))
