@@ -249,7 +249,7 @@ function ruleWithFloats({ kind, parameters, curve }) {
       curve: curve.map(([level, total]) => [real(level), real(total)]),
     };
   }
-  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge) }, curve: null };
+  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge), ship_above: real(parameters.ship_above) }, curve: null };
   if (kind === "segments") {
     const own = {};
     for (const [name, cut] of Object.entries(parameters.own)) own[name] = { state: cut.state, lambda: real(cut.lambda) };

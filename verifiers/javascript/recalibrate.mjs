@@ -100,7 +100,8 @@ function checkCandidate(run, candidate, sample, settings, groups, fault, report)
     fallback: settings.segment_fallback,
     width: settings.width,
   };
-  const read = { ...sample, floor: !candidate.decides && method === "clt" ? null : sample.floor };
+  const floor = named === "full" ? sample.parameters.ship_above || null : sample.floor;
+  const read = { ...sample, floor: !candidate.decides && method === "clt" ? null : floor };
   let found = calibrate(read, own);
   const suffix = candidate.decides && run.row.suffix ? plain(parse(run.row.suffix)) : null;
   if (suffix !== null && suffix.calibrated_on > 0) {
@@ -123,14 +124,15 @@ function checkCandidate(run, candidate, sample, settings, groups, fault, report)
 }
 
 /** A rule of all signals from its prompts; returns whether that is what they give. */
-function checkSignals(run, candidate, { groups: old }, settings, groups, fault) {
+function checkSignals(run, candidate, sample, settings, groups, fault) {
+  const { groups: old } = sample;
   const first = fitted(old, settings);
   if (first === null) return false;
   const suffix = run.row.suffix ? plain(parse(run.row.suffix)) : null;
   const newest = suffix?.calibrated_on > 0 ? fitted(groups.filter((group) => !group.waits).slice(-suffix.calibrated_on), settings) : null;
   const found = newest === null ? [first] : [first, newest];
   const { segment_by, segment_fallback, signals } = settings;
-  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", fits: found.map(({ said }) => said) };
+  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above: sample.parameters.ship_above, fits: found.map(({ said }) => said) };
   const rule = { kind: "full", parameters, curve: null };
   const said = candidate.rule === null ? null : plain(parse(candidate.rule));
   if (candidate.state !== "full" || candidate.threshold !== null || !near(said, rule)) {

@@ -226,7 +226,7 @@ def _signed_rule(text: str | None) -> dict[str, Any]:
     rule = _PLAIN if text is None else json.loads(text)
     given, curve = rule["parameters"], rule["curve"]
     parameters = dict(given)
-    for name in ("width", "quantile", "alpha", "floor", "ridge"):
+    for name in ("width", "quantile", "alpha", "floor", "ridge", "ship_above"):
         if name in given:
             parameters[name] = _float(given[name])
     if rule["kind"] == "segments":
@@ -473,7 +473,10 @@ def derive_action(
         cut = ("open", None) if level == -math.inf else ("cut", level)
     by = cut
     if kind == "full" and state == "full":
-        by = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
+        above = rule["parameters"]["ship_above"]
+        by = ("closed", None)
+        if _within_budget(rule["parameters"], facts):
+            by = ("cut", above) if above else ("open", None)
     bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
@@ -2795,6 +2798,11 @@ class BySignals:
         return max(found, key=lambda one: one[0] / (one[1] + 1))
 
 
+def _ship_above(settings: dict[str, Any]) -> float:
+    """Return the score above which a gate of the method `full` ships; 0: no score holds."""
+    return float(_parsed(settings["parameters"])["ship_above"])
+
+
 class ByScore:
     """What a policy that cuts one score at its budget compares a batch with: the severities at or above its score."""
 
@@ -3306,6 +3314,7 @@ class _RunAgain:
         method = settings["method"] if decides else said["method"]
         if method == "full":
             method = "mean"
+            sample = sample._replace(floor=_ship_above(settings) or None)
         if method not in METHODS:
             notes[f"method {method}"] = f"what runs say by the method {method} is not derived again"
             return
@@ -3354,6 +3363,7 @@ class _RunAgain:
             "ridge": RIDGE,
             "segment_by": settings["segment_by"],
             "pooled": settings["segment_fallback"] == "pooled",
+            "ship_above": _ship_above(settings),
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}
