@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
 from streamer.signing.canonical_json import canonical_json
+from streamer.signing.merkle import leaf_hash
 from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
 from streamer.wording.numbers import counted
 from streamer.wording.policies import cut_text, who
@@ -84,18 +84,10 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 def is_linked(found: dict[str, Any]) -> bool:
-    """Report whether the decision's link follows from the link before it and from what the tables say now."""
+    """Report whether the decision's leaf follows from what the tables say now."""
     line = found["line"]
-    sealed = {
-        "format": 1,
-        "kind": line["kind"],
-        "source": line["source"],
-        "height": line["height"],
-        "recorded_at": line["recorded_at"],
-        "facts": line["facts"],
-    }
-    link = hashlib.sha256(bytes.fromhex(found["previous"]) + canonical_json(sealed)).hexdigest()
-    return line["facts"] is not None and link == line["hash"]
+    sealed = {name: line[name] for name in ("kind", "source", "index", "recorded_at", "facts")}
+    return line["facts"] is not None and leaf_hash(canonical_json(sealed)).hex() == line["leaf"]
 
 
 def _excerpt(text: str | None) -> str:
@@ -237,4 +229,4 @@ def _seal(found: dict[str, Any]) -> str:
         if checkpoint is None
         else f"checkpoint {checkpoint['sequence']} of {checkpoint['made_at']} covers it"
     )
-    return f"link {line['height']}, {line['hash'][:16]}..., {fits}; {covered}"
+    return f"leaf {line['index']}, {line['leaf'][:16]}..., {fits}; {covered}"

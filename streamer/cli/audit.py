@@ -199,7 +199,7 @@ def _outcomes(store: "Store") -> int | None:
     from streamer.audit.verification import UNREADABLE
 
     try:
-        return sum(store.reports.chain_heights().values())
+        return sum(store.reports.log_sizes().values())
     except UNREADABLE:
         return None
 

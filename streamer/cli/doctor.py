@@ -176,7 +176,7 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
 
     `publishes` : a broker is configured, for which messages wait.
     """
-    links = sum(store.reports.chain_heights().values())
+    links = sum(store.reports.log_sizes().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
         yield _ok("record", f"{links} links; too long to verify by default", "streamer doctor --full")

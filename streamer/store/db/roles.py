@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
-    "control_head": ("chain_height", "chain_hash"),
+    "control_head": ("log_size", "log_edge"),
     "dead_letters": ("replayed_at", "replayed_by"),
     # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
     "gates": ("name",),
