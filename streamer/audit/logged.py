@@ -206,7 +206,7 @@ class _Inputs:
         if 2 * self._agreed <= self._report.counts["events compared with the log"]:
             another = f"{self._topic}: it was deleted and recreated, and is another topic than the one that was read"
             return LogReport(notes=[another])
-        # The id on record is in no chain. Whoever changes it must not keep the events from being compared.
+        # The id on record is in no log. Whoever changes it must not keep the events from being compared.
         self._report.notes.append(
             f"{self._topic}: the broker's id of it is not the one on record, and its events are"
         )

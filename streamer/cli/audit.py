@@ -416,7 +416,7 @@ def checkpoint(
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Make a checkpoint now: sign the heads of all chains, publish it, append it to the configured file, and send it to witnesses.
+    """Make a checkpoint now: sign the heads of all logs, publish it, append it to the configured file, and send it to witnesses.
 
     Witnesses get every checkpoint that they lack. Exit status 1 if the file or one of them did not take it; they get it later.
     """

@@ -27,7 +27,7 @@ class RecordGauges(Protocol):
         ...
 
     def log_sizes(self) -> Mapping[Partition, int]:
-        """Entries in each partition's hash chain."""
+        """Entries in each partition's Merkle log."""
         ...
 
 

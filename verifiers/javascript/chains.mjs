@@ -33,7 +33,7 @@ class Log extends MerkleLog {
   /** Take the next leaf; true if it is what its hash says. */
   add(index, hash, fields, report) {
     if (index !== this.next) {
-      report.fault("chain", `${this.name}, leaf ${this.next}`, `it is missing (the next is ${index})`);
+      report.fault("log", `${this.name}, leaf ${this.next}`, `it is missing (the next is ${index})`);
       do this.append(null);
       while (this.size < index && this.size < 1e7);
     }
@@ -57,8 +57,8 @@ class Log extends MerkleLog {
   }
 
   end(head, report) {
-    if (this.size !== head.size) report.fault("chain", this.name, `its log has ${this.size} leaves, and should have ${head.size}`);
-    else if ((this.root() ?? head.root) !== head.root) report.fault("chain", this.name, "its log has another root than its leaves give");
+    if (this.size !== head.size) report.fault("log", this.name, `its log has ${this.size} leaves, and should have ${head.size}`);
+    else if ((this.root() ?? head.root) !== head.root) report.fault("log", this.name, "its log has another root than its leaves give");
   }
 }
 
@@ -89,9 +89,9 @@ export function walkControl(bundle, manifest, report, each) {
     const fields = (row) => ({ record: head.record_id, index, kind, recorded_at: recordedAt, row });
     const place = `control, leaf ${index}, ${kind}${keysOf(value.row)}`;
     const sound = chain.add(index, value.leaf, fields("sealed" in raw ? raw.sealed : raw.row), report);
-    if (value.row === null) report.fault("chain", place, "the row that was sealed here is gone");
-    else if ("sealed" in raw || !sound) report.fault("chain", place, "it is not what was recorded");
-    if (value.row === null && !sound) report.fault("chain", place, "nor does its copy fit the log");
+    if (value.row === null) report.fault("log", place, "the row that was sealed here is gone");
+    else if ("sealed" in raw || !sound) report.fault("log", place, "it is not what was recorded");
+    if (value.row === null && !sound) report.fault("log", place, "nor does its copy fit the log");
     chain.time(recordedAt, report);
     if (value.row !== null && typeof value.row === "object") dated(value, place, report);
     if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
@@ -127,7 +127,7 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     const key = partitionOf(value.source);
     if (key !== current) {
       current = key;
-      if (chains.has(key)) report.fault("chain", nameOf(value.source), "its leaves are not in one piece");
+      if (chains.has(key)) report.fault("log", nameOf(value.source), "its leaves are not in one piece");
       chains.set(key, new Log(nameOf(value.source)));
       state = { offset: -1, control: 0 };
     }
@@ -138,8 +138,8 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     const gone = facts === null;
     const fields = { kind, source: raw.source, index: raw.index, recorded_at: recordedAt, facts: raw.facts };
     const sound = chain.add(index, value.leaf, gone ? null : fields, report);
-    if (gone) report.fault("chain", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
-    else if (!sound) report.fault("chain", place, `the ${kind} is not what was recorded`);
+    if (gone) report.fault("log", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
+    else if (!sound) report.fault("log", place, `the ${kind} is not what was recorded`);
     checkOffset(chain, state, offset, log, gaps.get(key) ?? [], place, report);
     chain.time(recordedAt, report);
     if (!gone) {
@@ -154,11 +154,11 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     chain.claimed = head.size;
     chain.end(head, report);
     if (chain.lastOffset >= head.next_offset) {
-      report.fault("chain", `${chain.name}, leaf ${chain.size - 1}`, `progress stands at ${head.next_offset}, before the last outcome`);
+      report.fault("log", `${chain.name}, leaf ${chain.size - 1}`, `progress stands at ${head.next_offset}, before the last outcome`);
     }
   }
   for (const [key, chain] of chains) {
-    if (!heads.has(key)) report.fault("chain", chain.name, "the manifest does not know this log");
+    if (!heads.has(key)) report.fault("log", chain.name, "the manifest does not know this log");
   }
   return chains;
 }
@@ -167,10 +167,10 @@ export const placeOf = (head) => [head.log_id, head.topic, head.partition];
 
 /** Offsets rise; holes are told, unless a data gap is on record, but for requests by HTTP, which are numbered without any. */
 function checkOffset(chain, state, offset, log, gaps, place, report) {
-  if (offset <= state.offset) report.fault("chain", place, `its offset does not follow ${state.offset}`);
+  if (offset <= state.offset) report.fault("log", place, `its offset does not follow ${state.offset}`);
   let missing = offset - state.offset - 1;
   for (const [from, to] of gaps) missing -= Math.max(0, Math.min(to, offset) - Math.max(from, state.offset + 1));
-  if (missing > 0 && log === "http") report.fault("chain", place, `${missing} requests before it are missing`);
+  if (missing > 0 && log === "http") report.fault("log", place, `${missing} requests before it are missing`);
   else if (missing > 0) {
     state.holes = (state.holes ?? 0) + missing;
     report.notes.set(`holes ${chain.name}`, `${state.holes} offsets of ${chain.name} have no outcome`);
@@ -196,7 +196,7 @@ export function checkControl(seen, state, control, place, report) {
 export function checkUnchained(bundle, report) {
   if (!bundle.has("unchained.jsonl")) return;
   for (const { value } of jsonLines(bundle.read("unchained.jsonl"), "unchained.jsonl")) {
-    report.fault("chain", `${value.kind} ${value.subject}`, "this row belongs to no log");
+    report.fault("log", `${value.kind} ${value.subject}`, "this row belongs to no log");
   }
 }
 

@@ -1,4 +1,4 @@
-// What the control chain says of gates, policies, runs, audit rates and erasures, in the order in which it was recorded.
+// What the control log says of gates, policies, runs, audit rates and erasures, in the order in which it was recorded.
 
 import { canonical, float, parse, plain } from "./json.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
@@ -23,7 +23,7 @@ export class Governance {
     this.report = report;
   }
 
-  /** Take a row of the control chain. */
+  /** Take a row of the control log. */
   add(entry) {
     const { kind, row, place, index } = entry;
     if (kind === "gates") this.#addGate(entry);
@@ -108,7 +108,7 @@ export class Governance {
         return [];
       }
       if (values.length !== rows || sha256(canonical(values)) !== digest) {
-        this.report.fault("chain", place, `its ${name} are not what was recorded`);
+        this.report.fault("log", place, `its ${name} are not what was recorded`);
       }
       return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
     };

@@ -94,9 +94,9 @@ export class Decisions {
     const { report } = this;
     const { judged = [], responses } = facts;
     const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
-    if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no chain");
+    if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no log");
     if (judged.length === 0) {
-      if (scored && responses.some((one) => one[2])) report.fault("score", place, "what its judge was asked and said is in no chain");
+      if (scored && responses.some((one) => one[2])) report.fault("score", place, "what its judge was asked and said is in no log");
       return;
     }
     const fault = (check, detail) => report.fault(check, place, detail);

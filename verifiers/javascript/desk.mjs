@@ -54,7 +54,7 @@ function checkDecision(entry, decision, { row, content, index, place, fault }, g
   }
   if (micros(row.until) !== until) fault("its deadline is not that of the batch");
   if (facts.control !== undefined && facts.control[0] > index) {
-    report.fault("order", place, "it stands in the control chain before its batch was decided");
+    report.fault("order", place, "it stands in the control log before its batch was decided");
   }
   if (row.action !== "released") return;
   const position = facts.responses.findIndex((one) => one[0] === row.response_id);

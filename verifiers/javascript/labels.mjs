@@ -135,7 +135,7 @@ export function severities(some, basis) {
     const held = latest.get(one.labeller);
     if (held === undefined || one.effective > held[0].effective) latest.set(one.labeller, [one]);
     else if (one.effective === held[0].effective) {
-      // of one chain the later one counts; of two chains nobody outside the database can tell
+      // of one log the later one counts; of two logs nobody outside the database can tell
       latest.set(one.labeller, [...held.filter((other) => other.partition !== one.partition || other.index > one.index), one]);
     }
   }

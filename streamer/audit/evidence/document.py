@@ -300,7 +300,7 @@ def _verification(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     counts = {name: count for name, count in value.items() if name != "faults"}
     return (
         f"{counted(value['faults'], 'fault was', 'faults were') if value['faults'] else 'no fault was'} found in"
-        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control chain",
+        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control log",
         [_pairs(counts, "verified")],
     )
 

@@ -705,7 +705,7 @@ def _of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) ->
 
 
 class _Run:
-    """A calibration run that says how far the chains were when it began to read, and what it has left out.
+    """A calibration run that says how far the logs were when it began to read, and what it has left out.
 
     Parameters
     ----------
@@ -1101,15 +1101,13 @@ class Verifier:
         for line in lines:
             row, kind = line.get("row"), line["kind"]
             if line["index"] != log.size:
-                self.fault(
-                    "chain", f"control, leaf {log.size}", f"it is missing (the next is {line['index']})"
-                )
+                self.fault("log", f"control, leaf {log.size}", f"it is missing (the next is {line['index']})")
                 log = Log(line["index"], whole=False)
                 self._control_roots += [""] * (log.size + 1 - len(self._control_roots))
                 del self._control_roots[log.size + 1 :]
             place = f"control, leaf {log.size}, {_name(kind, row)}"
             if row is None:
-                self.fault("chain", place, "the row that was sealed here is gone")
+                self.fault("log", place, "the row that was sealed here is gone")
             else:
                 entry = {
                     "record": head["record_id"],
@@ -1119,9 +1117,9 @@ class Verifier:
                     "row": row,
                 }
                 if sha256(b"\x00" + canonical_json(entry)) != line["leaf"]:
-                    self.fault("chain", place, "it is not what was recorded")
+                    self.fault("log", place, "it is not what was recorded")
                 elif "sealed" in line:
-                    self.fault("chain", place, "the copy of it in the control log was changed")
+                    self.fault("log", place, "the copy of it in the control log was changed")
                 self._clock((), "control", line["recorded_at"], place)
                 self._dated(kind, row, line["recorded_at"], place)
                 try:
@@ -1202,7 +1200,7 @@ class Verifier:
             return
         identity = tuple(row[name] for name in key)
         if identity in self._rows.setdefault(kind, {}):
-            self.fault("chain", place, "it occurs twice in the log")
+            self.fault("log", place, "it occurs twice in the log")
         self._rows[kind][identity] = row
         self._control_leaf[kind, identity] = line["index"]
         if kind == "policies":
@@ -1247,7 +1245,7 @@ class Verifier:
         elif "rule" in row and row["rule"] != self._rules.get(run["id"]):
             self.fault("policy", place, f"its rule is not the one that {name} found")
         elif for_now is None or for_run is None:
-            self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no chain")
+            self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no log")
         elif changed := calibrated_for_another(for_run, for_now):
             self.fault("policy", place, f"{name} was calibrated for different settings: {', '.join(changed)}")
 
@@ -1390,21 +1388,21 @@ class Verifier:
                 if at is not None:
                     self._ends[at] = (log, last)
                 if source in self._ends:
-                    self.fault("chain", name, "its outcomes are not in one piece")
+                    self.fault("log", name, "its outcomes are not in one piece")
                 at, (log, last) = source, self._begin(source)
                 self._lost.get(source, []).sort()
                 self._mark(source, log, name)
             facts, index = line.get("facts"), line["index"]
             if index != log.size:
-                self.fault("chain", f"{name}, leaf {log.size}", f"it is missing (the next is {index})")
+                self.fault("log", f"{name}, leaf {log.size}", f"it is missing (the next is {index})")
                 log = Log(index + 0, whole=False)
             place = f"{name}, leaf {index}, offset {offset}"
             if offset <= last:
-                self.fault("chain", place, f"its offset does not come after {last}")
+                self.fault("log", place, f"its offset does not come after {last}")
             self._hole(source, last + 1, offset, place)
             self._clock(source, name, line["recorded_at"], place)
             if facts is None:
-                self.fault("chain", place, line.get("missing", "what it is about is missing"))
+                self.fault("log", place, line.get("missing", "what it is about is missing"))
             else:
                 if line["kind"] == "decision":
                     place += " ({}/{}#{})".format(*facts["batch"])
@@ -1413,7 +1411,7 @@ class Verifier:
                     "recorded_at": line["recorded_at"], "facts": facts,
                 }  # fmt: skip
                 if sha256(b"\x00" + self._canonical(sealed)) != line["leaf"]:
-                    self.fault("chain", place, f"the {line['kind']} is not what was recorded")
+                    self.fault("log", place, f"the {line['kind']} is not what was recorded")
                 try:
                     self._how_far(source, index, facts, place)
                 except (TypeError, ValueError):
@@ -1487,7 +1485,7 @@ class Verifier:
             )
 
     def _clock(self, chain: tuple[Any, ...], name: str, moment: str, place: str) -> None:
-        """Remember where a chain's time runs backwards by more than clocks differ."""
+        """Remember where a log's time runs backwards by more than clocks differ."""
         latest = self._latest.get(chain, "")
         if not isinstance(moment, str) or moment >= latest:
             self._latest[chain] = moment if isinstance(moment, str) else latest
@@ -1543,9 +1541,9 @@ class Verifier:
         scored = facts["scorer"] == "judge" and decision.scored
         if not judged:
             if "judged" in line:
-                self.fault("seal", place, "what its judge was asked and said is in no chain")
+                self.fault("seal", place, "what its judge was asked and said is in no log")
             if scored and any(answer[2] for answer in answers):
-                self.fault("score", place, "what its judge was asked and said is in no chain")
+                self.fault("score", place, "what its judge was asked and said is in no log")
             return
         for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
             # Where a gate keeps no texts, a judge's words never were there.
@@ -1597,7 +1595,7 @@ class Verifier:
         self._allowed(moment, place)
 
     def _allowed(self, moment: str, place: str) -> None:
-        """Check that what was erased was old enough; once the control chain is read."""
+        """Check that what was erased was old enough; once the control log is read."""
         if moment >= self._erasable:
             self.fault(
                 "erasure",
@@ -1715,11 +1713,11 @@ class Verifier:
         gate, policy_version = facts["batch"][0], facts["policy"]
         policy = self._rows.get("policies", {}).get((gate, policy_version))
         if policy is None:
-            self.fault("policy", place, f"its policy {policy_version} is in no chain")
+            self.fault("policy", place, f"its policy {policy_version} is in no log")
             return
         settings = self._rows.get("gate_revisions", {}).get((gate, policy["gate_revision"]))
         if settings is None:
-            self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no chain")
+            self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no log")
             return
         decision = _Decision(line, facts, policy, settings, place)
         self.counts["decisions"] += 1
@@ -1955,7 +1953,7 @@ class Verifier:
         base: float = settings["audit_probability"]
         wrong = None
         if rate is None:
-            wrong = "is in no chain"
+            wrong = "is in no log"
         elif rate["gate"] != gate:
             wrong = f"is one of the gate {rate['gate']}"
         elif not rate["boosted"]:
@@ -2033,7 +2031,7 @@ class Verifier:
             if row["kind"].endswith(".erased_at"):
                 self.fault("erasure", place, "it is said to be erased, and its content is there")
             else:
-                self.fault("chain", place, "this row, or what it says of itself, belongs to no log")
+                self.fault("log", place, "this row, or what it says of itself, belongs to no log")
 
     def heads(self, head: dict[str, Any]) -> None:
         """Compare where the logs end with where the record, and the checkpoints, say that they end."""
@@ -2084,14 +2082,14 @@ class Verifier:
         last: int | None,
     ) -> None:
         if head is None:
-            self.fault("chain", name, "the record does not know this partition")
+            self.fault("log", name, "the record does not know this partition")
         elif head["size"] != log.size:
-            self.fault("chain", name, f"its log has {log.size} leaves, and should have {head['size']}")
+            self.fault("log", name, f"its log has {log.size} leaves, and should have {head['size']}")
         elif log.whole and head["root"] != log.root():
-            self.fault("chain", name, "its log has another root than its leaves give")
+            self.fault("log", name, "its log has another root than its leaves give")
         elif last is not None and last >= head["next_offset"]:
             self.fault(
-                "chain",
+                "log",
                 f"{name}, leaf {log.size - 1}",
                 f"progress stands at {head['next_offset']}, before it",
             )
@@ -2911,9 +2909,9 @@ _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, Arit
 
 
 class Runs:
-    """Reads the chains along with the verifier, and then derives each calibration run again.
+    """Reads the logs along with the verifier, and then derives each calibration run again.
 
-    `control` and `outcomes` pass their lines on; `check` takes the lines of the control chain a second time, so that the
+    `control` and `outcomes` pass their lines on; `check` takes the lines of the control log a second time, so that the
     inputs of one run at a time are held.
 
     Parameters
@@ -2979,7 +2977,7 @@ class Runs:
             self._labels.setdefault(response, []).append(label)
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass the partitions' chains on, and keep what runs have read."""
+        """Pass the partitions' logs on, and keep what runs have read."""
         self._labels = {name: some for name, some in self._labels.items() if name[:3] in self._read}
         for line in lines:
             yield line
@@ -3016,7 +3014,7 @@ class Runs:
     def check(
         self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, severities_alone: bool = False
     ) -> None:
-        """Derive every run of the control chain again; what does not fit is a fault of the verifier."""
+        """Derive every run of the control log again; what does not fit is a fault of the verifier."""
         for line in lines:
             row = line.get("row")
             if line["kind"] != "calibration_runs" or row is None:
@@ -3032,7 +3030,7 @@ class Runs:
         self._compares[run] = by
 
     def check_budgets(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
-        """Derive again which budget each decision needed; after `check`, from the partitions' chains."""
+        """Derive again which budget each decision needed; after `check`, from the partitions' logs."""
         for line in lines:
             facts = line.get("facts")
             if line["kind"] != "decision" or facts is None:
@@ -3420,7 +3418,7 @@ class _RunAgain:
 def severities(labels: Sequence[_Label], basis: str | None) -> list[float | None]:
     """Return what labels of one response come to: of each labeller the latest, averaged, or the highest of all.
 
-    Of labels of one labeller that are equally late, and of two chains, nobody outside the database can tell which was
+    Of labels of one labeller that are equally late, and of two logs, nobody outside the database can tell which was
     stored later: then there are several.
     """
     if not labels:
@@ -3694,7 +3692,7 @@ _RATES = 12
 
 
 class _Rows:
-    """Which rows of the chains a figure was read from.
+    """Which rows of the logs a figure was read from.
 
     Attributes
     ----------
@@ -3765,7 +3763,7 @@ class Figures:
 
     Parameters
     ----------
-    since, until : the period, `since` <= moment < `until`; in the form of moments in chains.
+    since, until : the period, `since` <= moment < `until`; in the form of moments in leaves.
     gates : only these; None: every gate.
     """
 

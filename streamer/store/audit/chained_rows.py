@@ -435,7 +435,7 @@ class ChainedRowsSnapshot:
 
 
 def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
-    """Rows that have what no chain reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
+    """Rows that have what no log reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
     own, batch = outcomes.c, outcomes.c.kind.in_(("decision", "duplicate", "conflict"))
     refers = (
         (own.batch, batch),

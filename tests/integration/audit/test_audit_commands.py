@@ -72,7 +72,7 @@ def test_verify_says_what_fits_and_what_it_could_not_check(
     capsys.readouterr()
     assert main(["audit", "verify", "--checkpoints", "elsewhere.jsonl"]) == 3
     assert capsys.readouterr().out.startswith(
-        "control, link 6, gates name each: it is not what was recorded\n"
+        "control, leaf 5, gates name each: it is not what was recorded\n"
     )
 
 
@@ -151,7 +151,7 @@ def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: 
     assert main(["audit", "export", "--out", "broken"]) == 0
     done = alone("broken", "--public-key", "key.pub", "--checkpoints", "checkpoints.jsonl", "--json")
     assert done.returncode == 3
-    assert json.loads(done.stdout)["faults"][0]["place"] == "control, link 6, gates name each"
+    assert json.loads(done.stdout)["faults"][0]["place"] == "control, leaf 5, gates name each"
 
 
 @pytest.mark.expected_errors(r"streamer\.audit\.checkpointing: audit\.checkpoint_file_")

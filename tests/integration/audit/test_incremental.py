@@ -26,7 +26,7 @@ __all__ = ["here"]
 
 ON_SQLITE = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 
-# Changes to labels by the topic that were verified before. All but the one of a date show in what belongs to no chain, or in
+# Changes to labels by the topic that were verified before. All but the one of a date show in what belongs to no log, or in
 # what a run says it has read, all of which every verification reads.
 OLDER = "source = 'topic' AND batch_id = 'batch-3'"
 UNSEEN = "UPDATE label_revisions SET effective_at"
@@ -47,7 +47,7 @@ def test_only_what_came_since_is_read(record: Record) -> None:
     assert rest.faults == ()
     assert rest.reached == whole.reached
     older = sum(
-        head["height"] for head in json.loads(complete_lines(record.file.read_bytes())[1])["partitions"]
+        head["size"] for head in json.loads(complete_lines(record.file.read_bytes())[1])["partitions"]
     )
     assert 0 < rest.counts["outcomes"] == whole.counts["outcomes"] - older
     assert rest.counts["calibrations derived again"] == 1 < whole.counts["calibrations derived again"]
@@ -107,7 +107,7 @@ def test_a_tail_that_was_cut_off(record: Record) -> None:
     assert record.verify(since=since).faults == (), "what is younger than the last checkpoint"
     with breaking_in(record.url) as connection:
         cut_tail(connection, 8)
-    assert any("ends at link" in fault.detail for fault in record.verify(since=since).faults)
+    assert any("and should have" in fault.detail for fault in record.verify(since=since).faults)
 
 
 @ON_SQLITE

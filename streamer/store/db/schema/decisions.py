@@ -107,7 +107,7 @@ decisions = sa.Table(
     sa.Column("action_key", sa.LargeBinary),
     sa.Column("action_value", sa.LargeBinary),
     required("action_headers", HeaderPairs),
-    sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no chain covers them"),
+    sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no log covers them"),
     sa.Column(
         "timestamp_ms", BIGINT, comment="of its record in Kafka, where the gate has a decision deadline"
     ),
