@@ -295,7 +295,7 @@ function compare(one, place, control, chains, gates, report, { younger = false }
       const detail = `${place} saw ${size} leaves, there are ${chain.size}: the tail was cut off`;
       report.fault("checkpoint", `${chain.name}, leaf ${chain.size}`, detail);
     } else if ((chain.root(size) ?? root) !== root) {
-      report.fault("checkpoint", chain.name, `${place} saw another root of its first ${size} leaves`);
+      report.fault("checkpoint", `${chain.name}, leaf ${size - 1}`, `${place} saw another root of its first ${size} leaves`);
     }
   };
   at(control, one.control);

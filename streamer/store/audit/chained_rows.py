@@ -106,7 +106,7 @@ class ChainedRowsSnapshot:
             raise LookupError("the head of the control log is gone") from None
         return {
             "record_id": head.record_id.hex(),
-            "control": {"size": head.log.size, "root": head.log.root().hex()},
+            "control": head.as_said(),
             "partitions": partition_heads(self._connection),
         }
 

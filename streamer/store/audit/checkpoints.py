@@ -49,7 +49,7 @@ class Checkpoints:
             ).one_or_none()
             standing = {
                 "record_id": head.record_id.hex(),
-                "control": {"size": head.log.size, "root": head.log.root().hex()},
+                "control": head.as_said(),
                 "partitions": partition_heads(connection),
                 "gates": _commitments(connection),
             }

@@ -107,10 +107,15 @@ _NO_DIALECT = default.DefaultDialect()
 
 
 class ControlHead(NamedTuple):
-    """Which record this is, and its control log as far as it is."""
+    """Which record this is, and its control log: how many leaves it has, and its right edge."""
 
     record_id: bytes
-    log: Edge
+    size: int
+    edge: bytes
+
+    def as_said(self) -> dict[str, Any]:
+        """Size and root as checkpoints and manifests have them."""
+        return {"size": self.size, "root": merkle.root_hex(self.size, self.edge)}
 
 
 def leaf(record_id: bytes, *, index: int, kind: str, recorded_at: datetime, row: Row) -> bytes:
@@ -128,8 +133,7 @@ def leaf(record_id: bytes, *, index: int, kind: str, recorded_at: datetime, row:
 def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:
     """Read the log's head; with `lock` nobody else appends until the transaction ends."""
     query = sa.select(control_head.c.record_id, control_head.c.log_size, control_head.c.log_edge)
-    record_id, size, edge = connection.execute(query.with_for_update() if lock else query).one()
-    return ControlHead(record_id, Edge(size, edge))
+    return ControlHead(*connection.execute(query.with_for_update() if lock else query).one())
 
 
 def chain_later(connection: sa.Connection) -> None:
@@ -342,11 +346,12 @@ def _append(
     if connection.get_execution_options().get("chain_later", False):
         bulk_insert.append(connection, control_queue, added)
         return
-    record_id, log = head(connection, lock=True)
+    record_id, size, edge = head(connection, lock=True)
     # Read after the head is ours: what our rows are built on is in the log, or is here.
     gone = connection.execute(sa.delete(control_queue).returning(control_queue)).mappings()
     waited = [{name: one[name] for name in _QUEUED} for one in sorted(gone, key=itemgetter("id"))]
     found = [*(json.loads(one["sealed"]) for one in waited), *(sealed for _, sealed in entries)]
+    log = Edge(size, edge)
     for entry, sealed in zip(waited + added, found, strict=True):
         index = log.size
         log.append(

@@ -9,7 +9,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import NO_IDS, Lease, Partition
-from streamer.signing.merkle import Edge
+from streamer.signing.merkle import root_hex
 from streamer.store.audit import control
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import data_gaps, progress
@@ -194,7 +194,7 @@ def partition_heads(connection: sa.Connection) -> list[dict[str, Any]]:
             "topic": row["topic"],
             "partition": row["partition"],
             "size": row["log_size"],
-            "root": Edge(row["log_size"], row["log_edge"]).root().hex(),
+            "root": root_hex(row["log_size"], row["log_edge"]),
             "next_offset": row["next_offset"],
         }
         for row in connection.execute(query).mappings()

@@ -814,7 +814,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the bytes of a refused message": refused_bytes,
     "why a message was refused": why_refused,
     "where a refused message came from, at the message alone": where_refused,
-    "when a link was recorded, a day back": when_recorded,
+    "when a leaf was recorded, a day back": when_recorded,
     "the severity of a label of the topic": a_severity,
     "who gave a label of the topic": a_labeller,
     "when a label of the topic was given": lambda at: _of_label(
@@ -825,12 +825,12 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "when a label of the topic came": lambda at: _of_label(
         at, "received_at = datetime(received_at, '+1 hour') || '.000000'"
     ),
-    "when a label of the topic came, and its link": when_a_label_came,
+    "when a label of the topic came, and its leaf": when_a_label_came,
     "the raw severity of a label of the topic": lambda at: _of_label(at, "raw_severity = 3"),
     "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
     "the signature of a label of the topic": another_signature,
     "which label of the topic a signature is of": signature_of_another,
-    "how much of the control log the link of a label saw": seen_by_a_label,
+    "how much of the control log the leaf of a label saw": seen_by_a_label,
     "a label of the topic said to have been refused": refuse_a_label,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(

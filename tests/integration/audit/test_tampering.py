@@ -175,7 +175,7 @@ def test_leaves_that_changed_places(record: Record) -> None:
             connection.exec_driver_sql(
                 f"UPDATE outcomes SET leaf_index = {new} WHERE {HERE} AND leaf_index = {old}"
             )
-    check(record, "streamer.responses[0], leaf 24", "not what was recorded")
+    check(record, "streamer.responses[0], leaf 25", "not what was recorded")
 
 
 def test_an_old_outcome_told_once_more(record: Record) -> None:
