@@ -329,8 +329,8 @@ Queued: TypeAlias = "Callable[[Sequence[OutboxMessage]], object]"
 class Linked(Protocol):
     """Learns which leaf an outcome becomes, if the transaction that writes it is committed."""
 
-    def __call__(self, record: Record, index: int, leaf: bytes, /) -> None:
-        """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash."""
+    def __call__(self, record: Record, index: int, leaf: bytes, root: bytes, /) -> None:
+        """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash, `root` that of the log after it."""
         ...
 
 

@@ -60,9 +60,9 @@ class PendingAnswers:
         self._receipts: dict[tuple[Partition, int], str] = {}
         self._ended = False
 
-    def linked(self, record: Record, index: int, leaf: bytes) -> None:
+    def linked(self, record: Record, index: int, leaf: bytes, root: bytes) -> None:
         """Take down the leaf that a record becomes if it is committed. From any thread."""
-        self._receipts[record.partition, record.offset] = receipt(record.partition, index, leaf)
+        self._receipts[record.partition, record.offset] = receipt(record.partition, index, leaf, root)
 
     def expect(self, partition: Partition, offset: int) -> asyncio.Future[Recorded]:
         """Give what will be known once the record is committed; it raises `Ended` when it never will be."""

@@ -613,7 +613,9 @@ def _merkle_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _control_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
-    line = {name: given[name] for name in ("index", "kind", "recorded_at", "row", "leaf")}
+    line = {name: given[name] for name in ("index", "kind", "recorded_at", "row", "leaf")} | {
+        "root": given["leaf"]
+    }
     control = {"size": 1, "root": given["leaf"]}
     head = {"record_id": given["record"], "control": control, "partitions": []}
     verifier = alone.Verifier([])
@@ -625,9 +627,8 @@ def _control_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 def _outcome_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
     verifier = alone.Verifier([])
-    verifier.outcomes(
-        [{name: given[name] for name in ("source", "index", "kind", "recorded_at", "facts", "leaf")}]
-    )
+    line = {name: given[name] for name in ("source", "index", "kind", "recorded_at", "facts", "leaf")}
+    verifier.outcomes([line | {"root": given["leaf"]}])
     wrong = [fault for fault in verifier.faults if fault["check"] == "log"]
     return {"leaf": None if wrong else given["leaf"]}
 

@@ -30,8 +30,8 @@ class Log extends MerkleLog {
     this.claimed = 0; // the size that the manifest names
   }
 
-  /** Take the next leaf; true if it is what its hash says. */
-  add(index, hash, fields, report) {
+  /** Take the next leaf; true if it is what its hash says. The first root that is not that of the leaves up to it is told. */
+  add(index, { leaf: hash, root }, fields, place, report) {
     if (index !== this.next) {
       report.fault("log", `${this.name}, leaf ${this.next}`, `it is missing (the next is ${index})`);
       do this.append(null);
@@ -39,6 +39,10 @@ class Log extends MerkleLog {
     }
     this.next = index + 1; // go on from here: one fault, not one for each leaf behind it
     if (index === this.size) this.append(hash);
+    if (!this.rootless && (this.root(index + 1) ?? root) !== root) {
+      this.rootless = true;
+      report.fault("log", place, "its root is not that of the leaves up to it");
+    }
     try {
       return fields === null || leafHash(canonical(fields)) === hash;
     } catch {
@@ -84,11 +88,11 @@ export function walkControl(bundle, manifest, report, each) {
   for (const { raw, value, number } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
     report.count("control entries");
     const { index, kind, recorded_at: recordedAt } = value;
-    need(isSize(index) && typeof kind === "string" && isHash(value.leaf), "control.jsonl", number);
+    need(isSize(index) && typeof kind === "string" && isHash(value.leaf) && isHash(value.root), "control.jsonl", number);
     value.row ??= null;
     const fields = (row) => ({ record: head.record_id, index, kind, recorded_at: recordedAt, row });
     const place = `control, leaf ${index}, ${kind}${keysOf(value.row)}`;
-    const sound = chain.add(index, value.leaf, fields("sealed" in raw ? raw.sealed : raw.row), report);
+    const sound = chain.add(index, value, fields("sealed" in raw ? raw.sealed : raw.row), place, report);
     if (value.row === null) report.fault("log", place, "the row that was sealed here is gone");
     else if ("sealed" in raw || !sound) report.fault("log", place, "it is not what was recorded");
     if (value.row === null && !sound) report.fault("log", place, "nor does its copy fit the log");
@@ -121,7 +125,7 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     const placed =
       Array.isArray(source) && source.length === 4 && typeof source[0] === "string" && typeof source[1] === "string" &&
       Number.isSafeInteger(source[2]) && Number.isSafeInteger(source[3]);
-    need(placed && isSize(value.index) && typeof value.kind === "string" && isHash(value.leaf), "outcomes.jsonl", number);
+    need(placed && isSize(value.index) && typeof value.kind === "string" && isHash(value.leaf) && isHash(value.root), "outcomes.jsonl", number);
     value.facts ??= null;
     const [log, , , offset] = source;
     const key = partitionOf(value.source);
@@ -137,7 +141,7 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     const place = `${chain.name}, leaf ${index}, offset ${offset}${batch}`;
     const gone = facts === null;
     const fields = { kind, source: raw.source, index: raw.index, recorded_at: recordedAt, facts: raw.facts };
-    const sound = chain.add(index, value.leaf, gone ? null : fields, report);
+    const sound = chain.add(index, value, gone ? null : fields, place, report);
     if (gone) report.fault("log", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
     else if (!sound) report.fault("log", place, `the ${kind} is not what was recorded`);
     checkOffset(chain, state, offset, log, gaps.get(key) ?? [], place, report);
@@ -325,7 +329,7 @@ function compare(one, place, control, chains, gates, report, { younger = false }
   }
 }
 
-/** Receipts that others kept, each `[log, topic, partition, index, hash]`, alone or in an object with the event's hash. */
+/** Receipts that others kept, each `[log, topic, partition, index, leaf, root]`, alone or in an object with the event's hash. */
 export function checkReceipts(bytes, control, chains, actions, report) {
   let number = 0;
   // A leaf of the control log has a receipt too, of what became of a batch at the desk.
@@ -343,13 +347,13 @@ export function checkReceipts(bytes, control, chains, actions, report) {
         event = value.sha256 ?? null;
         value = typeof value.receipt === "string" ? plain(parse(value.receipt)) : value.receipt;
       }
-      const [log, topic, partition, index, hash] = value;
+      const [log, topic, partition, index, hash, root] = value;
       const good =
-        value.length === 5 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
-        isSize(index) && typeof hash === "string" && /^[0-9a-f]{64}$/.test(hash) &&
+        value.length === 6 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
+        isSize(index) && isHash(hash) && isHash(root) &&
         (event === null || /^[0-9a-f]{64}$/.test(event));
       if (!good) throw new Error();
-      receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, index, hash };
+      receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, index, hash, root };
     } catch {
       // A last line without its end was interrupted while it was written.
       if (!interrupted(line, bytes)) report.fault("receipt", place, "it is no receipt");
@@ -364,8 +368,8 @@ export function checkReceipts(bytes, control, chains, actions, report) {
       report.fault("receipt", `${chain.name}, leaf ${chain.size}`, detail);
     } else if (receipt.index >= chain.size) {
       report.note("younger receipts", "some receipts are of leaves that the bundle does not have: they are younger, or the end was cut off");
-    } else if (chain.leaf(receipt.index) !== receipt.hash) {
-      report.fault("receipt", where, "the record has another leaf than the one that was given out");
+    } else if (chain.leaf(receipt.index) !== receipt.hash || (chain.root(receipt.index + 1) ?? receipt.root) !== receipt.root) {
+      report.fault("receipt", where, `receipt ${number} was made of another history`);
     } else if (event !== null) {
       report.count("events with a receipt");
       const recorded = actions.get(`${receipt.key} ${receipt.index}`);

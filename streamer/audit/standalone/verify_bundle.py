@@ -835,8 +835,9 @@ class Verifier:
         self._checkpoints: dict[int, dict[str, Any]] = {}
         self._younger: list[dict[str, Any]] = []
         self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
-        self._receipts: list[tuple[tuple[Any, ...], int, str, str]] = []
-        self._kept: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
+        self._receipts: list[tuple[tuple[Any, ...], int, tuple[str, str], str]] = []
+        self._rootless: set[tuple[Any, ...]] = set()
+        self._kept: dict[tuple[Any, ...], dict[int, list[tuple[tuple[str, str], str]]]] = {}
         self._edges: dict[tuple[Any, ...], tuple[int, list[bytes]]] = {}
         self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
         self._may_be_younger = False
@@ -1000,11 +1001,19 @@ class Verifier:
             del self._marks[chain]  # every later one says the same
             return
 
-    def _is_kept(self, chain: tuple[Any, ...], index: int, leaf: str, place: str) -> None:
-        """Compare a leaf with the receipts that were given of it."""
-        for expected, witness in self._kept.get(chain, {}).pop(index, []):
-            if expected != leaf:
-                self.fault("receipt", place, f"{witness} is of another leaf than there is")
+    def _append(self, chain: tuple[Any, ...], log: Log, line: dict[str, Any], place: str) -> str:
+        """Append a leaf, compare the root then with the stored one and both with the receipts of it, and return it."""
+        log.append(bytes.fromhex(line["leaf"]))
+        root = log.root()
+        if log.whole and root != line["root"] and chain not in self._rootless:
+            self._rootless.add(chain)  # every later one says the same
+            self.fault("log", place, "its root is not that of the leaves up to it")
+        for (leaf, after), witness in self._kept.get(chain, {}).pop(log.size - 1, []):
+            if leaf != line["leaf"] or after != (root or after):
+                what = "the log up to it" if leaf == line["leaf"] else "it"
+                self.fault("receipt", place, f"{witness} was made of another history: {what} was changed")
+        self._mark(chain, log, place)
+        return root
 
     def _cut_off(self, chain: tuple[Any, ...], name: str, size: int) -> None:
         missing = {seen: marks[0][1] for seen, marks in self._marks.get(chain, {}).items() if seen > size}
@@ -1024,7 +1033,7 @@ class Verifier:
 
         `may_be_younger` : what is verified may have been exported before the last of them were given.
 
-        A line is the receipt, a JSON array of log, topic, partition, index and hash of the leaf; or an object with it as `receipt` and
+        A line is the receipt, a JSON array of log, topic, partition, index and hash of the leaf, and the root then; or an object with it as `receipt` and
         the SHA-256 of the action event that came with it as `sha256`.
         """
         for number, line in enumerate(lines, 1):
@@ -1034,9 +1043,13 @@ class Verifier:
                 digest = None
                 if isinstance(said, dict):
                     said, digest = said["receipt"], said.get("sha256")
-                *chain, index, leaf = strict_json(said.encode()) if isinstance(said, str) else said
+                *chain, index, leaf, root = strict_json(said.encode()) if isinstance(said, str) else said
                 log_id, topic, partition = chain
-                if len(bytes.fromhex(leaf)) != 32 or type(index) is not int or index < 0:
+                if (
+                    {len(bytes.fromhex(leaf)), len(bytes.fromhex(root))} != {32}
+                    or type(index) is not int
+                    or index < 0
+                ):
                     raise ValueError("no leaf")
                 if type(partition) is not int or not isinstance(log_id, str) or not isinstance(topic, str):
                     raise ValueError("no partition")
@@ -1047,7 +1060,7 @@ class Verifier:
                 continue
             of: tuple[Any, ...] = () if (log_id, topic, partition) == CONTROL else (log_id, topic, partition)
             self.counts["receipts"] += 1
-            self._receipts.append((of, index, leaf.lower(), place))
+            self._receipts.append((of, index, (leaf.lower(), root.lower()), place))
             if digest is not None and of:
                 self._events.setdefault((of, index), []).append((digest.lower(), place))
         self._may_be_younger = may_be_younger
@@ -1057,14 +1070,14 @@ class Verifier:
     def _link_receipts(self, head: dict[str, Any]) -> None:
         there = _sizes(head)
         skipped = younger = 0
-        for chain, index, leaf, place in self._receipts:
+        for chain, index, said, place in self._receipts:
             if index < self._begins.get(chain, (0,))[0]:
                 skipped += 1
                 continue
             if self._may_be_younger and index >= there.get(chain, 0):
                 younger += 1
                 continue
-            self._kept.setdefault(chain, {}).setdefault(index, []).append((leaf, place))
+            self._kept.setdefault(chain, {}).setdefault(index, []).append((said, place))
         if skipped:
             self.notes["receipts before"] = (
                 f"{skipped} receipts of leaves that were verified before, and are not read again"
@@ -1126,11 +1139,8 @@ class Verifier:
                     self._keep(kind, row, line, place)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
-            self._is_kept((), log.size, line["leaf"], place)
-            log.append(bytes.fromhex(line["leaf"]))
+            self._control_roots.append(self._append((), log, line, place))
             self.counts["control entries"] += 1
-            self._mark((), log, place)
-            self._control_roots.append(log.root())
         for forgotten in self._forgotten:
             self._allowed(*forgotten)
         self._end((), "control", log, head["control"], None)
@@ -1417,12 +1427,9 @@ class Verifier:
                 except (TypeError, ValueError):
                     self.fault("form", place, "what it says of the control log cannot be read")
                 self._about(line, facts, place)
-            if self._kept:
-                self._is_kept(source, index, line["leaf"], place)
-            log.append(bytes.fromhex(line["leaf"]))
+            self._append(source, log, line, place)
             last = offset
             self.counts["outcomes"] += 1
-            self._mark(source, log, place)
             if self._events:
                 self._receipt_of(source, index, line, place)
         if at is not None:
@@ -2110,8 +2117,8 @@ class Verifier:
         present = sum(_sizes(head).values())
         if present > covered:
             self.notes["after the last checkpoint"] = (
-                f"{present - covered} leaves are younger than the last checkpoint: those of which nobody has a receipt"
-                " could still be rewritten unseen"
+                f"{present - covered} leaves are younger than the last checkpoint: those behind every receipt"
+                " that is kept could still be rewritten unseen"
             )
 
 

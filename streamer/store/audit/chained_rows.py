@@ -142,6 +142,12 @@ class ChainedRowsSnapshot:
                 for row in page:
                     yield _outcome_line(row, about)
 
+    def leaves(self, place: Sequence[Any], size: int) -> Sequence[bytes]:
+        """The hashes of a log's first leaves; `place` is log id, topic and partition."""
+        of_log = sa.and_(*(outcomes.c[name] == one for name, one in zip(_PLACE, place, strict=False)))
+        query = sa.select(outcomes.c.leaf_hash).where(of_log, outcomes.c.leaf_index < size)
+        return self._connection.execute(query.order_by(outcomes.c.leaf_index)).scalars().all()
+
     def checkpoints(self) -> Iterator[bytes]:
         rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
         yield from rows.scalars()
@@ -389,6 +395,7 @@ class ChainedRowsSnapshot:
             "kind": entry["kind"],
             "recorded_at": leaves.instant(entry["recorded_at"]),
             "leaf": entry["leaf_hash"].hex(),
+            "root": entry["root"].hex(),
         }
         sealed = _sealed(entry["sealed"])
         if row is not None and entry["kind"] == calibration_runs.name:
@@ -493,6 +500,7 @@ def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
         "kind": row["kind"],
         "recorded_at": leaves.instant(row["recorded_at"]),
         "leaf": row["leaf_hash"].hex(),
+        "root": row["root"].hex(),
     }
     try:
         facts = about.facts(row)

@@ -122,11 +122,12 @@ def commit_slices(
         for entry in part:
             row = _outcome_row(entry, log.size, control[0], now)
             leaf = row["leaf_hash"] = leaves.leaf(row, _facts(entry, control))
-            ledger.append(row)
-            entry.leaf = (log.size, leaf)
-            if linked is not None:
-                linked(entry.record, *entry.leaf)
             log.append(leaf)
+            root = row["root"] = log.root()
+            ledger.append(row)
+            entry.place = (row["leaf_index"], leaf, root)
+            if linked is not None:
+                linked(entry.record, *entry.place)
         kinds[index] = [entry.kind for entry in part]
 
     steps = [
@@ -237,11 +238,11 @@ def _outcome_row(entry: Entry, index: int, control_size: int, now: datetime) -> 
 def _queued(number: int, entry: Entry) -> OutboxMessage | None:
     """The message of an entry as it stands in the queue; None where more is needed than the entry knows."""
     message = entry.message
-    if message is None or entry.leaf is None or entry.kind == "duplicate":
+    if message is None or entry.place is None or entry.kind == "duplicate":
         return None
     headers = message.headers
     if entry.kind == "decision":
-        headers = with_receipt(headers, receipt(entry.record.partition, *entry.leaf))
+        headers = with_receipt(headers, receipt(entry.record.partition, *entry.place))
     return replace(message, headers=headers, id=number, queued=True)
 
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
-_RECEIPTS = sa.select(*outcomes.c["batch", "log_id", "topic", "partition", "leaf_index", "leaf_hash"]).where(
-    outcomes.c.kind == "decision"
-)
+_RECEIPTS = sa.select(
+    *outcomes.c["batch", "log_id", "topic", "partition", "leaf_index", "leaf_hash", "root"]
+).where(outcomes.c.kind == "decision")
 
 
 def pending_row(number: int, message: OutboxMessage, source: Partition, batch: int | None) -> dict[str, Any]:
@@ -175,8 +175,8 @@ def receipts_of(connection: sa.Connection, decided: Sequence[int]) -> dict[int, 
         connection, _RECEIPTS, [outcomes.c.batch], [(one,) for one in sorted(decided)], lasting=True
     )
     return {
-        batch: receipt(Partition(log_id, topic, number), index, leaf)
-        for batch, log_id, topic, number, index, leaf in found
+        batch: receipt(Partition(log_id, topic, number), *place)
+        for batch, log_id, topic, number, *place in found
     }
 
 

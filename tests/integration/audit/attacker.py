@@ -28,7 +28,7 @@ from streamer.store.log.progress import in_partition
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LEAF = {"leaf_index": sa.bindparam("index"), "leaf_hash": sa.bindparam("leaf")}
+_LEAF = {"leaf_index": sa.bindparam("index"), "leaf_hash": sa.bindparam("leaf"), "root": sa.bindparam("root")}
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
@@ -73,9 +73,10 @@ def rebuild_outcomes(connection: sa.Connection) -> None:
             for row in page:
                 sealed = dict(row) | {"leaf_index": log.size}
                 leaf = leaves.leaf(sealed, about.facts(row))
-                if (log.size, leaf) != (row["leaf_index"], row["leaf_hash"]):
-                    new.append({"of": row["offset"], "index": log.size, "leaf": leaf})
                 log.append(leaf)
+                made = {"index": sealed["leaf_index"], "leaf": leaf, "root": log.root()}
+                if tuple(made.values()) != tuple(row[name] for name in ("leaf_index", "leaf_hash", "root")):
+                    new.append({"of": row["offset"], **made})
         if new:
             mine = in_partition(partition, outcomes) & (outcomes.c.offset == sa.bindparam("of"))
             connection.execute(sa.update(outcomes).where(mine).values(_LEAF), new)
@@ -123,7 +124,7 @@ def rebuild_control(connection: sa.Connection) -> None:
         connection.execute(
             sa.update(control_log)
             .where(control_log.c.leaf_index == sa.bindparam("of"))
-            .values(_LEAF | {name: sa.bindparam(name) for name in ("root", "sealed")}),
+            .values(_LEAF | {"sealed": sa.bindparam("sealed")}),
             new,
         )
     connection.execute(sa.update(control_head).values(log_size=log.size, log_edge=log.to_bytes()))

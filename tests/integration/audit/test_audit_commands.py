@@ -119,7 +119,7 @@ def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFi
     assert main(["audit", "show", "batch-25", "--json"]) == 0
     stories = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [story["line"]["facts"]["batch"][0] for story in stories] == ["best", "each"]
-    assert all(story["linked"] and story["run"] is not None for story in stories)
+    assert all(story["fits"] and story["run"] is not None for story in stories)
     assert main(["audit", "show", "nothing"]) == 2
     with breaking_in("sqlite:///record.db") as connection:
         connection.exec_driver_sql(

@@ -107,10 +107,12 @@ def test_both_read_the_same_files_alike(
     (tmp_path / "empty").write_bytes(b"")
     bundle = tmp_path / "bundle"
     export(settings, bundle)
-    (index, leaf) = next(
-        (one["index"], one["leaf"]) for one in Bundle(bundle).values("control.jsonl") if one["index"] == 2
+    (index, leaf, root) = next(
+        (one["index"], one["leaf"], one["root"])
+        for one in Bundle(bundle).values("control.jsonl")
+        if one["index"] == 2
     )
-    receipt = json.dumps(["control", "", 0, index, leaf])
+    receipt = json.dumps(["control", "", 0, index, leaf, root])
     receipts = tmp_path / "receipts.jsonl"
 
     def both(*given: object) -> list[tuple[int, str]]:

@@ -182,8 +182,8 @@ def test_an_old_outcome_told_once_more(record: Record) -> None:
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql("DROP INDEX uq_outcomes_decided_once")
         connection.exec_driver_sql(
-            'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, leaf_index, leaf_hash, control_size)'
-            f" SELECT log_id, topic, partition, 500, kind, batch, recorded_at, 44, leaf_hash, control_size FROM outcomes"
+            'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, leaf_index, leaf_hash, root, control_size)'
+            f" SELECT log_id, topic, partition, 500, kind, batch, recorded_at, 44, leaf_hash, root, control_size FROM outcomes"
             f" WHERE {HERE} AND leaf_index = 2"
         )
     check(record, "leaf 44, offset 500", "not what was recorded")

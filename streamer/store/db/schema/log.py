@@ -96,6 +96,7 @@ outcomes = sa.Table(
     required("recorded_at", UtcDateTime),
     required("leaf_index", BIGINT, comment="in the partition's Merkle log, from 0 without holes"),
     required("leaf_hash", sa.LargeBinary),
+    required("root", sa.LargeBinary, comment="of the log that ends with this leaf"),
     required("control_size", BIGINT, comment="leaves of the control log then"),
     sa.ForeignKeyConstraint(
         ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
@@ -108,6 +109,7 @@ outcomes = sa.Table(
     check("label", "(kind = 'label') = (label IS NOT NULL)"),
     check("leaf_index", "leaf_index >= 0"),
     digest("leaf_hash"),
+    digest("root"),
     check("control_size", "control_size >= 0"),
 )
 sa.Index(
