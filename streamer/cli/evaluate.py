@@ -262,6 +262,8 @@ def _with_scores(
     from streamer.scoring.registry import GRAM
     from streamer.scoring.scorers.logprob import Logprob
 
+    if judge is not None:  # first: its marks are signals of the method full
+        data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
     others = [name for name in options.scorers if name not in (GRAM, Logprob.name)]
     made = []
     for data in data_sets:
@@ -275,7 +277,7 @@ def _with_scores(
                 encoding = Encoding(encoder, settings.encoder.device, settings.encoder.threads)
                 (data,) = scored_data_sets([data], options, encoding=encoding, cache=cache, watch=watch)
         made.append(data if kept is None else data.with_scores(GRAM, kept))
-    return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)
+    return made
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import CalibrationLosses
 from streamer.gates.rule import INDICATOR, Full, Rule
 from streamer.gates.settings import GateSettings
-from streamer.gates.uniforms import uniform_of
+from streamer.gates.uniforms import counts_bad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,5 +126,4 @@ def is_bad(salt: bytes, group: SampledGroup) -> bool:
     """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by the gate's keyed draw."""
     if group.bad is not None:
         return group.bad
-    severity = group.severity
-    return severity > 0 and (severity >= 1 or uniform_of(salt, group.key, "severity") < severity)
+    return counts_bad(salt, group.key, group.severity)

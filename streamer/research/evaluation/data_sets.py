@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.research.experiments.score_cache import Chosen
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -63,7 +62,7 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
-    chosen: tuple[Chosen | None, ...] = ()
+    chosen: tuple[ScoredCloud, ...] = ()
 
     @property
     def digest(self) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from streamer.calibration import groups_needed
 from streamer.calibration.calibrators.full import LEAST_GROUPS
 from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.clouds.offline import decided_batch
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.experiments.score_cache import Chosen
 
 UNITS: tuple[Unit, ...] = ("best", "response")
 
@@ -86,7 +86,7 @@ class _Part:
     data_set: int
     unit: Unit
     scored: Mapping[str, Sequence[ScoredCloud]]
-    chosen: tuple[Chosen | None, ...]
+    chosen: tuple[ScoredCloud, ...]
     options: Options
 
 
@@ -307,16 +307,7 @@ def _compute(part: _Part) -> _Found:
     }
     full = None
     if unit == "best" and part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
-        full = Halves.at(
-            [
-                ScoredCloud(item.cloud, None if one is None else one.scores)
-                for item, one in zip(part.scored[GRAM], part.chosen, strict=True)
-            ],
-            unit,
-            splits,
-            drop_unlabelled=drop,
-            rows=[None if one is None else one.row for one in part.chosen],
-        )
+        full = Halves.at(part.chosen, unit, splits, drop_unlabelled=drop)
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),
