@@ -253,7 +253,7 @@ class Target:
         edge = self.one(
             "SELECT json_extract(value, '$.control.size') AS h FROM checkpoints ORDER BY sequence DESC"
         )["h"]
-        side = "<=" if self.region == "old" else ">"
+        side = "<" if self.region == "old" else ">="
         rows = self.run(
             f"SELECT leaf_index FROM control_log WHERE kind = :kind AND leaf_index {side} :edge AND {where}"
             " ORDER BY leaf_index",
@@ -801,7 +801,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "an answer's text under the same content hash": lambda at: another_text(at, same_hash=True),
     "the prompt under the same content hash": another_prompt,
     "metadata": other_metadata,
-    "a decision put into the chain once more": decide_again,
+    "a decision put into the log once more": decide_again,
     "a decision removed, with its offset": remove_a_decision,
     "a decision removed, and its offset said to be lost": hide_a_decision_in_a_gap,
     "the last decisions cut off, and progress set back": cut_the_end_off,
