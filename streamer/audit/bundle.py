@@ -28,7 +28,8 @@ T = TypeVar("T")
 FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
-    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores are sealed when it is adopted",
+    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted",
+    "candidate_prompts": "what a candidate policy compares batches with; its sealed rule has their digest",
     "control_head.id": "always 1",
     "control_queue": "what a closing waits to seal; its rows are evidence, and in the chain before a bundle is made",
     "decisions.cloud": "numbers of the embeddings, for drift",

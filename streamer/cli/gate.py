@@ -351,6 +351,10 @@ def with_floor(
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
+    if settings.calibrator.of_signals:
+        raise UsageError(
+            f"--label-above does not go with method {settings.method}: it fits the labels of all prompts. --ship-above holds what scores low"
+        )
     found = scores.undrawn_scores(SampleQuery(gate, settings, now), most=MOST)
     if len(found) < LEAST:
         raise UsageError(

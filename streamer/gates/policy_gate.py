@@ -220,9 +220,8 @@ class PolicyGate:
             found = list(rule.counts(row, segment, prompt=prompt))
             ships = all(count <= k for count, _, k in found)
             needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
-        gate = gate_batch(
-            scores, unit=self._unit, state="open" if ships else "closed", threshold=None, blank=blank
-        )
+        cut = Cut.at(rule.floor if ships else math.inf)
+        gate = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
         return Ruling(gate, self._cut, needed)
 
     def _by_chance(

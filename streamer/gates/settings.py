@@ -423,6 +423,17 @@ class GateSettings:
         return None if self.signals is None else _list_of(self.signals)
 
     @property
+    def floor(self) -> float | None:
+        """The score, fixed in advance, above which something may ship; None: there is none."""
+        fixed = self.calibrator.parameters().get("ship_above")
+        return self.label_floor if self.label_floor is not None else (fixed or None)
+
+    @property
+    def scored_by(self) -> tuple[str, str, str | None]:
+        """What scores and rows of batches are made by: they can be compared where this is the same."""
+        return self.scorer, self.encoder, self.signals
+
+    @property
     def scores_by(self) -> Scorer:
         """What scores this gate's batches."""
         return scorer_named(self.scorer, self.model)
@@ -501,7 +512,7 @@ def unsupported(settings: GateSettings) -> str | None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
         if method.of_signals:
-            return f"label_floor does not go with method {method.name}: no score alone decides what ships. mean takes one"
+            return f"label_floor does not go with method {method.name}: it fits the labels of all prompts. ship_above holds what scores low, and mean takes a label floor"
         if method.refuses_floor():
             return (
                 f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"

@@ -88,6 +88,7 @@ class CalibrationRun:
     held_until : a looser threshold waits until then.
     history : the cuts that undrawn prompts fix.
     missing_labels : whether labels are missing at random; not kept with the run.
+    note : on how its settings were chosen, for the guarantee.
     """
 
     gate: GateRevision
@@ -107,6 +108,7 @@ class CalibrationRun:
     held_until: datetime | None = None
     history: History = NO_HISTORY
     missing_labels: MissingLabels | None = field(default=None, compare=False)
+    note: str = ""
 
     @property
     def sample(self) -> tuple[SampledGroup, ...]:
@@ -204,6 +206,8 @@ class CalibrationRun:
                 f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
                 f"{self._why_safe}."
             )
+        if self.note:
+            notes.append(self.note)
         return besides(self.decided.guarantee, *notes)
 
 

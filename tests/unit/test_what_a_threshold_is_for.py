@@ -39,6 +39,7 @@ UNREAD_BY_MEAN = {
     "draws",
     "delta",
     "rho",
+    "ship_above",
     "width",
     "segment_fallback",
     "dimension",

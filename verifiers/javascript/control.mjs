@@ -18,6 +18,7 @@ export class Governance {
   judgements = []; // what judges were asked and said for labels
   waits = new Waits();
   carried = new Map(); // scorer, batch and response: what an adopted candidate made of an earlier decision
+  #rows = new Map(); // hash of a list of signals, and batch: its row of it
 
   constructor(report) {
     this.report = report;
@@ -38,10 +39,16 @@ export class Governance {
     else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
     else if (kind === "judgements") this.judgements.push(entry);
     else if (kind === "carried_scores") this.carried.set(canonical([row.scorer, row.of, row.response_id]), row.score);
+    else if (kind === "carried_signals") this.#rows.set(canonical([row.list, row.of]), row.signals);
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);
       this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);
     }
+  }
+
+  /** The row that an adopted candidate with these settings' list of signals made of an earlier decision. */
+  carriedRow({ signals }, batch) {
+    return this.#rows.get(canonical([sha256(signals ?? ""), batch]));
   }
 
   #addLabel({ row, place, height }) {
@@ -242,7 +249,7 @@ function ruleWithFloats({ kind, parameters, curve }) {
       curve: curve.map(([level, total]) => [real(level), real(total)]),
     };
   }
-  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge) }, curve: null };
+  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge), ship_above: real(parameters.ship_above) }, curve: null };
   if (kind === "segments") {
     const own = {};
     for (const [name, cut] of Object.entries(parameters.own)) own[name] = { state: cut.state, lambda: real(cut.lambda) };

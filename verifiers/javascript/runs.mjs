@@ -72,7 +72,8 @@ export function checkInputs(governance, decisions, report) {
       }
       const { facts } = found;
       if (!response[4] || facts.extra_draw) fault("it has read what its gate's own audit did not draw");
-      if (!ofSameRevisions(governance, facts, settings)) fault("it has read a decision for another upstream or list of signals");
+      const own = governance.carriedRow(settings, facts.batch) === undefined;
+      if (!ofSameRevisions(governance, facts, own ? settings : { ...settings, signals: null })) fault("it has read a decision for another upstream or list of signals");
       const revision = governance.policy(row.gate, facts.policy)?.settings;
       const base = facts.audit_rate == null ? facts.sampling_probability : revision?.audit_probability;
       if (base !== undefined && one.probability !== base) fault(`its own audit drew it with the probability ${base}`);

@@ -226,7 +226,7 @@ def _signed_rule(text: str | None) -> dict[str, Any]:
     rule = _PLAIN if text is None else json.loads(text)
     given, curve = rule["parameters"], rule["curve"]
     parameters = dict(given)
-    for name in ("width", "quantile", "alpha", "floor", "ridge"):
+    for name in ("width", "quantile", "alpha", "floor", "ridge", "ship_above"):
         if name in given:
             parameters[name] = _float(given[name])
     if rule["kind"] == "segments":
@@ -473,7 +473,10 @@ def derive_action(
         cut = ("open", None) if level == -math.inf else ("cut", level)
     by = cut
     if kind == "full" and state == "full":
-        by = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
+        above = rule["parameters"]["ship_above"]
+        by = ("closed", None)
+        if _within_budget(rule["parameters"], facts):
+            by = ("cut", above) if above else ("open", None)
     bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
@@ -2795,6 +2798,11 @@ class BySignals:
         return max(found, key=lambda one: one[0] / (one[1] + 1))
 
 
+def _ship_above(settings: dict[str, Any]) -> float:
+    """Return the score above which a gate of the method `full` ships; 0: no score holds."""
+    return float(_parsed(settings["parameters"])["ship_above"])
+
+
 class ByScore:
     """What a policy that cuts one score at its budget compares a batch with: the severities at or above its score."""
 
@@ -2876,6 +2884,7 @@ class Runs:
         self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
         self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._carried: dict[tuple[Any, ...], float] = {}
+        self._rows: dict[tuple[Any, ...], bytes] = {}
         self._read: set[tuple[str, str, int]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
@@ -2902,6 +2911,8 @@ class Runs:
             self._policies[row["gate"], row["version"]] = row
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+        elif kind == "carried_signals":
+            self._rows[row["list"], *row["of"]] = bytes.fromhex(row["signals"])
         elif kind == "label_signatures":
             self._signatures.setdefault(row["label"], []).append((line["height"], row))
         elif kind == "calibration_runs":
@@ -3052,6 +3063,10 @@ class Runs:
         """Return what an adopted candidate's scorer made of a response that was decided before it."""
         return self._carried.get((scorer, *response))
 
+    def carried_row(self, settings: dict[str, Any], batch: tuple[Any, ...]) -> bytes | None:
+        """Return the row that an adopted candidate with this list of signals made of a batch that was decided before it."""
+        return self._rows.get((sha256((settings.get("signals") or "").encode()), *batch))
+
 
 def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a policy ships what needs no more than its budget, by one score."""
@@ -3145,7 +3160,8 @@ class _RunAgain:
             base = one["probability"] if served is None else served["audit_probability"]
         if one["probability"] != base:
             yield f"its own audit drew it with the probability {base}"
-        if not _of_same_revisions(settings, served):
+        own = self._runs.carried_row(settings, batch) is None
+        if not _of_same_revisions(settings if own else {**settings, "signals": None}, served):
             yield "it has read a decision for another upstream or list of signals"
         if served is not None and one["draws"] != served["audit_draws"]:
             yield "another number of its responses was to be drawn"
@@ -3251,7 +3267,7 @@ class _RunAgain:
                 severities,
                 some[0]["draws"],
                 some[0].get("segment") or "",
-                None if decision is None else decision.signals,
+                self._runs.carried_row(self._settings, batch) or (decision and decision.signals),
                 self._is_bad(batch, some, severities),
             )
             found.append((moment, group))
@@ -3298,6 +3314,7 @@ class _RunAgain:
         method = settings["method"] if decides else said["method"]
         if method == "full":
             method = "mean"
+            sample = sample._replace(floor=_ship_above(settings) or None)
         if method not in METHODS:
             notes[f"method {method}"] = f"what runs say by the method {method} is not derived again"
             return
@@ -3346,6 +3363,7 @@ class _RunAgain:
             "ridge": RIDGE,
             "segment_by": settings["segment_by"],
             "pooled": settings["segment_fallback"] == "pooled",
+            "ship_above": _ship_above(settings),
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}

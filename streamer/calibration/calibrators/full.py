@@ -34,7 +34,7 @@ from streamer.calibration.crc import calibrate_groups
 from streamer.calibration.groups import check_unique
 from streamer.calibration.guarantee import besides, counted
 from streamer.calibration.p_values import binomial
-from streamer.calibration.specification import Calibrated, Calibrator, Sample
+from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
@@ -322,6 +322,13 @@ class Full(Calibrator):
     of_signals: ClassVar[bool] = True
     against_mean: ClassVar[str] = "reads every signal of an answer, not one score alone."
 
+    ship_above: float = parameter(
+        0.0,
+        "a choice score, fixed in advance: what scores at most this never ships, and an upstream's `then` gets it",
+        metavar="Q",
+        most=1.0,
+    )
+
     def calibrate(self, sample: Sample) -> Calibrated:
         """Fit the newest `MOST_GROUPS` prompts; with fewer than `LEAST_GROUPS`, or where none could ship, cut the score.
 
@@ -339,7 +346,11 @@ class Full(Calibrator):
             guarantee = besides(cut.guarantee, f"From {LEAST_GROUPS} prompts on all signals decide.")
             return Calibrated(
                 Threshold.at(
-                    cut.value, alpha=cut.alpha, method=self.name, groups=cut.groups, guarantee=guarantee
+                    max(cut.value, self.ship_above or -math.inf),
+                    alpha=cut.alpha,
+                    method=self.name,
+                    groups=cut.groups,
+                    guarantee=guarantee,
                 )
             )
         prompts = sample.prompts.newest(MOST_GROUPS)

@@ -325,9 +325,9 @@ def _reached(upstream: Upstream, before: Handed | None) -> Upstream:
 
 
 def _hands_on(upstream: Upstream, settings: GateSettings) -> HandsOn | None:
-    if upstream.then is None or settings.label_floor is None:
+    if upstream.then is None or settings.floor is None:
         return None
-    return HandsOn(upstream.then, upstream.then_from, settings.label_floor)
+    return HandsOn(upstream.then, upstream.then_from, settings.floor)
 
 
 def _check_gate(gate: str, settings: GateSettings, upstream: Upstream) -> None:

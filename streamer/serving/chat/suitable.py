@@ -37,8 +37,9 @@ def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
         )
     if not settings.keep_texts:
         return "it keeps no texts, and a repeat could not be answered; give it --keep-texts"
-    if upstream.then is not None and settings.label_floor is None:
-        return f"it hands on to gate {upstream.then!r} what scores at most its label floor, and has none; give it a --label-floor"
+    if upstream.then is not None and settings.floor is None:
+        option = "--ship-above" if settings.calibrator.of_signals else "--label-floor"
+        return f"it hands on to gate {upstream.then!r} what scores at most a number that is fixed in advance; give it {option}"
     if upstream.then is not None and settings.desk_deadline_seconds is not None:
         return (
             f"what it holds waits for a person at the desk, and would be handed on to gate {upstream.then!r}; give the last gate "

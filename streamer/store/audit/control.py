@@ -40,6 +40,7 @@ from streamer.store.db.schema import (
     calibration_runs,
     candidate_policies,
     carried_scores,
+    carried_signals,
     control_head,
     control_log,
     control_queue,
@@ -85,6 +86,7 @@ SEALED_TABLES = (
     desk_outcomes,
     dead_letter_replays,
     carried_scores,
+    carried_signals,
     candidate_policies,
     judgements,
 )
@@ -229,15 +231,14 @@ def sealed_rows(
         for row in bulk_insert.look_up(connection, sa.select(table), key, [tuple(one) for one in keys])
     }
     # Numbers of ours mean nothing to others, and could be given to other batches.
-    names = (
-        _batch_names(connection, {row["batch"] for row in found.values()}) if table is carried_scores else {}
-    )
+    carried = table in (carried_scores, carried_signals)
+    names = _batch_names(connection, {row["batch"] for row in found.values()}) if carried else {}
     rows = []
     for one in keys:
         row = found.get(tuple(one))
         if row is not None:
             sealed = seal(table, row)
-            if table is carried_scores:
+            if carried:
                 sealed["of"] = names[row["batch"]]
             if parts and table is calibration_runs:
                 for part in RUN_PARTS:

@@ -16,6 +16,7 @@ from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (
     batches,
     carried_scores,
+    carried_signals,
     decisions,
     gate_revisions,
     policies,
@@ -64,19 +65,31 @@ def _of_revisions(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[b
     """A gate of one upstream learns from what it decided about that one: under other settings it took answers of any origin. Rows of
     one list of signals are all that a policy of that list can be compared with.
     """
-    wanted = [
-        gate_revisions.c[name] == value
-        for name in ("upstream", "signals")
-        if (value := getattr(settings, name)) is not None
-    ]
-    if not wanted:
-        return ()
+    conditions: list[sa.ColumnElement[bool]] = []
+    if settings.upstream is not None:
+        conditions.append(in_revisions(gate, upstream=settings.upstream))
+    if (listed := settings.signal_list) is not None:
+        later = sa.exists().where(
+            carried_signals.c.list == listed.hash, carried_signals.c.batch == decisions.c.batch
+        )
+        conditions.append(in_revisions(gate, signals=settings.signals) | later)
+    return tuple(conditions)
+
+
+def in_revisions(gate: str, **wanted: object) -> sa.ColumnElement[bool]:
+    """Whether a gate's decision was made under settings that have these values."""
     versions = (
         sa.select(policies.c.version)
         .join_from(policies, gate_revisions, REVISION_OF_POLICY)
-        .where(policies.c.gate == gate, *wanted)
+        .where(policies.c.gate == gate, *(gate_revisions.c[name] == value for name, value in wanted.items()))
     )
-    return (decisions.c.policy_version.in_(versions),)
+    return decisions.c.policy_version.in_(versions)
+
+
+def signals_of(listed: str | None) -> tuple[sa.ColumnElement[bytes], sa.FromClause]:
+    """The row of a decision by a list of signals, named by its hash, and what has to be joined to `decisions` by batch for it."""
+    later = sa.select(carried_signals).where(carried_signals.c.list == (listed or "")).subquery("carried")
+    return sa.func.coalesce(later.c.signals, decisions.c.signals), later
 
 
 def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:
@@ -118,6 +131,7 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
     whole = settings.unit == "batch" or settings.shape.of_ranks
     given = severities_given(labels, gate, settings.severity_kind)
     score, later = scores_of(settings)
+    signals, carried = signals_of(None if settings.signal_list is None else settings.signal_list.hash)
     query = (
         sa.select(
             *batches.c["id", "batch_id"],
@@ -129,11 +143,12 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
             *given.c["labels", "severity"],
             decisions.c.decided_at,
             given.c.received_at,
-            decisions.c.signals,
+            signals,
             *_segment_columns(settings),
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .join(responses, responses.c.batch == decisions.c.batch)
+        .outerjoin(carried, carried.c.batch == decisions.c.batch)
         .join(policies, POLICY_OF_DECISION)
         .join(gate_revisions, REVISION_OF_POLICY)
         .outerjoin(

@@ -18,6 +18,8 @@ from streamer.recalibration.sampled import (
     losses_by_score,
     prompts_of_rule,
 )
+from streamer.scoring.signals.signal_list import SignalList
+from streamer.store.calibration.audit_sample import signals_of
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -25,11 +27,12 @@ from streamer.store.db.schema import (
     calibration_inputs,
     calibration_runs,
     decisions,
+    gate_revisions,
 )
-from streamer.store.db.schema.joins import BATCH, key_of
+from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from streamer.calibration import Threshold
@@ -142,10 +145,15 @@ def with_prompts(connection: sa.Connection, rule: Rule, run: int | None, older_t
     """
     if not isinstance(rule, Full) or run is None or older_than is None:
         return rule
+    return remembered_prompts(rule, lambda: prompts_of_rule(rule, inputs_of(connection, run), older_than))
+
+
+def remembered_prompts(rule: Full, read: Callable[[], Sequence[Prompts]]) -> Full:
+    """Attach its prompts to a rule, which are read where they are not known by their digests. Raises `ValueError` for others."""
     wanted = tuple(one.rows for one in rule.fits)
     if (known := _PROMPTS.get(wanted)) is not None:
         return replace(rule, prompts=known)
-    found = rule.with_prompts(prompts_of_rule(rule, inputs_of(connection, run), older_than))
+    found = rule.with_prompts(read())
     while len(_PROMPTS) >= _REMEMBERED:
         _PROMPTS.pop(next(iter(_PROMPTS)), None)
     assert found.prompts is not None
@@ -181,16 +189,24 @@ _REMEMBERED = 64
 
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
+    listed = connection.execute(
+        sa.select(gate_revisions.c.signals)
+        .join_from(calibration_runs, gate_revisions, REVISION_OF_RUN)
+        .where(calibration_runs.c.id == run)
+    ).scalar()
+    signals, later = signals_of(None if listed is None else SignalList.of_text(listed).hash)
     query = (
         sa.select(
             *batches.c["id", *BATCH],
-            *decisions.c["decided_at", "signals"],
+            decisions.c.decided_at,
+            signals.label("signals"),
             *calibration_inputs.c[
                 "response_id", "score", "severity", "probability", "draws", "segment", "bad"
             ],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
+        .outerjoin(later, later.c.batch == batches.c.id)
         .where(calibration_inputs.c.run == run)
         .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
     )

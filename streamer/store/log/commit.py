@@ -268,6 +268,9 @@ def _beside(entry: Entry) -> Row | None:
         "scores": None if made.scores is None else list(made.scores),
         "shipped": None if made.shipped is None else list(made.shipped),
         "why": made.why,
+        "signals": made.signals,
+        "budget_count": None if made.needed is None else float(made.needed.count),
+        "budget_groups": None if made.needed is None else made.needed.groups,
     }
 
 

@@ -110,6 +110,7 @@ class SiteScribe(KeepingScribe):
         store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
         batch = number_of(self.settings.database.url, f"batch-{0 if name == 'old' else 20}")
         store.carried_scores.keep("words@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
+        store.carried_scores.keep_signals("ab" * 32, {batch: bytes(104)})
         store.candidates.start(
             "best", store.gates.get("best").settings, cut=Cut.at(0.5), by="ana", reason=name
         )
@@ -865,6 +866,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
     "who sent it again, at the message alone": replayed_by,
     "a score that a candidate brought along": _change_control("carried_scores", "score = 0.9"),
+    "a row of signals that a candidate brought along": _change_control("carried_signals", "signals = x'00'"),
     "who set a candidate policy": _change_control("candidate_policies", "\"by\" = 'ann'"),
     "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
     "a revocation of an API key removed": _remove_control("api_key_revocations"),

@@ -36,7 +36,8 @@ GATES: dict[str, dict[str, Any]] = {
     "all": {"max_attempts": 2, "alpha": 0.4, "signals": ("retrieval=0..1", "score")},
     "kinds": {"unit": "batch", "segment_by": "kind", "segment_fallback": "closed", "audit_draws": 2},
     "pooled": {"segment_by": "kind", "segment_fallback": "pooled", "alpha": 0.04},
-    "few": {},
+    "above": {"ship_above": 0.85},
+    "few": {"ship_above": 0.4},
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
 """Prompts that calibrate: all but for `few`, which has too few for all signals."""
@@ -113,10 +114,18 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         kinds = dict(
             connection.exec_driver_sql("SELECT gate, state FROM policies WHERE version = 2").all()  # type: ignore[arg-type]
         )
+        above = connection.exec_driver_sql(
+            "SELECT d.outcome, d.budget_count <= 0.3 * 61, max(r.score) > 0.85 FROM decisions d JOIN responses r ON r.batch = d.batch"
+            " WHERE d.gate = 'above' AND d.budget_count IS NOT NULL GROUP BY d.batch"
+        ).all()
+    assert all((one.outcome == "ship") == (one[1] and one[2]) for one in above)
+    assert {tuple(one[1:]) for one in above} >= {(1, 1), (1, 0)}, (
+        "what passes all fits is held where its score is low"
+    )
     assert [row[:2] for row in rows] == [(name, AFTER) for name in sorted(GATES)]
     assert all(different > 3 for _, _, different, _ in rows)
-    assert [row[3] for row in rows] == [BEFORE, 20, 40, BEFORE, BEFORE]
-    assert {name for name, state in kinds.items() if state == "full"} == {"all", "kinds", "pooled"}
+    assert [row[3] for row in rows] == [BEFORE, BEFORE, 20, 40, BEFORE, BEFORE]
+    assert {name for name, state in kinds.items() if state == "full"} == {"above", "all", "kinds", "pooled"}
 
 
 @pytest.mark.parametrize("segments", [{}, {"segment_by": "kind", "segment_fallback": "pooled"}])
@@ -161,7 +170,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 3 * (BEFORE + AFTER) + 20 + AFTER
+    assert report.counts["rows of signals measured again"] == 4 * (BEFORE + AFTER) + 20 + AFTER
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)

@@ -175,6 +175,17 @@ carried_scores = sa.Table(
 """What the scorer of an adopted candidate policy made of batches that were decided by another one: calibration reads it in
 place of theirs."""
 
+carried_signals = sa.Table(
+    "carried_signals",
+    metadata,
+    sa.Column("list", sa.Text, comment="SHA-256 of the list of signals, in hexadecimal"),
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), autoincrement=False),
+    required("signals", sa.LargeBinary),
+    sa.PrimaryKeyConstraint("list", "batch"),
+    sized_text("list", 64),
+)
+"""Their rows by the list of signals of an adopted candidate policy."""
+
 SAMPLED: sa.ColumnElement[bool] = sa.literal_column("decisions.sampled")
 EXTRA_DRAW: sa.ColumnElement[bool] = sa.literal_column("decisions.extra_draw")
 """Conditions as the partial indexes below have them: of a column SQLAlchemy makes `sampled = 1` on SQLite, which uses none."""
