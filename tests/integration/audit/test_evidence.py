@@ -459,6 +459,10 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     assert "<script" not in page
     assert "<b>" not in page
     assert visible(page) == page
+    # Nobody approved anything here: the recalibrator acted by its rules, and names that commands were given are claims.
+    assert "approved by" not in page
+    if any(one["by"] == "recalibrator" for one in made["figures"]["policies/best"]["value"]):
+        assert "by the recalibrator" in page
     if "policies/third" in made["figures"]:
         assert escape(SEEN) in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
