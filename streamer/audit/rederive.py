@@ -62,7 +62,7 @@ class ActionRules:
         self._compares = lru_cache(maxsize=_MOST_COMPARED)(self._comparing)
 
     def read(self, line: dict[str, Any]) -> None:
-        """Read a line of the control chain."""
+        """Read a line of the control log."""
         row = line["row"] or {}
         if line["kind"] == "policies" and row:
             self._policies[row["gate"], row["version"]] = row

@@ -133,8 +133,8 @@ class Rescorer:
         elif content is None or None in content["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         else:
-            place = "{}[{}], link {}, offset {}".format(
-                *line["source"][1:3], line["height"], line["source"][3]
+            place = "{}[{}], leaf {}, offset {}".format(
+                *line["source"][1:3], line["index"], line["source"][3]
             )
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = [is_blank(text) for text in content["texts"]]

@@ -145,7 +145,7 @@ def show(
             )
         note(
             "Nothing of this is done: actions, thresholds and the risk in service are those of the policy in force. What a candidate "
-            "made of batches is in no chain: it is no evidence."
+            "made of batches is in no log: it is no evidence."
         )
     if answer is not None and answer.differences:
         raise typer.Exit(FOUND)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Heads = tuple[tuple[str, str, int, int], ...]
-"""How high chains are: log, topic, number and height of each partition."""
+"""How long logs are: log, topic, number and size of each partition's."""
 
 SeverityBasis = Literal["mean", "highest"]
 """Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
@@ -81,7 +81,7 @@ class CalibrationRun:
     since : only batches from here on were read; None: all.
     severities : which of a response's labels counted.
     labels_through : number of the newest label revision when the run began to read; None: unknown.
-    heads : how high the chain of each partition was when the run began to read (log, topic, number, height): everything up
+    heads : how long the log of each partition was when the run began to read (log, topic, number, size): everything up
         to there was there to be read. None: unknown.
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.

@@ -393,7 +393,7 @@ class Store:
         self._database.writing(lambda connection: outbox.park(connection, message, error, now))
 
     def verify_chain(self, partition: Partition | None = None) -> list[ChainFault]:
-        """Recompute the hash chain of one partition (of all when None) from the tables.
+        """Recompute the Merkle log of one partition (of all when None) from the tables.
 
         Returns the first row of each that does not fit; an empty list when everything does.
         """

@@ -283,7 +283,7 @@ def test_outcomes_at_the_desk_are_compared_both_ways() -> None:
             detail
         )
     report = at_the_desk(honest, honest, receipt=b"[2]")
-    assert ["another link" in fault.detail for fault in report.faults] == [True] * 3
+    assert ["another leaf" in fault.detail for fault in report.faults] == [True] * 3
 
 
 def test_a_released_text_that_is_erased_is_compared_no_more() -> None:

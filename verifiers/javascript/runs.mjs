@@ -35,9 +35,9 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       oldest = known[0] ?? "";
     }
     let complete = true;
-    for (const { facts, partition, height, place: where } of byGate.get(row.gate) ?? []) {
+    for (const { facts, partition, index, place: where } of byGate.get(row.gate) ?? []) {
       const concerns =
-        height <= (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
+        index < (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
         (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
         facts.encoder === settings.encoder && ofSameRevisions(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);

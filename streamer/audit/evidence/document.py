@@ -92,7 +92,7 @@ def document_of(report: Mapping[str, Any]) -> Document:
     lead = (
         (
             "The record behind it was verified: nothing that could be checked is inconsistent."
-            if found["record"]["value"]["links"]
+            if found["record"]["value"]["leaves"]
             else "The record behind it is empty: there was nothing to verify."
         )
         + (f" {_not_checked(unchecked)} [{numbers['unchecked']}]." if unchecked else "")
@@ -224,7 +224,7 @@ def _seal(figure: Mapping[str, Any]) -> str:
         + (f", but for {figure['after']} that are younger than every checkpoint" if figure["after"] else "")
     )
     rows = counted(figure["rows"], "row", "rows")
-    return f"{rows}, {covered}; SHA-256 of their links {figure['sha256']}"
+    return f"{rows}, {covered}; SHA-256 of their leaves {figure['sha256']}"
 
 
 Words = Callable[[Any], tuple[str, list[EvidenceTable]]]
@@ -269,10 +269,10 @@ def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0)
 
 @_words_of("record", "The record")
 def _record(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
-    if not value["links"]:
+    if not value["leaves"]:
         return "the record is empty", []
     return (
-        f"{_number(value['links'])} links of hash chains over {counted(value['partitions'], 'partition', 'partitions')} and what"
+        f"{_number(value['leaves'])} leaves of Merkle logs over {counted(value['partitions'], 'partition', 'partitions')} and what"
         f" governs them, recorded from {_when(value['first_recorded'])} to {_when(value['last_recorded'])}"
         f" ({_seconds(_between(value['first_recorded'], value['last_recorded']))})",
         [],
@@ -285,7 +285,7 @@ def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         return "there is no signed checkpoint: the record could have been rewritten as a whole", []
     return (
         f"{counted(value['number'], 'signed checkpoint', 'signed checkpoints')}, the newest of {_when(value['newest_made_at'])};"
-        f" {_number(value['links_covered'])} links are covered and {_number(value['links_after'])} younger ones are not"
+        f" {_number(value['leaves_covered'])} leaves are covered and {_number(value['leaves_after'])} younger ones are not"
         + (
             f"; the longest time between two was {_seconds(value['longest_seconds_between'])}"
             if value["number"] > 1
@@ -300,7 +300,7 @@ def _verification(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     counts = {name: count for name, count in value.items() if name != "faults"}
     return (
         f"{counted(value['faults'], 'fault was', 'faults were') if value['faults'] else 'no fault was'} found in"
-        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control chain",
+        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control log",
         [_pairs(counts, "verified")],
     )
 

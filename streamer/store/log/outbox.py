@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
 _RECEIPTS = sa.select(
-    *outcomes.c["batch", "log_id", "topic", "partition", "chain_height", "chain_hash"]
+    *outcomes.c["batch", "log_id", "topic", "partition", "leaf_index", "leaf_hash", "root"]
 ).where(outcomes.c.kind == "decision")
 
 
@@ -163,8 +163,8 @@ def receipts_of(connection: sa.Connection, decided: Sequence[int]) -> dict[int, 
         connection, _RECEIPTS, [outcomes.c.batch], [(one,) for one in sorted(decided)], lasting=True
     )
     return {
-        batch: receipt(Partition(log_id, topic, number), height, link)
-        for batch, log_id, topic, number, height, link in found
+        batch: receipt(Partition(log_id, topic, number), *place)
+        for batch, log_id, topic, number, *place in found
     }
 
 

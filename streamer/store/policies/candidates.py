@@ -1,4 +1,4 @@
-"""Candidate policies: who set one and when, sealed in the control chain, and what they made of batches, in no chain."""
+"""Candidate policies: who set one and when, sealed in the control log, and what they made of batches, in no log."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def set_rule(connection: sa.Connection, old: str, new: str) -> None:
 
 
 ATTACKS: dict[str, tuple[Any, str]] = {
-    # What somebody does, every chain being computed anew, and what is said of it.
+    # What somebody does, every log being computed anew, and what is said of it.
     "a row of what was decided": (lambda c: changed_row(c, DECIDED), NEEDED),
     "a row of a labelled prompt": (lambda c: changed_row(c, READ), "another rule"),
     "a count": ("UPDATE decisions SET budget_count = budget_count + 1 " + DECIDED, NEEDED),

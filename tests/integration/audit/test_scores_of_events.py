@@ -62,7 +62,7 @@ def test_a_gate_scores_by_log_probabilities_and_holds_without_them(
             ).all()
             kinds = [
                 kind
-                for (kind,) in connection.exec_driver_sql("SELECT kind FROM outcomes ORDER BY chain_height")
+                for (kind,) in connection.exec_driver_sql("SELECT kind FROM outcomes ORDER BY leaf_index")
             ]
         (audited,) = store.answers.audited(
             "likely", settings=store.gates.get("likely").settings, older_than=wiring.now()

@@ -41,9 +41,11 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     assert world.commit(world.slice(lease, *decisions)) == [["decision"] * 3]
     waiting = world.store.unpublished([lease.partition], limit=10)
     assert [as_stored(message) for message in waiting[1:]] == [decision.action for decision in decisions]
-    links = world.rows('SELECT chain_height, chain_hash FROM outcomes ORDER BY "offset"')
+    leaves = world.rows('SELECT leaf_index, leaf_hash, root FROM outcomes ORDER BY "offset"')
     receipts = [json.loads(without_receipt(message.headers)[1] or b"") for message in waiting[1:]]
-    assert receipts == [[*lease.partition, height, bytes(link).hex()] for height, link in links]
+    assert receipts == [
+        [*lease.partition, index, bytes(leaf).hex(), bytes(root).hex()] for index, leaf, root in leaves
+    ]
     assert waiting[0].topic == "streamer.thresholds"
     ids = [message.id for message in waiting[1:]]
     assert ids == sorted(ids)

@@ -993,7 +993,7 @@ def test_doctor_tells_why_a_gate_holds(
     assert "gate x: closed, holds everything: not calibrated" in out
     assert "gate y: needs encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
-    assert "the hash chain verifies" in out
+    assert "the Merkle log verifies" in out
 
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "all-MiniLM-L6-v2+sentence-transformers")
     assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run(capsys, "doctor")[1]

@@ -57,7 +57,7 @@ calibration_runs = sa.Table(
     ),
     sa.Column("suffix", Facts, comment="the newest groups beside older ones; JSON; NULL: not compared"),
     required("history", Facts, comment="the cuts that undrawn prompts fixed; JSON"),
-    required("heads", Heads, comment="how high the chains were when it began to read"),
+    required("heads", Heads, comment="how long the logs were when it began to read"),
     sa.Column("held_until", UtcDateTime, comment="a looser threshold waits until then, and is tested again"),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     sized_text("method", 64),

@@ -57,7 +57,7 @@ candidate_decisions = sa.Table(
     check("shipped", "shipped IS NULL OR scores IS NOT NULL"),
     sized_text("why", 64),
 )
-"""One for each decision that was made while its gate had a candidate; no chain covers them."""
+"""One for each decision that was made while its gate had a candidate; no log covers them."""
 
 candidate_prompts = sa.Table(
     "candidate_prompts",
