@@ -77,10 +77,6 @@ class Rows(Protocol):
         """Yield the batches whose action was sent to a topic, of decisions about a log's records, later than `since`."""
         ...
 
-    def left_in_outbox(self) -> bool:
-        """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
-        ...
-
     def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
         """What became of those of these batches that a person, or the deadline, decided about at the desk."""
         ...
@@ -377,15 +373,7 @@ def _actions(rows: Rows, report: LogReport) -> _Published[OutboxMessage]:
             return "is another one than on record"
         return None if given in (None, link) else "has a receipt of another leaf than the record's"
 
-    def published(log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
-        if not rows.left_in_outbox():
-            return rows.published(log_id, topic, since)
-        report.notes.append(
-            "whether every action was published: the outbox of an earlier version has messages left"
-        )
-        return iter(())
-
-    return _Published("action", "actions", "decision", key_of, rows.actions, differs, published)
+    return _Published("action", "actions", "decision", key_of, rows.actions, differs, rows.published)
 
 
 def _at_the_desk(rows: Rows, report: LogReport) -> _Published[RecordedDesk]:

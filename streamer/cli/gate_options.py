@@ -278,6 +278,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         none=True,
     ),
     _of(
+        "group_by",
+        "KEY|prompt",
+        "Metadata key that names bursts of batches, or prompt: batches with the same question. Calibration counts a burst once; none: "
+        "each batch.",
+        _METHODS,
+        none=True,
+    ),
+    _of(
         "segment_fallback",
         "|".join(SEGMENT_FALLBACKS),
         "A segment with too few prompts: ship nothing, or use the threshold of all prompts (without a promise).",

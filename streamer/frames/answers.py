@@ -26,12 +26,13 @@ from streamer.gates.policy_gate import segment_of, unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import EVERY
+from streamer.scoring.signals.declared import GIVEN
 from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import choice_scores
+from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from streamer.clouds.tables.rows import Table
     from streamer.gates.settings import Unit
     from streamer.scoring.scorer import AnswerBatch
-    from streamer.scoring.signals.signal_list import SignalList
 
     Encode = Callable[[list[str]], ArrayLike]
 
@@ -218,7 +218,7 @@ def measured(
     vectors = _vectors(table, encode, own_scores=False)
     found = [
         measured_answers(answer_batch(cloud.texts, rows, blank, cloud.models), cloud, listed, unit)
-        if rows is not None and len(blank) > 1 and not all(blank)
+        if rows is not None and not all(blank)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
         for cloud, rows in zip(table.clouds, vectors, strict=True)
         for blank in ([is_blank(text) for text in cloud.texts],)
@@ -226,11 +226,22 @@ def measured(
     return found, int(np.asarray(vectors[0]).shape[1])
 
 
+def signals_of(clouds: Sequence[Cloud], declared: Mapping[str, tuple[float, float]]) -> SignalList:
+    """List the signals that answers have: those of texts, what came with one of them, and declared ones with their ranges."""
+    given = {name for cloud in clouds for name in numbers_given(cloud.responses)}
+    return SignalList(
+        given=tuple(name for name in GIVEN if name in given),
+        declared=tuple((name, *ends) for name, ends in declared.items()),
+    )
+
+
 def measured_answers(batch: AnswerBatch, cloud: Cloud, listed: SignalList, unit: Unit) -> ScoredCloud:
     """Score the answers to one prompt for the choice among them, and measure the signals of what the unit may ship.
 
-    Raises `UsageError` where a number that came with an answer lies outside its range.
+    One answer alone agrees with none: it is held. Raises `UsageError` where a number that came with an answer lies outside its range.
     """
+    if len(batch.texts) < 2:
+        return ScoredCloud(cloud, None)
     found = Measured(batch, cloud.question)
     try:
         scores = choice_scores(found).tolist()

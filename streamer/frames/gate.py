@@ -27,8 +27,7 @@ from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
-from streamer.events.responses import numbers_given
-from streamer.frames.answers import Read, mapping_of, measured, read, scored
+from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
 from streamer.frames.results import Decisions, Report
 from streamer.gates.policy_gate import CalibrationLosses, PolicyGate
 from streamer.gates.rule import INDICATOR, Cut, Indicator, ships_nothing
@@ -39,8 +38,7 @@ from streamer.recalibration.sampled import cuts_at_budget
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import CHOICE, GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
-from streamer.scoring.signals.declared import GIVEN, declared_ranges
-from streamer.scoring.signals.signal_list import SignalList
+from streamer.scoring.signals.declared import declared_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -435,7 +433,9 @@ class Gate:
                 "encoder": f"{EXTERNAL_PREFIX}table",
                 "embeddings": "accept",
                 "dimension": DIMENSIONS[0],
-                "signals": self._signals(table).text,
+                "signals": signals_of(
+                    table.clouds if table else (), declared_ranges(self.signals or {})
+                ).text,
             }
         settings = GateSettings(
             unit=self.unit,
@@ -472,16 +472,6 @@ class Gate:
             )
         )
         return Full.name if by_signals else Mean.name
-
-    def _signals(self, table: Read | None) -> SignalList:
-        given = (
-            {name for cloud in table.clouds for name in numbers_given(cloud.responses)} if table else set()
-        )
-        ranges = declared_ranges(self.signals or {})
-        return SignalList(
-            given=tuple(name for name in GIVEN if name in given),
-            declared=tuple((name, *ends) for name, ends in ranges.items()),
-        )
 
     def _reading(self) -> Reading:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
@@ -271,6 +272,16 @@ def segment_of(metadata: Mapping[str, Any], key: str) -> str:
     if isinstance(value, int) and abs(value) < _LARGEST_WHOLE:
         return json.dumps(value)
     return value if isinstance(value, str) and len(value) <= LONGEST_SEGMENT else ""
+
+
+def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
+    """Return what names the burst of a batch: the value of a metadata key, or under `prompt` its question but for case and spaces.
+
+    None where it is the only one of its burst.
+    """
+    if key == "prompt":
+        prompt = unicodedata.normalize("NFKC", prompt).casefold()
+    return (" ".join(prompt.split()) if key == "prompt" else segment_of(metadata, key)) or None
 
 
 def _window(rule: BatchCut) -> tuple[TransductiveRule, float]:

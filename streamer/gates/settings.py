@@ -121,6 +121,8 @@ class GateSettings:
     calibrator : the method with its parameters, chosen before any label is read.
     shape : how the cut is read.
     segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
+    group_by : metadata key whose value names a burst of batches, or `PROMPT`: those with the same question are one. Calibration
+        counts a burst once; None: each batch.
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
@@ -178,6 +180,7 @@ class GateSettings:
     calibrator: Calibrator = _MEAN
     shape: GateShape = INDICATOR_SHAPE
     segment_by: str | None = None
+    group_by: str | None = None
     segment_fallback: SegmentFallback = "closed"
     label_floor: float | None = None
     hold_action: HoldAction = "abstain"
@@ -510,6 +513,8 @@ def unsupported(settings: GateSettings) -> str | None:
     if settings.segment_by is not None and not (method.by_segment and shape.floors):
         schemes = ", ".join(name for name, one in registry.every().items() if one.by_segment and one.offered)
         return f"segment_by goes with the methods {schemes} and the shape {INDICATOR_SHAPE.name}"
+    if settings.group_by is not None and not settings.keep_texts:
+        return "group_by goes with keep_texts: bursts are told apart by questions and metadata"
     if settings.label_floor is not None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"

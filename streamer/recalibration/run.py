@@ -19,7 +19,7 @@ from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
 from streamer.recalibration.draw_ages import LONGEST_SECONDS, age_moment, choose_cut, delay, overdue_labels
-from streamer.recalibration.sampled import SampledGroup, decided_before, prompts_of
+from streamer.recalibration.sampled import SampledGroup, decided_before, one_of_each, prompts_of
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class CalibrationRun:
     @property
     def sample(self) -> tuple[SampledGroup, ...]:
         """The groups that were calibrated on."""
-        return tuple(group for group in self.groups if decided_before(group, self.older_than))
+        return tuple(one for one in self.groups if decided_before(one, self.older_than) and not one.spare)
 
     @property
     def label_lag(self) -> timedelta:
@@ -205,6 +205,11 @@ class CalibrationRun:
             notes.append(
                 f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
                 f"{self._why_safe}."
+            )
+        if (key := self.gate.settings.group_by) is not None:
+            named = "question" if key == "prompt" else f"metadata key {key!r}"
+            notes.append(
+                f"Batches with the same {named} are one burst, of which one batch was drawn: the budget is of bursts, each counted once."
             )
         if self.note:
             notes.append(self.note)
@@ -305,6 +310,8 @@ def calibrate_gate(
     if drawn and cut is None:
         cut = choose_cut(store, gate, drawn, now)
     older_than = now if cut is None else age_moment(now, cut)
+    if settings.group_by is not None:
+        drawn = tuple(one_of_each(drawn, gate.audit_salt, older_than))
     sample = [group for group in drawn if decided_before(group, older_than)]
     if settings.window is not None:
         sample = sample[-settings.window :]
@@ -358,14 +365,16 @@ def derive(
     serves and what it cuts by.
     """
     settings = gate.settings
-    labelled = _as_calibrated(sample)
+    counted = [group for group in sample if not group.spare]
+    labelled = _as_calibrated(counted)
     # .3 / 3 is .1 to people, and .09999999999999999 to the processor
     alpha = round(settings.alpha / settings.max_attempts, 15)
-    read = _sample(gate, sample, labelled, alpha, history)
+    read = _sample(gate, counted, labelled, alpha, history)
     found = candidates(settings, read) if diagnostics else (decide(settings, read),)
     suffix = None
     if in_force is not None:
-        suffix, stricter = _tightened(gate, found[0], [*sample, *young], alpha, history, in_force)
+        newest = [group for group in young if not group.spare]
+        suffix, stricter = _tightened(gate, found[0], [*counted, *newest], alpha, history, in_force)
         found = (stricter, *found[1:])
     return CalibrationRun(
         gate=gate,

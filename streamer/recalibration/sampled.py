@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -13,7 +13,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import CalibrationLosses
 from streamer.gates.rule import INDICATOR, Full, Rule
 from streamer.gates.settings import GateSettings
-from streamer.gates.uniforms import counts_bad
+from streamer.gates.uniforms import counts_bad, uniform_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,8 @@ class SampledGroup:
     row : what the store calls it; None where no store has read it.
     signals : of what the unit may ship, d float32, little-endian; None: none are kept.
     bad : what it counted as by the method `full` in a run that is on record; None: it follows from its severity.
+    burst : what those that count once share: of a run that is on record a name of its own; None: it is the only one.
+    spare : another batch of its burst counts.
     """
 
     key: BatchKey
@@ -55,6 +57,8 @@ class SampledGroup:
     row: int | None = field(default=None, compare=False, repr=False)
     signals: bytes | None = field(default=None, compare=False, repr=False)
     bad: bool | None = field(default=None, compare=False, repr=False)
+    burst: str | None = field(default=None, compare=False, repr=False)
+    spare: bool = field(default=False, compare=False, repr=False)
 
     @property
     def severity(self) -> float:
@@ -83,6 +87,19 @@ def decided_before(group: SampledGroup, moment: datetime) -> bool:
     return group.decided_at is None or group.decided_at < moment
 
 
+def one_of_each(groups: Sequence[SampledGroup], salt: bytes, older_than: datetime) -> list[SampledGroup]:
+    """Mark all batches of a burst but one as spare: the first by the gate's keyed draw, of those old enough where there are some."""
+    first: dict[str, tuple[bool, float, BatchKey]] = {}
+    for group in groups:
+        if group.burst is not None:
+            place = not decided_before(group, older_than), uniform_of(salt, group.key, "burst"), group.key
+            first[group.burst] = min(place, first.get(group.burst, place))
+    return [
+        replace(group, spare=group.burst is not None and first[group.burst][2] != group.key)
+        for group in groups
+    ]
+
+
 def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) -> Prompts | None:
     """Return the groups with their signals and marks; None where some have none."""
     if not groups or any(group.signals is None for group in groups):
@@ -99,8 +116,9 @@ def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) 
 
 def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: datetime) -> list[Prompts]:
     """Return the prompts of each fit of a rule, from all groups that its run has read, in order of decision."""
-    sample = [group for group in groups if decided_before(group, older_than)]
-    labelled = [group for group in groups if not group.waits(None)]
+    counted = [group for group in groups if not group.spare]
+    sample = [group for group in counted if decided_before(group, older_than)]
+    labelled = [group for group in counted if not group.waits(None)]
     found = []
     for fitted, some in zip(rule.fits, (sample, labelled), strict=False):
         prompts = prompts_of(some[-fitted.groups :], salt=b"", segmented=rule.segment_by is not None)
@@ -118,7 +136,7 @@ def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
 
 def losses_by_score(groups: Sequence[SampledGroup], older_than: datetime) -> CalibrationLosses:
     """Return what the prompts of a run lose by their scores, from all groups that it has read."""
-    sample = [group for group in groups if decided_before(group, older_than)]
+    sample = [group for group in groups if decided_before(group, older_than) and not group.spare]
     return CalibrationLosses([group.items[0].score for group in sample], [group.severity for group in sample])
 
 

@@ -366,14 +366,9 @@ class Store:
         max_bytes: int | None = None,
     ) -> list[OutboxMessage]:
         with self._database.reading() as connection:
-            found = outbox.unpublished(
-                connection,
-                sources,
-                limit,
-                ownerless=ownerless is not None,
-                before=self._before(ownerless),
-                topic=topic,
-            )
+            found: list[OutboxMessage] = []
+            if ownerless is not None:
+                found = outbox.unpublished(connection, limit, before=self._before(ownerless), topic=topic)
             if sources and len(found) < limit:
                 found += outbox.queued(
                     connection, sources, limit - len(found), topic=topic, after=after, max_bytes=max_bytes

@@ -45,10 +45,10 @@ def cut_text(cut: Cut, rule: Rule) -> str:
 
 
 def who(name: str) -> str:
-    """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (as stated)``."""
+    """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (name not verified)``."""
     if name.startswith(SIGNED_IN):
         return f"{name.removeprefix(SIGNED_IN)} (signed in)"
-    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (as stated)")
+    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (name not verified)")
 
 
 def own_cuts(rule: Rule) -> bool:

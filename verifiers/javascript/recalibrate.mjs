@@ -18,9 +18,11 @@ export function checkCalibrations(governance, decisions, report) {
     if (gate !== undefined && gate.seed !== run.row.seed) fault("its seed is not its gate's");
     const alpha = Number((settings.alpha / settings.max_attempts).toFixed(15));
     if (run.row.alpha !== alpha) fault(`its budget should be ${alpha}`);
-    const groups = groupsOf(run, settings, governance, decisions, report);
-    if (groups === null) continue;
-    for (const group of groups) checkMark(run, group, gate?.salt ?? null, settings, fault);
+    const read = groupsOf(run, settings, governance, decisions, report);
+    if (read === null) continue;
+    checkBursts(read, gate?.salt ?? null, fault);
+    const groups = read.filter(({ spare }) => !spare);
+    for (const group of read) checkMark(run, group, gate?.salt ?? null, settings, fault);
     run.compares.byScore = new ByScore(groups.filter((group) => group.old));
     const sample = sampleOf(run, settings, groups.filter((group) => group.old), alpha);
     for (const candidate of run.candidates) checkCandidate(run, candidate, sample, settings, groups, fault, report);
@@ -40,6 +42,7 @@ function groupsOf(run, settings, governance, decisions, report) {
       groups.set(id, {
         id, decidedAt, old: decidedAt < run.row.older_than, segment: one.segment ?? "", draws: one.draws,
         items: [], scores: [], severities: [], waits: false, bad: false, said: [], batch,
+        burst: one.burst, spare: one.spare,
         signals: governance.carriedRow(settings, batch) ?? facts?.signals ?? null,
       });
     }
@@ -57,6 +60,22 @@ function groupsOf(run, settings, governance, decisions, report) {
     return null;
   }
   return sorted;
+}
+
+/** Of each burst one batch counts: the first by the gate's draw, of those old enough where there are some. */
+function checkBursts(groups, salt, fault) {
+  const bursts = new Map();
+  for (const { burst, spare, old, batch } of groups) {
+    if (burst === null && !spare) continue;
+    const place = (old ? 0 : 1) + (salt === null ? 0 : uniform(salt, "burst", ...batch));
+    bursts.set(burst, [...(bursts.get(burst) ?? []), { place, spare }]);
+  }
+  for (const members of bursts.values()) {
+    const counts = members.filter(({ spare }) => !spare);
+    if (counts.length !== 1 || counts[0].place !== Math.min(...members.map(({ place }) => place))) {
+      fault("of a burst of its inputs another batch counts, by its gate's draw");
+    }
+  }
 }
 
 /** Whether a prompt counts as bad by the method full: a severity between 0 and 1 with that chance, by its gate's draw. */

@@ -23,7 +23,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       continue;
     }
     const ageCut = row.age_cut ? plain(parse(row.age_cut)) : null;
-    if (settings.segment_by !== null || ageCut?.pending === "labelled-only") {
+    if (settings.segment_by !== null || (settings.group_by ?? null) !== null || ageCut?.pending === "labelled-only") {
       report.note("runs by labels", "whether runs with segments or with labels alone left a batch out rightly is not checked");
       continue;
     }

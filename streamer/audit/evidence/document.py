@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.security.visible import visible
 from streamer.wording.numbers import counted, percent
+from streamer.wording.policies import who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -379,20 +380,20 @@ def _changes(number: int) -> str:
     return f" {counted(number, 'change', 'changes')} of settings in the period, with {who}"
 
 
-@_words_of("policies", "Policies and who approved them")
+@_words_of("policies", "Policies and who put them in force")
 def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
     came = [one for one in value if one["event"] == "activated"]
     # A gate is closed when it is created, too: until its first run.
     closed = [one for one in value if one["event"] == "closed" and one["version"] > 1]
-    by = sorted({one["by"] for one in came})
+    by = sorted({who(one["by"]) for one in came})
     said = f"{counted(len(came), 'policy', 'policies')} came into force in the period"
     if by:
-        said += f", approved by {', '.join(by)}"
+        said += f", by {', '.join(by)}"
     if closed:
         said += f"; the gate was closed {counted(len(closed), 'time', 'times')}"
     rows = [
         (
-            str(one["version"]), one["event"], _when(one["at"]), one["by"], one["reason"], _cut(one),
+            str(one["version"]), one["event"], _when(one["at"]), who(one["by"]), one["reason"], _cut(one),
             _plain(one["run_requested_by"]), "yes" if one["signed"] else "no",
         )
         for one in value

@@ -73,6 +73,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals",
+    "group_by",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
@@ -96,7 +97,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "upstream": None, "signals": None,
+    "upstream": None, "signals": None, "group_by": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -727,7 +728,9 @@ class _Run:
         # Numbers in place of names: a record may have many runs of many batches.
         self._read = array("q", sorted(hash(group) for group in groups))
         # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
-        self.checked = settings.get("pending") != "labelled-only" and settings.get("segment_by") is None
+        self.checked = settings.get("pending") != "labelled-only" and not any(
+            settings.get(name) for name in ("segment_by", "group_by")
+        )
         self._windowed = settings.get("window") is not None
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
@@ -3313,6 +3316,7 @@ class _RunAgain:
         rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for one in self._inputs:
             rows.setdefault((one["batch_id"], one["attempt"]), []).append(one)
+        self._check_bursts(rows)
         found, old, waiting = [], set(), set()
         for (batch_id, attempt), some in rows.items():
             batch = (self._row["gate"], batch_id, attempt)
@@ -3329,6 +3333,8 @@ class _RunAgain:
                 self._runs.carried_row(self._settings, batch) or (decision and decision.signals),
                 self._is_bad(batch, some, severities),
             )
+            if some[0]["spare"]:
+                continue
             found.append((moment, group))
             if moment < self._row["older_than"]:
                 old.add(group.id)
@@ -3336,6 +3342,21 @@ class _RunAgain:
                 waiting.add(group.id)
         found.sort(key=itemgetter(0))
         return [group for _, group in found], old, waiting
+
+    def _check_bursts(self, rows: dict[tuple[str, int], list[dict[str, Any]]]) -> None:
+        """Of each burst one batch counts: the first by its gate's draw, of those old enough where there are some."""
+        gate, bursts = self._row["gate"], dict[str, list[tuple[bool, float, bool]]]()
+        salt = self._verifier.salt(gate)
+        for (batch_id, attempt), some in rows.items():
+            decision = self._runs.decided((gate, batch_id, attempt))
+            young = decision is not None and decision.decided_at >= self._row["older_than"]
+            draw = 0.0 if salt is None else uniform_of(salt, "burst", (gate, batch_id, attempt))
+            if some[0]["burst"] is not None or some[0]["spare"]:
+                bursts.setdefault(some[0]["burst"], []).append((young, draw, some[0]["spare"]))
+        for members in bursts.values():
+            counts = [one for one in members if not one[2]]
+            if len(counts) != 1 or counts[0][:2] != min(members)[:2]:
+                self._fault("of a burst of its inputs another batch counts, by its gate's draw")
 
     def _is_bad(self, batch: Sequence[Any], some: list[dict[str, Any]], severities: list[float]) -> bool:
         """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by its gate's draw."""

@@ -50,6 +50,7 @@ TIE = 1e-9
 """Scores this close count as equal, and ties count against shipping."""
 LEAST_GROUPS = 40
 """With fewer prompts the score alone is cut: which of the two decides must depend on their number only."""
+_AT_ONCE = 1000
 MOST_GROUPS = 5000
 """The newest prompts that a policy uses."""
 
@@ -137,6 +138,18 @@ class FullFit:
         own, others = self.scores(row)
         front = others >= own - TIE
         return 1 + int(np.count_nonzero(front if among is None else front[among]))
+
+    def counts(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Return the count of each of N new prompts, shape (N,): all at once, for studies."""
+        x = _with_intercept(np.asarray(rows))
+        found = [np.empty(0, dtype=np.int64)]
+        for some in (x[first : first + _AT_ONCE] for first in range(0, len(x), _AT_ONCE)):
+            g = some @ self.inverse
+            h, own = (some * g).sum(axis=1), some @ self.weights
+            step = (-1.0 - own) / (1.0 + h)
+            others = self._scores + (g @ self._columns) * step[:, np.newaxis]
+            found.append(1 + (others >= (own + h * step - TIE)[:, np.newaxis]).sum(axis=1))
+        return np.concatenate(found)
 
 
 def fit_full(rows: ArrayLike, bad: ArrayLike, *, ridge: float = RIDGE) -> FullFit:

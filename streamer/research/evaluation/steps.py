@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import UsageError
-from streamer.events.responses import numbers_given
+from streamer.frames.answers import signals_of
 from streamer.research.evaluation.data_sets import check_texts, keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.measures import JUDGE
@@ -32,7 +32,6 @@ from streamer.research.experiments.score_cache import (
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
-from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -238,8 +237,7 @@ def _scored(
         if JUDGE in data.scores
         else data.clouds
     )
-    there = {name for cloud in clouds for name in numbers_given(cloud.responses)}
-    signals = SignalList(given=tuple(name for name in GIVEN if name in there), declared=options.signals)
+    signals = signals_of(clouds, {name: (least, most) for name, least, most in options.signals})
     chosen = tuple(chosen_answers(clouds, None if own else load(), signals))
     if signals.given:
         scored = scored.with_note(

@@ -220,8 +220,7 @@ def full_counts(rows: Rows, bad: NDArray[np.bool_], others: Rows) -> NDArray[np.
     bad : shape (G,).
     others : shape (N, d).
     """
-    fit = fit_full(rows, bad)
-    return np.array([fit.count(row) for row in others], dtype=np.int64)
+    return fit_full(rows, bad).counts(others)
 
 
 def _full(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.clouds.cloud import Cloud
+    from streamer.gates.settings import Unit
     from streamer.scoring.scorer import AnswerBatch
     from streamer.scoring.signals.signal_list import SignalList
 
@@ -174,13 +175,15 @@ def _answers(cloud: Cloud, embeddings: ArrayLike) -> AnswerBatch | None:
     return None if all(blank) else answer_batch(cloud.texts, embeddings, blank, cloud.models)
 
 
-def chosen_answers(clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList) -> list[ScoredCloud]:
+def chosen_answers(
+    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList, unit: Unit = "best"
+) -> list[ScoredCloud]:
     """Choose the answer to each prompt and measure its signals, as a gate of method `full` does.
 
     Parameters are those of `measured_batches`. Raises `UsageError` where a number lies outside its range.
     """
     found = measured_batches(
-        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, "best")
+        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, unit)
     )
     return [one or ScoredCloud(cloud, None) for one, cloud in zip(found, clouds, strict=True)]
 

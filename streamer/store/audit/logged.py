@@ -173,11 +173,6 @@ class LoggedRows:
             query = query.where(desk_outcomes.c.at > since)
         yield from map(key_of, self._connection.execute(query).mappings())
 
-    def left_in_outbox(self) -> bool:
-        """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
-        left = sa.exists().where(outbox.c.source_topic.is_not(None), outbox.c.published_at.is_(None))
-        return bool(self._connection.scalar(sa.select(left)))
-
 
 def _outcome(row: Any) -> RecordedOutcome:
     return RecordedOutcome(

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
-from streamer.gates.policy_gate import segment_of
+from streamer.gates.policy_gate import burst_of, segment_of
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (
     batches,
@@ -171,7 +171,8 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
     for _, found in groupby(connection.execute(query), key=_BATCH):
         rows = list(found)
         group = _group(gate, rows, settings, several)
-        if group.items and (settings.segment_by is None or group.segment is not None):
+        known = settings.group_by is None or rows[0]._mapping["metadata"] is not None
+        if group.items and known and (settings.segment_by is None or group.segment is not None):
             groups.append(group)
     return groups
 
@@ -286,6 +287,7 @@ def _group(
         items=tuple(items),
         draws=draws,
         segment=_segment(rows[0]._mapping, settings.segment_by),
+        burst=_burst(rows[0]._mapping, settings.group_by),
         decided_at=rows[0][9],
         labelled_at=max(labelled_at, default=None),
         row=number,
@@ -294,10 +296,15 @@ def _group(
 
 
 def _segment_columns(settings: GateSettings) -> tuple[sa.ColumnElement[Any], ...]:
-    """Metadata are read only where segments are asked for: they may be long."""
-    if settings.segment_by is None:
+    """Metadata are read only where segments or bursts are asked for: they may be long."""
+    if settings.segment_by is None and settings.group_by is None:
         return ()
-    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by)
+    prompt = () if settings.group_by is None else (batches.c.prompt,)
+    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by, *prompt)
+
+
+def _burst(row: Row, key: str | None) -> str | None:
+    return None if key is None or row["metadata"] is None else burst_of(row["prompt"], row["metadata"], key)
 
 
 def _segment(row: Row, key: str | None) -> str | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -30,6 +32,7 @@ from streamer.store.db.schema import (
     gate_revisions,
 )
 from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
+from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,7 +56,11 @@ def write_run(
     outcome: Outcome,
     why: str,
 ) -> int:
-    """Write a run with its inputs and candidates; returns its number."""
+    """Write a run with its inputs and candidates; returns its number. Raises `ValueError` for one that names no heads."""
+    if run.heads is None:
+        raise ValueError(
+            "a run that is recorded must say how high the chains were: give `calibrate_gate` its `heads`"
+        )
     identity: int = connection.execute(
         sa.insert(calibration_runs)
         .values(
@@ -87,6 +94,7 @@ def write_run(
         .returning(calibration_runs.c.id)
     ).scalar_one()
     ids = _rows_of(connection, run.groups)
+    secret = token_bytes(HASH_BYTES)  # kept nowhere: nobody finds a question by its burst
     inputs: list[dict[str, Any]] = [
         {
             "run": identity,
@@ -97,6 +105,10 @@ def write_run(
             "probability": group.probability,
             "draws": group.draws,
             "segment": group.segment,
+            "burst": None
+            if group.burst is None
+            else hmac.digest(secret, group.burst.encode(), "sha256").hex(),
+            "spare": group.spare,
             "bad": is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
         }
         for row, group in zip(ids, run.groups, strict=True)
@@ -201,7 +213,7 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             decisions.c.decided_at,
             signals.label("signals"),
             *calibration_inputs.c[
-                "response_id", "score", "severity", "probability", "draws", "segment", "bad"
+                "response_id", "score", "severity", "probability", "draws", "segment", "bad", "burst", "spare"
             ],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
@@ -224,6 +236,8 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             decided_at=rows[0]["decided_at"],
             signals=rows[0]["signals"],
             bad=rows[0]["bad"],
+            burst=rows[0]["burst"],
+            spare=rows[0]["spare"],
         )
         for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
     ]

@@ -37,7 +37,8 @@ GATES: dict[str, dict[str, Any]] = {
     "kinds": {"unit": "batch", "segment_by": "kind", "segment_fallback": "closed", "audit_draws": 2},
     "pooled": {"segment_by": "kind", "segment_fallback": "pooled", "alpha": 0.04},
     "above": {"ship_above": 0.85},
-    "few": {"ship_above": 0.4},
+    "bursts": {"group_by": "session"},
+    "few": {"ship_above": 0.4, "group_by": "prompt"},
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
 """Prompts that calibrate: all but for `few`, which has too few for all signals."""
@@ -48,7 +49,11 @@ def words(gate: str, number: int) -> bytes:
     rng = np.random.default_rng(number)
     content = json.loads(event(gate, number))
     del content["embedding_encoder"]
-    content["metadata"] = {"kind": "odd" if number % 3 else "even"}
+    content["metadata"] = {
+        "kind": "odd" if number % 3 else "even",
+        "session": number % 45 if number % 45 > 4 else "five",
+    }
+    content["prompt"] = f"Which  {'TOWN' if number % 2 else 'town'} is {number % 15}?"
     for i, one in enumerate(content["responses"]):
         del one["embedding"]
         one["text"] = f"It is {'Bern' if rng.uniform() > number % 7 / 7 else f'town {i}'}, of {number % 5}"
@@ -123,9 +128,15 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         "what passes all fits is held where its score is low"
     )
     assert [row[:2] for row in rows] == [(name, AFTER) for name in sorted(GATES)]
-    assert all(different > 3 for _, _, different, _ in rows)
-    assert [row[3] for row in rows] == [BEFORE, BEFORE, 20, 40, BEFORE, BEFORE]
-    assert {name for name, state in kinds.items() if state == "full"} == {"above", "all", "kinds", "pooled"}
+    assert all(different > 2 for _, _, different, _ in rows)
+    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 15, 40, BEFORE, BEFORE]
+    assert {name for name, state in kinds.items() if state == "full"} == {
+        "above",
+        "all",
+        "bursts",
+        "kinds",
+        "pooled",
+    }
 
 
 @pytest.mark.parametrize("segments", [{}, {"segment_by": "kind", "segment_fallback": "pooled"}])
@@ -170,7 +181,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 4 * (BEFORE + AFTER) + 20 + AFTER
+    assert report.counts["rows of signals measured again"] == 5 * (BEFORE + AFTER) + 20 + AFTER
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)
@@ -226,6 +237,15 @@ ATTACKS: dict[str, tuple[Any, str]] = {
     "k": (lambda c: set_rule(c, '"allowed":12', '"allowed":14'), "another rule"),
     "the hash of prompts": (lambda c: set_rule(c, '"rows":"', '"rows":"0'), "another rule"),
     "the weight of the penalty": (lambda c: set_rule(c, '"ridge":100.0', '"ridge":30.0'), "another rule"),
+    "another batch of a burst": (
+        "UPDATE calibration_inputs SET spare = NOT spare WHERE burst IN (SELECT burst FROM calibration_inputs GROUP BY run, burst "
+        "HAVING count(DISTINCT batch) = 2)",
+        "burst",
+    ),
+    "a batch of a burst that counts alone": (
+        "UPDATE calibration_inputs SET burst = NULL, spare = 0 WHERE spare",
+        "another rule",
+    ),
     "a prompt that is left out": (
         "DELETE FROM calibration_inputs WHERE batch = (SELECT min(batch) FROM calibration_inputs WHERE run IN "
         + OF_RUN + ")",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import shutil
 import sqlite3
+import subprocess
 import zipfile
 from html import escape
 from pathlib import Path
@@ -28,6 +30,7 @@ from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated
+from tests.services.requirements import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -456,11 +459,25 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     assert "<script" not in page
     assert "<b>" not in page
     assert visible(page) == page
+    # Nobody approved anything here: the recalibrator acted by its rules, and names that commands were given are claims.
+    assert "approved by" not in page
+    if any(one["by"] == "recalibrator" for one in made["figures"]["policies/best"]["value"]):
+        assert "by the recalibrator" in page
     if "policies/third" in made["figures"]:
         assert escape(SEEN) in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert pdf.startswith(b"%PDF-")
     assert len(pdf) > 50_000
+    if shutil.which("pdftotext") is None:
+        missing("no pdftotext", "install Poppler's utilities (Debian: apt-get install poppler-utils)")
+    words = subprocess.run(
+        ["pdftotext", "-layout", tmp_path / "pack" / PDF, "-"], capture_output=True, check=True
+    )
+    text = words.stdout.decode()
+    assert visible(text.replace("\n", "").replace("\f", "")) == text.replace("\n", "").replace("\f", "")
+    hashes = {one["sha256"] for one in made["figures"].values()} - {None}
+    assert len(hashes) > 10
+    assert [one for one in hashes if one not in text] == []  # a search finds each, and a copy has it whole
     # Nothing but the bundle goes in: whoever has it makes the same report.
     again = make_report(folder / BUNDLE, ALL[name], since=None, until=None, keys=KEYS)
     write_report(again, tmp_path / "again")

@@ -14,8 +14,6 @@ from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
 from streamer.journal import DataGap, OutboxMessage
-from streamer.store.db.schema import outbox
-from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -299,30 +297,6 @@ def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: Worl
     assert [letter.key for letter in letters] == [world.dead(3).record.key, world.dead(4).record.key]
     some = world.store.unpublished(sources, limit=10, topic="streamer.dead-letters", max_bytes=1)
     assert some == letters[:1]
-
-
-def test_what_an_earlier_version_left_in_the_outbox_comes_first(world: World) -> None:
-    lease = world.lease()
-    world.commit(world.slice(lease, world.decision(0)))
-    log_id, topic, number = lease.partition
-    world.store._database.writing(
-        lambda connection: connection.execute(
-            sa.insert(outbox).values(
-                source_log_id=log_id,
-                source_topic=topic,
-                source_partition=number,
-                topic="streamer.actions",
-                value=b"left",
-                headers=(),
-                created_at=START,
-            )
-        )
-    )
-    left, own = world.store.unpublished([lease.partition], limit=10, topic="streamer.actions", after=0)
-    assert (left.value, left.queued, own.queued) == (b"left", False, True)
-    assert world.store.unpublished([lease.partition], limit=1, topic="streamer.actions") == [left]
-    world.store.mark_published([left, own])
-    assert world.store.unpublished([lease.partition], limit=10, topic="streamer.actions") == []
 
 
 def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: World) -> None:

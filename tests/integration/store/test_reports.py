@@ -180,7 +180,6 @@ RULES = (
     ("outcomes", "partition = 5"),
     ("progress", "epoch = 0"),
     ("progress", "next_offset = -1"),
-    ("outbox", "source_topic = 'x'"),
     ("outbox", "error = 'x'"),
     ("outbox", "topic = ''"),
     ("pending_messages", "source_topic = NULL"),

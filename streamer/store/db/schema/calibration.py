@@ -89,7 +89,10 @@ calibration_inputs = sa.Table(
     sa.Column(
         "bad", sa.Boolean, comment="what its prompt counted as by the method full; NULL: another method"
     ),
+    sa.Column("burst", sa.Text, comment="the same for batches that count once; NULL: no other is like it"),
+    required("spare", sa.Boolean, default=sa.false(), comment="another batch of its burst counts"),
     sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
+    sized_text("burst", 64),
     within_unit_interval("score"),
     within_unit_interval("severity"),
     check("probability", "probability > 0 AND probability <= 1"),

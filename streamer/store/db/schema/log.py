@@ -138,9 +138,6 @@ outbox = sa.Table(
     "outbox",
     metadata,
     identity_column(),
-    sa.Column("source_log_id", sa.Text),
-    sa.Column("source_topic", sa.Text),
-    sa.Column("source_partition", sa.Integer),
     required("topic", sa.Text),
     sa.Column("key", sa.LargeBinary),
     sa.Column("value", sa.LargeBinary),
@@ -149,14 +146,6 @@ outbox = sa.Table(
     sa.Column("published_at", UtcDateTime),
     sa.Column("parked_at", UtcDateTime),
     sa.Column("error", sa.Text),
-    sa.ForeignKeyConstraint(
-        ["source_log_id", "source_topic", "source_partition"],
-        ["progress.log_id", "progress.topic", "progress.partition"],
-    ),
-    check(
-        "source",
-        "(source_log_id IS NULL) = (source_topic IS NULL) AND (source_log_id IS NULL) = (source_partition IS NULL)",
-    ),
     sized_text("topic", 249),
     check("one_end", "published_at IS NULL OR parked_at IS NULL"),
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
@@ -195,8 +184,7 @@ pending_messages = sa.Table(
 )
 """What input records caused and the broker has not acknowledged: a queue, from which acknowledged rows are deleted.
 
-An action is its decision's, and only referred to. `outbox` has the messages that no input record caused, and those that
-workers of an earlier version left.
+An action is its decision's, and only referred to. `outbox` has the messages that no input record caused.
 """
 QUEUED = pending_messages.c.parked_at.is_(None)
 """A message of the queue waits."""
