@@ -128,6 +128,18 @@ def test_what_comes_with_answers_is_a_signal(tmp_path):
         assert one.row.tolist() == wanted[np.argmax(choice_scores(measured))].tolist()
 
 
+def test_other_values_of_a_signal_are_not_answered_from_what_was_kept(tmp_path):
+    made = rows(20)
+    keys = set()
+    for value in (0.2, 0.3, 0.3):
+        for response in made[0]["responses"]:
+            response["signals"] = {"doubt": value}
+        options = Options(signals=(("doubt", 0.0, 1.0),))
+        read = evaluation.read_data_set(write(tmp_path / "c.jsonl", made))
+        keys.add(kept_results.results_key(steps.scored_data_sets([read], options, cache=None), options))
+    assert len(keys) == 2
+
+
 def test_method_full_stands_beside_the_cut_of_gram_energy(tmp_path):
     made, rng = rows(100, seed=3), np.random.default_rng(5)
     for cloud in made:
