@@ -27,7 +27,6 @@ HELD = {
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",
-    "no_logprob": "the event brought no log-probabilities, which the gate's score is made of",
     "upstream_mismatch": "the gate is calibrated for the answers of a different upstream, or with different settings of it",
     "attempts_exhausted": "the prompt had used up its attempts",
     "deadline_passed": "it came too late",

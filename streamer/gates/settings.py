@@ -18,7 +18,7 @@ from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.registry import CHOICE, GRAM, is_plugin, scorer_named
+from streamer.scoring.registry import CHOICE, GONE, GRAM, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.signals.signal_list import SignalList
 
@@ -64,7 +64,8 @@ _YEAR_10000_MS = 253_402_300_800_000
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
-_IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
+_IN_PLACE = (*(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None), "event")
+"""``event`` stood there for `logprob`, one of `GONE`."""
 
 
 def stands_for(wanted: str, encoder: str) -> bool:
@@ -101,8 +102,7 @@ class GateSettings:
     ----------
     unit : what ships; see `streamer.gates.gate`.
     scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `external` (a score
-        in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
-        package), that of `model`.
+        in the event), `judge` (a language model's marks), or ``NAME@HASH`` (a scorer of another package), that of `model`.
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
     signals : the list of signals of each answer that decisions keep, as `SignalList.text`; None: none are kept. The method `full`
         decides by them, and needs the scorer `choice`.
@@ -338,7 +338,7 @@ class GateSettings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if self.scorer not in SCORERS and not is_plugin(self.scorer):
+        if self.scorer not in (*SCORERS, *GONE) and not is_plugin(self.scorer):
             raise ValueError(
                 f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer scorer list` shows installed ones"
             )
@@ -355,6 +355,8 @@ class GateSettings:
 
     def _check_encoder(self) -> None:
         """Refuse an encoder that the scorer does not read, and what stands in its place for another scorer."""
+        if self.scorer in GONE:
+            return
         wanted = self.scores_by.in_place
         if wanted is not None and not stands_for(wanted, self.encoder):
             of_judge = (

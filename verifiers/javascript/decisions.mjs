@@ -9,10 +9,6 @@ import { decide, isBlank, roundSix, segmentOf } from "./rules.mjs";
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
 const OF_SCORED = ["scored", "closed"]; // reasons of batches that have scores; `no_threshold` is one of either
-const MADE_OF = {
-  logprob: (number) => roundSix(Math.exp(Math.min(number, 0))),
-  judge: (number) => roundSix(number / 100),
-}; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
 /** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
 const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
@@ -211,9 +207,9 @@ export class Decisions {
 
   /** Scores that follow from a recorded number; a blank answer has 0, whatever it brought. */
   #madeOf({ scorer, responses }, place) {
-    if (!(scorer in MADE_OF)) return;
+    if (scorer !== "judge") return;
     for (const [id, score, number] of responses) {
-      const derived = number === null ? 0 : MADE_OF[scorer](number);
+      const derived = number === null ? 0 : roundSix(number / 100);
       if (!(Math.abs(derived - score) <= 2e-6)) {
         this.report.fault("score", place, `the score of response ${id} does not follow from the number it is made of`);
       }

@@ -56,12 +56,6 @@ HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 
-SCORED_BY: dict[str, Callable[[float], float]] = {
-    "logprob": lambda made_of: round(math.exp(min(made_of, 0.0)), 6),
-    "judge": lambda made_of: round(made_of / 100, 6),
-}
-"""Scores that are made of one number an answer, which the leaf has beside the score."""
-
 _OF_DECISION = itemgetter("gate", "batch_id", "attempt", "unit", "action", "reason", "selected")
 _OF_RESPONSE = itemgetter("id", "score", "action")
 _OF_POLICY = itemgetter("version", "alpha", "method")
@@ -1832,13 +1826,12 @@ class Verifier:
             )
 
     def _made_of(self, facts: dict[str, Any], place: str) -> None:
-        """Derive the scores again that are made of one number an answer: the number is on record, in the chain."""
-        scored = SCORED_BY.get(facts["scorer"])
-        if scored is None or not facts["responses"] or facts["responses"][0][1] is None:
+        """Derive a judge's scores again from its marks, which the chain has beside them."""
+        if facts["scorer"] != "judge" or not facts["responses"] or facts["responses"][0][1] is None:
             return
         for name, score, made_of, *_ in facts["responses"]:
             # A blank answer scores 0, whatever it brought.
-            derived = 0.0 if made_of is None else scored(made_of)
+            derived = 0.0 if made_of is None else round(made_of / 100, 6)
             if abs(derived - score) > 2e-6:
                 self.fault(
                     "score",
@@ -3594,7 +3587,7 @@ class _ScoresAgain:
         recorded = [response[1] for response in facts["responses"]]
         ids = [response[0] for response in facts["responses"]]
         later = self._later.get(tuple(facts["batch"]), {})
-        if not recorded or None in recorded or (facts["scorer"] in SCORED_BY and not later):
+        if not recorded or None in recorded or (facts["scorer"] == "judge" and not later):
             return
         if facts["embedding_source"] != "encoder":
             self._left_out("they came with their events, or from embeddings that did")

@@ -449,19 +449,6 @@ def test_all_scorers_are_those_of_installed_packages_too(monkeypatch):
     assert check_options(Options(scorers=("gram",))).scorers == ("gram",)
 
 
-def test_log_probabilities_are_ranked_by_name_where_the_file_has_them(tmp_path):
-    made = rows(24)
-    path = write(tmp_path / "without.jsonl", made)
-    asked = {"alphas": [0.3], "splits": 3, "cache": None, "units": ["best"], "scorers": ["logprob"]}
-    with pytest.raises(UsageError, match="no answer has a log-probability"):
-        evaluate(path, **asked)
-    for row in made:
-        for response in row["responses"]:
-            response["logprob"] = -0.5
-    (result,) = evaluate(write(tmp_path / "with.jsonl", made), **asked).data_sets
-    assert result.scorers == ("gram", "logprob")
-
-
 def test_the_order_of_the_file_and_the_number_of_processes_change_nothing(tmp_path):
     made = rows(24)
     asked = {"alphas": [0.3], "splits": 3, "scorers": "all", "cache": None}
