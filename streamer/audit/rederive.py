@@ -102,7 +102,7 @@ class ActionRules:
         settings = next(one.settings for one in self._revisions(gate) if one.revision == row["gate_revision"])
         losses = None
         if cuts_at_budget(settings, reading.rule):
-            losses = losses_by_score(self._inputs(row["calibration_run"]), older_than)
+            losses = losses_by_score(settings, reading.rule, self._inputs(row["calibration_run"]), older_than)
         elif not isinstance(reading.rule, Full):
             return None
         return PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule, losses=losses)

@@ -181,8 +181,8 @@ SETTINGS: tuple[SettingOption, ...] = (
     SettingOption(
         field="signals",
         metavar="NAME=LOW..HIGH",
-        help="What a gate of method full reads besides the 26 signals of the texts; give it once for each. score, logprob, token_entropy, most_token_entropy, judge: as they "
-        "come with an event or a judge. NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
+        help="What a gate of method full reads besides the 26 signals of the texts; give it once for each. score, logprob, token_entropy, most_token_entropy, judge (0 to 100): as they "
+        "come with an event. NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
         "this model gave the answer. none: nothing besides. The whole list is set anew, and its labels count from then on.",
         panel=_POLICY,
         kind=list[str],

@@ -257,7 +257,7 @@ class Gate:
         closed = none_above or ships_nothing(threshold.state, own.rule)
         self._why_closed = _why_closed(settings, sample) if closed else ""
         losses = None
-        if cuts_at_budget(settings, own.rule):
+        if isinstance(own.rule, Indicator) and cuts_at_budget(settings, own.rule):
             losses = CalibrationLosses(
                 [float(group.scores[0]) for group in groups],
                 [float(group.severities.mean()) for group in groups],

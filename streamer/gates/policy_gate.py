@@ -19,7 +19,7 @@ from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Segments
 from streamer.scoring.signals.signal_list import batch_row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -80,9 +80,29 @@ class CalibrationLosses:
     Parameters
     ----------
     scores, severities : of G prompts, in [0, 1].
+    segments : of each, where segments have cuts of their own; a prompt is compared with those of its segment alone.
+    pooled : the segments that have one, where all prompts serve the others; None: nothing does.
     """
 
-    def __init__(self, scores: Sequence[float], severities: Sequence[float]) -> None:
+    def __init__(
+        self,
+        scores: Sequence[float],
+        severities: Sequence[float],
+        *,
+        segments: Sequence[str] | None = None,
+        pooled: Collection[str] | None = None,
+    ) -> None:
+        self._of: dict[str, CalibrationLosses] | None = None
+        self._rest = self if pooled is not None or segments is None else CalibrationLosses((), ())
+        if segments is not None:
+            parts: dict[str, list[tuple[float, float]]] = {}
+            for name, *pair in zip(segments, scores, severities, strict=True):
+                parts.setdefault(name, []).append((pair[0], pair[1]))
+            self._of = {
+                name: CalibrationLosses(*zip(*part, strict=True))
+                for name, part in parts.items()
+                if pooled is None or name in pooled
+            }
         pairs = sorted(zip(scores, severities, strict=True))
         self._scores = [score for score, _ in pairs]
         bad = [severity for _, severity in pairs]
@@ -90,8 +110,12 @@ class CalibrationLosses:
             [math.fsum(bad[place:]) for place in range(len(bad) + 1)] if any(bad) else [0.0] * (len(bad) + 1)
         )
 
-    def needed(self, score: float) -> Needed:
+    def needed(self, score: float, segment: str | None = None) -> Needed:
         """Return the budget that a new prompt with this score needs."""
+        if self._of is not None:
+            found = self._of.get(segment or "", self._rest)
+            if found is not self:
+                return found.needed(score)
         return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))
 
 
@@ -200,7 +224,7 @@ class PolicyGate:
                 own,
             )
         if needed is None and self._losses is not None and by_score.unit_score is not None:
-            needed = self._losses.needed(by_score.unit_score)
+            needed = self._losses.needed(by_score.unit_score, segment)
         return Ruling(by_score, cut, needed)
 
     def _by_signals(

@@ -11,7 +11,7 @@ from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import CalibrationLosses
-from streamer.gates.rule import INDICATOR, Full, Rule
+from streamer.gates.rule import INDICATOR, Full, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import counts_bad, uniform_of
 
@@ -131,13 +131,23 @@ def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: date
 def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
     """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
     by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
-    return by_mean and rule == INDICATOR and settings.label_floor is None
+    return by_mean and (rule == INDICATOR or isinstance(rule, Segments)) and settings.label_floor is None
 
 
-def losses_by_score(groups: Sequence[SampledGroup], older_than: datetime) -> CalibrationLosses:
+def losses_by_score(
+    settings: GateSettings, rule: Rule, groups: Sequence[SampledGroup], older_than: datetime
+) -> CalibrationLosses:
     """Return what the prompts of a run lose by their scores, from all groups that it has read."""
     sample = [group for group in groups if decided_before(group, older_than) and not group.spare]
-    return CalibrationLosses([group.items[0].score for group in sample], [group.severity for group in sample])
+    segmented = isinstance(rule, Segments)
+    return CalibrationLosses(
+        [group.items[0].score for group in sample],
+        [group.severity for group in sample],
+        segments=[group.segment or "" for group in sample] if segmented else None,
+        pooled=[name for name, _ in rule.own]
+        if isinstance(rule, Segments) and settings.segment_fallback == "pooled"
+        else None,
+    )
 
 
 def is_bad(salt: bytes, group: SampledGroup) -> bool:

@@ -95,7 +95,7 @@ def variability_text(policy: Policy, groups: int) -> str | None:
     settings, rule = policy.settings, policy.rule
     if isinstance(rule, Full) and rule.segment_by is None:
         groups, exact = rule.fits[0].groups, "exact for a cut of one score, hardly more for all signals"
-    elif groups and cuts_at_budget(settings, rule):
+    elif groups and rule == INDICATOR and cuts_at_budget(settings, rule):
         exact = "exact for severities of 0 or 1 and scores without ties, fewer otherwise"
     else:
         return None

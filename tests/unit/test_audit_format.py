@@ -802,7 +802,8 @@ def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
     scores = given["by_score"]
     pairs = zip(scores["scores"], scores["severities"], strict=True)
     losses = alone.ByScore([alone.Group("", [], [score], [severity]) for score, severity in pairs])
-    found = [[score, losses.needed({"responses": [["", score]]}, "best")] for score, _ in scores["asked"]]
+    plain = {"unit": "best"}, {"kind": "indicator", "parameters": {}}
+    found = [[score, losses.needed({"responses": [["", score]]}, *plain)] for score, _ in scores["asked"]]
     return {"cases": cases, "by_score": scores | {"asked": found}}
 
 

@@ -175,8 +175,12 @@ export function checkBudgets(governance, decisions, report) {
         if (!fits.has(run)) fits.set(run, by.prompts.map((prompts) => new Fit(prompts)));
         needed = bySignals(by.rule, fits.get(run), facts);
       } else if (
-        rule.kind === "indicator" && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
-      ) needed = byScore.needed(facts, settings.unit);
+        ["indicator", "segments"].includes(rule.kind) && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
+      ) {
+        const pooled = settings.segment_fallback === "pooled" && rule.parameters.own?.[facts.segment ?? ""] === undefined;
+        const of = rule.kind === "segments" && !pooled ? byScore.of(facts.segment ?? "") : byScore;
+        needed = of.needed(facts, settings.unit);
+      }
     }
     if (needed !== null) report.count("budgets derived again");
     const said = facts.budget ?? null;

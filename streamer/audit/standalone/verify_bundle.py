@@ -2870,11 +2870,25 @@ class ByScore:
 
     def __init__(self, groups: Sequence[Group]) -> None:
         pairs = sorted((group.scores[0], _mean(group.severities)) for group in groups)
+        self._groups = groups
+        self._of: dict[str, ByScore] | None = None
         self._scores = array("d", map(itemgetter(0), pairs))
         self._severities = array("d", map(itemgetter(1), pairs))
         self._above: dict[int, float] = {}
 
-    def needed(self, facts: dict[str, Any], unit: str) -> list[Any]:
+    def needed(self, facts: dict[str, Any], settings: dict[str, Any], rule: dict[str, Any]) -> list[Any]:
+        """Return `[c, G]`; where segments have cuts of their own, of the prompts of the batch's segment."""
+        segment, unit = facts.get("segment") or "", settings["unit"]
+        pooled = settings.get("segment_fallback") == "pooled" and segment not in rule["parameters"].get(
+            "own", ()
+        )
+        if rule["kind"] == "segments" and not pooled:
+            if self._of is None:
+                names = {one.segment for one in self._groups}
+                self._of = {
+                    name: ByScore([one for one in self._groups if one.segment == name]) for name in names
+                }
+            return self._of.get(segment, ByScore(())).needed(facts, settings, _PLAIN)
         scores = [one[1] for one in facts["responses"]]
         score = max(scores) if unit == "best" else round(_mean(scores), 6)
         at = bisect_left(self._scores, score)
@@ -3071,7 +3085,9 @@ class Runs:
                     self._fits.pop(next(iter(self._fits)))
                 self._fits[key] = by.fits()
             return by.needed(facts, self._fits[key])
-        return by.needed(facts, settings["unit"]) if by and cuts_at_budget(policy, settings) else None
+        if by is None or not cuts_at_budget(policy, settings):
+            return None
+        return by.needed(facts, settings, _parsed(policy.get("rule")) or _PLAIN)
 
     def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
         """Return the row of a gate's revision."""
@@ -3134,7 +3150,7 @@ def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a policy ships what needs no more than its budget, by one score."""
     rule = _parsed(policy.get("rule")) or _PLAIN
     cuts = settings["method"] in ("mean", "full") and settings["unit"] != "response"
-    return cuts and rule["kind"] == "indicator" and settings.get("label_floor") is None
+    return cuts and rule["kind"] in ("indicator", "segments") and settings.get("label_floor") is None
 
 
 def wrong_budget(said: Any, needed: Any) -> str:

@@ -15,8 +15,8 @@ GIVEN: Mapping[str, tuple[float, float]] = {
 """What may come besides, and its range: the publisher's score, the tokens' mean log-probability (Malinin and Gales 2021), a
 judge's mark, the mean and the largest entropy of a token in nats. No number of the user's own is called so."""
 
-FIELDS = frozenset({"score", "logprob", "judge"})
-"""Of `GIVEN`, what is no entry in the `signals` of a response: it has a field of its own there, or comes from a judge."""
+FIELDS = frozenset({"score", "logprob"})
+"""Of `GIVEN`, what is no entry in the `signals` of a response: it has a field of its own there."""
 
 LOGARITHMS: Mapping[str, int] = {"logprob": 1, "token_entropy": -1, "most_token_entropy": -1}
 """What is read as exp(x), or exp(-x): the geometric mean of the tokens' probabilities, and what they would be were they

@@ -185,7 +185,7 @@ def losses_of(
         return None
     key = str(connection.engine.url), run, older_than
     if (known := _LOSSES.get(key)) is None:
-        known = losses_by_score(inputs_of(connection, run), older_than)
+        known = losses_by_score(settings, rule, inputs_of(connection, run), older_than)
         while len(_LOSSES) >= _REMEMBERED:
             _LOSSES.pop(next(iter(_LOSSES)), None)
         _LOSSES[key] = known

@@ -39,6 +39,15 @@ GATES: dict[str, dict[str, Any]] = {
     "above": {"ship_above": 0.85},
     "bursts": {"group_by": "session"},
     "few": {"ship_above": 0.4, "group_by": "prompt"},
+    "by-kind": {"method": "mean", "scorer": "gram", "signals": (), "segment_by": "kind"},
+    "by-session": {
+        "method": "mean",
+        "scorer": "gram",
+        "signals": (),
+        "segment_by": "session",
+        "segment_fallback": "pooled",
+        "alpha": 0.2,
+    },
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
 """Prompts that calibrate: all but for `few`, which has too few for all signals."""
@@ -123,13 +132,23 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
             "SELECT d.outcome, d.budget_count <= 0.3 * 61, max(r.score) > 0.85 FROM decisions d JOIN responses r ON r.batch = d.batch"
             " WHERE d.gate = 'above' AND d.budget_count IS NOT NULL GROUP BY d.batch"
         ).all()
+        segments = [
+            connection.exec_driver_sql(
+                f"SELECT outcome = 'ship', budget_count <= {alpha} * (budget_groups + 1) FROM decisions WHERE gate = ? AND budget_count > 0",
+                (name,),
+            ).all()
+            for name, alpha in (("by-kind", 0.3), ("by-session", 0.2))
+        ]
     assert all((one.outcome == "ship") == (one[1] and one[2]) for one in above)
     assert {tuple(one[1:]) for one in above} >= {(1, 1), (1, 0)}, (
         "what passes all fits is held where its score is low"
     )
+    assert [{tuple(one) for one in some} for some in segments] == [{(1, 1), (0, 0)}] * 2, (
+        "it ships iff p is within"
+    )
     assert [row[:2] for row in rows] == [(name, AFTER) for name in sorted(GATES)]
     assert all(different > 2 for _, _, different, _ in rows)
-    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 15, 40, BEFORE, BEFORE]
+    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, BEFORE, BEFORE]
     assert {name for name, state in kinds.items() if state == "full"} == {
         "above",
         "all",
@@ -223,6 +242,10 @@ ATTACKS: dict[str, tuple[Any, str]] = {
     "no row": ("UPDATE decisions SET signals = NULL " + DECIDED, NEEDED),
     "a count by one score": (
         "UPDATE decisions SET budget_count = budget_count + 0.25 WHERE gate = 'mean' AND budget_count > 1",
+        NEEDED,
+    ),
+    "a count within a segment": (
+        "UPDATE decisions SET budget_count = budget_count + 1 WHERE gate = 'by-kind' AND budget_count > 1",
         NEEDED,
     ),
     "a mark": ("UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 1 AND run IN " + OF_RUN, "by its severity 1"),
