@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.faults.endpoint import Site
+from tests.integration.audit.alone import verify_bundle
+from tests.integration.audit.history import export, settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,6 +183,8 @@ def test_no_reply_of_an_upstream_fills_the_service(
                 grown = endpoint.peak_bytes() - before
                 assert grown < MOST_GROWTH, f"{hostile.way} at {gate}: {grown / 2**20:.0f} MiB"
         site.check()
+        export(settings_for(migrated_sqlite_url, tmp_path), tmp_path / "bundle.zip")
+        assert verify_bundle(tmp_path / "bundle.zip", [], None).faults == []  # what no answer came for, too
 
 
 READERS = {
