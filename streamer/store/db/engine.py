@@ -152,6 +152,7 @@ class Database:
             )
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
+            event.listen(self.engine, "before_cursor_execute", _refuse_nul)
             event.listen(self.engine, "handle_error", _refuse_damage)
         else:
             self.url = to_the_primary(protected(self.url, insecure=insecure))
@@ -334,6 +335,21 @@ def _refuse_damage(context: ExceptionContext) -> None:
         raise Unreadable(f"a value of the column {undecodable[1]} is no text") from None
     if _sqlite_code(error) == sqlite3.SQLITE_CORRUPT:
         raise Unreadable(_DAMAGED) from None
+
+
+def _refuse_nul(
+    _connection: sa.Connection,
+    _cursor: object,
+    _sql: str,
+    parameters: Any,
+    _context: object,
+    executemany: bool,
+) -> None:
+    """Refuse what PostgreSQL cannot keep: a record must be the same on both."""
+    for row in parameters if executemany else (parameters,):
+        for value in row.values() if isinstance(row, dict) else row:
+            if type(value) is str and "\0" in value:
+                raise BadData("the database refuses a value: a text with a NUL character")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
