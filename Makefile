@@ -58,10 +58,12 @@ test: $(INSTALLED)  ## Run the tests; fetches Kafka first where Maven is there
 	@if command -v mvn >/dev/null && ! $(MAKE) --silent services; then \
 		echo "Kafka could not be fetched: its tests will be skipped (and fail in CI)." >&2; \
 	fi
-	OMP_NUM_THREADS=1 $(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS)
-	@if [ -z '$(ARGS)' ]; then \
-		OMP_NUM_THREADS=1 $(POOLED) -p tests.processes --processes=$(PROCESSES) $(POOLED_TESTS); \
-	fi
+	@failed=0; export OMP_NUM_THREADS=1; \
+	$(BIN)/pytest -p tests.processes --processes=$(PROCESSES) $(ARGS) || failed=$$?; \
+	if [ -z '$(ARGS)' ]; then \
+		$(POOLED) -p tests.processes --processes=$(PROCESSES) $(POOLED_TESTS) || failed=$$?; \
+	fi; \
+	exit $$failed
 
 slow-tests: $(INSTALLED)  ## Measure the unit tests: write tests/slow_tests.txt, those that `make check` leaves out
 	@times=$$(mktemp); trap 'rm -f "$$times"' EXIT; \

@@ -92,7 +92,7 @@ TABLES: dict[str, tuple[str, dict[str, str]]] = {
     "decisions": ("batch", {"batch": "batch", "action_id": "name"}),
     "outcomes": (
         "batch",
-        {"batch": "batch", "partition": "partition", "offset": "offset", "chain_height": "batch"},
+        {"batch": "batch", "partition": "partition", "offset": "offset", "leaf_index": "batch"},
     ),
     "pending_messages": ("batch", {"id": "batch", "batch": "batch"}),
 }

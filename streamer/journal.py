@@ -327,10 +327,10 @@ Queued: TypeAlias = "Callable[[Sequence[OutboxMessage]], object]"
 
 
 class Linked(Protocol):
-    """Learns which link an outcome becomes, if the transaction that writes it is committed."""
+    """Learns which leaf an outcome becomes, if the transaction that writes it is committed."""
 
-    def __call__(self, record: Record, height: int, link: bytes, /) -> None:
-        """`height` is the link's number in the chain of its partition, from 1; `link` its SHA-256."""
+    def __call__(self, record: Record, index: int, leaf: bytes, root: bytes, /) -> None:
+        """`index` is the leaf's in the log of its partition, from 0; `leaf` its hash, `root` that of the log after it."""
         ...
 
 

@@ -60,8 +60,8 @@ class PartitionLedger:
     partition: Partition
     epoch: int
     next_offset: int
-    chain_height: int
-    chain_hash: bytes
+    log_size: int
+    log_edge: bytes
     kinds: Mapping[str, int]
     ranges: tuple[tuple[int, int], ...]
     gaps: tuple[tuple[int, int], ...]
@@ -118,7 +118,7 @@ def risk_estimates(store: Store, gate: str | None = None) -> list[RiskEstimate]:
 
 
 def ledgers_of(store: Store, log_id: str | None = None) -> list[PartitionLedger]:
-    """The outcomes of every partition's offsets (of one log, or of all), and the head of its chain."""
+    """The outcomes of every partition's offsets (of one log, or of all), and the edge of its log."""
     query = sa.select(progress).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
     if log_id is not None:
         query = query.where(progress.c.log_id == log_id)
@@ -150,8 +150,8 @@ def _ledger(connection: sa.Connection, head: sa.RowMapping) -> PartitionLedger:
         partition=partition,
         epoch=head["epoch"],
         next_offset=head["next_offset"],
-        chain_height=head["chain_height"],
-        chain_hash=head["chain_hash"],
+        log_size=head["log_size"],
+        log_edge=head["log_edge"],
         kinds={row.kind: row.n for row in kinds},
         ranges=tuple((first, last) for first, last in ranges),
         gaps=tuple((first, last) for first, last in gaps),

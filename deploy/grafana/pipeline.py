@@ -141,11 +141,11 @@ FLOW = Row(
         Panel(
             title="Records with an outcome",
             unit="cps",
-            description="Growth of each partition's hash chain: everything that got an outcome, a second, refused "
+            description="Growth of each partition's Merkle log: everything that got an outcome, a second, refused "
             "messages and duplicates too.",
             queries=(
                 Query(
-                    expr="deriv(topic_partition:streamer_audit_chain_height:max[$__rate_interval])",
+                    expr="deriv(topic_partition:streamer_audit_log_leaves:max[$__rate_interval])",
                     legend="{{topic}}/{{partition}}",
                 ),
             ),
@@ -391,12 +391,10 @@ ENCODER = Row(
             title="Height of the record",
             unit="short",
             width=6,
-            description="Entries in each partition's hash chain. It never falls; if it does, the database was "
+            description="Entries in each partition's Merkle log. It never falls; if it does, the database was "
             "restored.",
             queries=(
-                Query(
-                    expr="topic_partition:streamer_audit_chain_height:max", legend="{{topic}}/{{partition}}"
-                ),
+                Query(expr="topic_partition:streamer_audit_log_leaves:max", legend="{{topic}}/{{partition}}"),
             ),
         ),
         Panel(

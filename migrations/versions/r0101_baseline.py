@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from alembic import op
 
-from streamer.store.audit.control import genesis
 from streamer.store.db.schema import metadata
 
 if TYPE_CHECKING:
@@ -184,12 +183,11 @@ def upgrade() -> None:
             )
         )
     record_id = secrets.token_bytes(32)
-    identity, first = (
-        f"X'{value.hex()}'" if sqlite else f"'\\x{value.hex()}'" for value in (record_id, genesis(record_id))
-    )
+    identity = f"X'{record_id.hex()}'" if sqlite else f"'\\x{record_id.hex()}'"
+    nothing = "X''" if sqlite else "''"
     op.execute(
-        "INSERT INTO control_head (id, record_id, chain_height, chain_hash)"  # noqa: S608  # our own bytes
-        f" VALUES (1, {identity}, 0, {first})"
+        "INSERT INTO control_head (id, record_id, log_size, log_edge)"  # noqa: S608  # our own bytes
+        f" VALUES (1, {identity}, 0, {nothing})"
     )
 
 

@@ -28,9 +28,10 @@ T = TypeVar("T")
 FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
-    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores are sealed when it is adopted",
+    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted",
+    "candidate_prompts": "what a candidate policy compares batches with; its sealed rule has their digest",
     "control_head.id": "always 1",
-    "control_queue": "what a closing waits to seal; its rows are evidence, and in the chain before a bundle is made",
+    "control_queue": "what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
     "desk_texts.id": "a number that nothing names",
@@ -44,7 +45,7 @@ NOT_EVIDENCE = {
     "progress.updated_at": "when a partition was leased or went on",
     "review_*": "who was shown which answer",
 }
-"""What the database has beside the record: in no chain, and in no bundle. Tables, a star for the rest of a name, or columns."""
+"""What the database has beside the record: in no log, and in no bundle. Tables, a star for the rest of a name, or columns."""
 
 
 @contextmanager
@@ -74,7 +75,7 @@ def write_bundle(
 ) -> dict[str, Any]:
     """Write a bundle and return its manifest.
 
-    Every link of every chain is in it, for a chain cannot be verified with holes; what can be left out is what stands
+    Every leaf of every log is in it, for a log cannot be verified with holes; what can be left out is what stands
     behind the digests.
 
     Parameters
@@ -107,7 +108,7 @@ def write_bundle(
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "made_at": made_at,
-        "head": _read("the heads of the chains", snapshot.head),
+        "head": _read("the heads of the logs", snapshot.head),
         "left_out": {"other_gates_than": gate, "texts": not texts, "salts": not salts},
         "not_evidence": NOT_EVIDENCE,
         "files": {},
@@ -119,7 +120,7 @@ def write_bundle(
             if keys:
                 _write(opened, "public-key.pem", [signing.public_pem(keys).rstrip("\n").encode()])
             text = _read(
-                "the heads of the chains",
+                "the heads of the logs",
                 lambda: json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True),
             )
             _write(opened, "manifest.json", [text.encode()])

@@ -40,7 +40,7 @@ class CheckpointStore(Protocol):
         message: Callable[[bytes], OutboxMessage],
         now: datetime,
     ) -> bytes | None:
-        """Store and enqueue the checkpoint that `make` returns, given where the chains stand and the newest one.
+        """Store and enqueue the checkpoint that `make` returns, given where the logs stand and the newest one.
 
         Nobody else makes one meanwhile. Returns what was stored.
         """
@@ -66,7 +66,7 @@ class Checkpointer:
 
     Parameters
     ----------
-    store : where the chains and the checkpoints are.
+    store : where the logs and the checkpoints are.
     signer : signs them.
     topic : where they are published, by the outbox.
     file : where they are appended; None: nowhere.
@@ -181,10 +181,10 @@ class Checkpointer:
 
 
 def _same(standing: dict[str, Any], before: CheckpointsV1) -> bool:
-    """Report whether no chain has grown."""
-    ends = {(h.log_id, h.topic, h.partition): (h.height, h.next_offset) for h in before.partitions}
+    """Report whether no log has grown."""
+    ends = {(h.log_id, h.topic, h.partition): (h.size, h.next_offset) for h in before.partitions}
     present = {
-        (h["log_id"], h["topic"], h["partition"]): (h["height"], h["next_offset"])
+        (h["log_id"], h["topic"], h["partition"]): (h["size"], h["next_offset"])
         for h in standing["partitions"]
     }
-    return standing["control"]["height"] == before.control.height and present == ends
+    return standing["control"]["size"] == before.control.size and present == ends

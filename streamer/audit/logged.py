@@ -77,10 +77,6 @@ class Rows(Protocol):
         """Yield the batches whose action was sent to a topic, of decisions about a log's records, later than `since`."""
         ...
 
-    def left_in_outbox(self) -> bool:
-        """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
-        ...
-
     def desk(self, keys: Collection[BatchKey]) -> Mapping[BatchKey, RecordedDesk]:
         """What became of those of these batches that a person, or the deadline, decided about at the desk."""
         ...
@@ -206,7 +202,7 @@ class _Inputs:
         if 2 * self._agreed <= self._report.counts["events compared with the log"]:
             another = f"{self._topic}: it was deleted and recreated, and is another topic than the one that was read"
             return LogReport(notes=[another])
-        # The id on record is in no chain. Whoever changes it must not keep the events from being compared.
+        # The id on record is in no log. Whoever changes it must not keep the events from being compared.
         self._report.notes.append(
             f"{self._topic}: the broker's id of it is not the one on record, and its events are"
         )
@@ -375,17 +371,9 @@ def _actions(rows: Rows, report: LogReport) -> _Published[OutboxMessage]:
             return None
         if (recorded.key, recorded.value, own) != (record.key, record.value, headers):
             return "is another one than on record"
-        return None if given in (None, link) else "has a receipt of another link than the record's"
+        return None if given in (None, link) else "has a receipt of another leaf than the record's"
 
-    def published(log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
-        if not rows.left_in_outbox():
-            return rows.published(log_id, topic, since)
-        report.notes.append(
-            "whether every action was published: the outbox of an earlier version has messages left"
-        )
-        return iter(())
-
-    return _Published("action", "actions", "decision", key_of, rows.actions, differs, published)
+    return _Published("action", "actions", "decision", key_of, rows.actions, differs, rows.published)
 
 
 def _at_the_desk(rows: Rows, report: LogReport) -> _Published[RecordedDesk]:
@@ -403,7 +391,7 @@ def _at_the_desk(rows: Rows, report: LogReport) -> _Published[RecordedDesk]:
         if (key, event) != (record.key, said):
             return "is another one than on record"
         same = given is None or (link is not None and given == link.encode())
-        return None if same else "has a receipt of another link than the record's"
+        return None if same else "has a receipt of another leaf than the record's"
 
     what = "outcome at the desk"
     return _Published(what, "outcomes at the desk", what, key_of, rows.desk, differs, rows.desk_published)

@@ -22,7 +22,7 @@ _CASE = re.compile(r"CASE ([0-9A-Za-z]{16,}) begins\n(.*)\nCASE \1 ends\n", re.D
 
 
 def check_mark(line: Mapping[str, Any], verifier: Verifier) -> None:
-    """Compare one response's mark, which the chain has, with what its judge was asked and said.
+    """Compare one response's mark, which the log has, with what its judge was asked and said.
 
     Parameters
     ----------

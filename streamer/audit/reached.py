@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from streamer.errors import UsageError, named_beside
 
@@ -23,11 +23,17 @@ class Reached:
     ----------
     record_id : which record that was.
     sequence, digest : number and SHA-256 of the newest checkpoint that it read, in hexadecimal.
+    logs : the partitions' Merkle logs at that checkpoint: log id, topic, partition, size and right edge, in hexadecimal.
     """
 
     record_id: str
     sequence: int
     digest: str
+    logs: list[list[Any]]
+
+    def edges(self) -> dict[tuple[Any, ...], tuple[int, list[bytes]]]:
+        """Size and right edge by partition."""
+        return {tuple(place): (size, list(map(bytes.fromhex, edge))) for *place, size, edge in self.logs}
 
 
 def read_reached(path: Path) -> Reached | None:
@@ -41,6 +47,7 @@ def read_reached(path: Path) -> Reached | None:
     try:
         fields = json.loads(text)
         form, found = fields.pop("form"), Reached(**fields)
+        found.edges()
     except (ValueError, TypeError, AttributeError, KeyError):
         form, found = None, None
     if form != _FORM or found is None or type(found.sequence) is not int:

@@ -19,7 +19,13 @@ from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.draw_ages import age_moment
 from streamer.recalibration.run import derive
-from streamer.recalibration.sampled import cuts_at_budget, is_bad, losses_by_score, prompts_of_rule
+from streamer.recalibration.sampled import (
+    cuts_at_budget,
+    is_bad,
+    losses_by_score,
+    one_of_each,
+    prompts_of_rule,
+)
 from streamer.recalibration.suffix_test import Suffix
 
 if TYPE_CHECKING:
@@ -56,7 +62,7 @@ class ActionRules:
         self._compares = lru_cache(maxsize=_MOST_COMPARED)(self._comparing)
 
     def read(self, line: dict[str, Any]) -> None:
-        """Read a line of the control chain."""
+        """Read a line of the control log."""
         row = line["row"] or {}
         if line["kind"] == "policies" and row:
             self._policies[row["gate"], row["version"]] = row
@@ -96,7 +102,7 @@ class ActionRules:
         settings = next(one.settings for one in self._revisions(gate) if one.revision == row["gate_revision"])
         losses = None
         if cuts_at_budget(settings, reading.rule):
-            losses = losses_by_score(self._inputs(row["calibration_run"]), older_than)
+            losses = losses_by_score(settings, reading.rule, self._inputs(row["calibration_run"]), older_than)
         elif not isinstance(reading.rule, Full):
             return None
         return PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule, losses=losses)
@@ -172,6 +178,9 @@ def contradiction(
         for one in groups:
             if one.bad is not (bad := is_bad(gate.audit_salt, replace(one, bad=None))):
                 return f"the prompt {one.id} is {'bad' if bad else 'good'}, by its severity {one.severity:g}"
+    for one, drawn in zip(groups, one_of_each(groups, gate.audit_salt, older_than), strict=True):
+        if one.spare is not drawn.spare:
+            return f"another batch of the burst of {one.id} counts, by its gate's draw"
     sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
     young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
     if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from streamer.audit.standalone.verify_bundle import SCORED_BY
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.gates.policy_gate import unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, is_plugin, scorer_named
+from streamer.scoring.scorers.judge import Judge
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Rescorer:
         scores = [response[1] for response in facts["responses"]]
         if None in scores or not scores:
             return
-        if facts["scorer"] in SCORED_BY:
-            return  # derived from the recorded numbers, whether texts are scored again or not
+        if facts["scorer"] == Judge.name:
+            return  # derived from the recorded marks, whether texts are scored again or not
         if facts["embedding_source"] != "encoder":
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
         elif facts["encoder"] not in self._encoders:
@@ -133,8 +133,8 @@ class Rescorer:
         elif content is None or None in content["texts"]:
             self._left_out(verifier, "texts are erased, or were never kept")
         else:
-            place = "{}[{}], link {}, offset {}".format(
-                *line["source"][1:3], line["height"], line["source"][3]
+            place = "{}[{}], leaf {}, offset {}".format(
+                *line["source"][1:3], line["index"], line["source"][3]
             )
             place += " ({}/{}#{})".format(*facts["batch"])
             blank = [is_blank(text) for text in content["texts"]]

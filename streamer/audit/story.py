@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from streamer.audit import receipt
 from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.calibration.guarantee import budget
 from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
-from streamer.signing.canonical_json import canonical_json
 from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
 from streamer.wording.numbers import counted
 from streamer.wording.policies import cut_text, who
@@ -28,7 +27,6 @@ HELD = {
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",
-    "no_logprob": "the event brought no log-probabilities, which the gate's score is made of",
     "upstream_mismatch": "the gate is calibrated for the answers of a different upstream, or with different settings of it",
     "attempts_exhausted": "the prompt had used up its attempts",
     "deadline_passed": "it came too late",
@@ -81,21 +79,6 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     lines.append(("action", f"{facts['action_id']}, for the topic {line['action']['topic']}"))
     lines.append(("sealed", _seal(found)))
     return lines
-
-
-def is_linked(found: dict[str, Any]) -> bool:
-    """Report whether the decision's link follows from the link before it and from what the tables say now."""
-    line = found["line"]
-    sealed = {
-        "format": 1,
-        "kind": line["kind"],
-        "source": line["source"],
-        "height": line["height"],
-        "recorded_at": line["recorded_at"],
-        "facts": line["facts"],
-    }
-    link = hashlib.sha256(bytes.fromhex(found["previous"]) + canonical_json(sealed)).hexdigest()
-    return line["facts"] is not None and link == line["hash"]
 
 
 def _excerpt(text: str | None) -> str:
@@ -231,10 +214,12 @@ def _label(row: dict[str, Any]) -> str:
 
 def _seal(found: dict[str, Any]) -> str:
     line, checkpoint = found["line"], found["checkpoint"]
-    fits = "which fits what the tables say" if is_linked(found) else "which DOES NOT FIT what the tables say"
+    fits = (
+        "which fits what the tables say" if receipt.fits(line) else "which DOES NOT FIT what the tables say"
+    )
     covered = (
         "no checkpoint covers it yet"
         if checkpoint is None
         else f"checkpoint {checkpoint['sequence']} of {checkpoint['made_at']} covers it"
     )
-    return f"link {line['height']}, {line['hash'][:16]}..., {fits}; {covered}"
+    return f"leaf {line['index']}, {line['leaf'][:16]}..., {fits}; {covered}"

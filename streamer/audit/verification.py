@@ -38,15 +38,15 @@ class Snapshot(Protocol):
     """The record at one moment, as evidence; docs/audit.md has the form of the lines."""
 
     def head(self) -> dict[str, Any]:
-        """Which record this is, and where each of its chains ends."""
+        """Which record this is, and where each of its logs ends."""
         ...
 
     def control(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """Every entry of the control chain; those of one kind where one is named."""
+        """Every leaf of the control log; those of one kind where one is named."""
         ...
 
     def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
-        """Every outcome, partition by partition, in the order of its chain; those above a height where one is named."""
+        """Every outcome, partition by partition, in the order of its log; those from a leaf on where one is named."""
         ...
 
     def checkpoints(self) -> Iterator[bytes]:
@@ -54,7 +54,7 @@ class Snapshot(Protocol):
         ...
 
     def unchained(self) -> Iterator[dict[str, Any]]:
-        """Rows that belong to no chain."""
+        """Rows that belong to no log."""
         ...
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
@@ -217,8 +217,10 @@ def verify_record(
         if not after:  # else the labels before the checkpoint were not read
             runs.check(snapshot.control("calibration_runs"), verifier, severities_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
-        if (newest := verifier.newest_checkpoint()) is not None and not verifier.faults:
-            reached = Reached(head["record_id"], *newest)
+        if (newest := verifier.reached()) is not None and not verifier.faults:
+            sequence, digest, edges = newest
+            logs = [[*place, size, [one.hex() for one in edge]] for place, (size, edge) in edges.items()]
+            reached = Reached(head["record_id"], sequence, digest, logs)
     except UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
@@ -249,7 +251,7 @@ UNREADABLE = (
 def _not_again(
     since: Reached | None, head: Mapping[str, Any], verifier: Verifier
 ) -> dict[tuple[Any, ...], int]:
-    """Return the heights up to which chains were verified before; the control chain's under `()`."""
+    """Return the sizes up to which logs were verified before; the control log's under `()`."""
     if since is None:
         return {}
     if since.record_id != head["record_id"]:
@@ -257,9 +259,9 @@ def _not_again(
             "checkpoint", "the record", f"an earlier verification was of the record {since.record_id}"
         )
         return {}
-    after = verifier.begin_behind(since.sequence, since.digest)
+    after = verifier.begin_behind(since.sequence, since.digest, since.edges())
     if after:
-        count = sum(height for chain, height in after.items() if chain)
+        count = sum(size for chain, size in after.items() if chain)
         verifier.notes["not again"] = (
             f"{count} outcomes up to checkpoint {since.sequence} were verified before, and not read again"
         )
@@ -269,7 +271,7 @@ def _not_again(
 def _reached(verifier: Verifier) -> str:
     if verifier.counts["outcomes"]:
         return f"outcomes, the first {verifier.counts['outcomes']} of which could be read"
-    return f"control, link {verifier.counts['control entries']}"
+    return f"control, leaf {verifier.counts['control entries']}"
 
 
 def _calibrated_again(
@@ -279,7 +281,7 @@ def _calibrated_again(
     rules: ActionRules,
     after: int,
 ) -> Iterator[dict[str, Any]]:
-    """Pass the lines on; calibrate each run above a height again once the verifier has seen its line."""
+    """Pass the lines on; calibrate each run from a leaf on again once the verifier has seen its line."""
     revisions = cache(lookups.revisions)
     for line in lines:
         yield line
@@ -289,9 +291,9 @@ def _calibrated_again(
             continue
         columns = row["candidates"]["columns"]
         candidates = [dict(zip(columns, values, strict=True)) for values in line["candidates"]]
-        if line["height"] <= after:
+        if line["index"] < after:
             continue
-        place = f"control, link {line['height']}, calibration_runs id {row['id']}"
+        place = f"control, leaf {line['index']}, calibration_runs id {row['id']}"
         try:
             gate = next((one for one in revisions(row["gate"]) if one.revision == row["gate_revision"]), None)
         except UsageError:

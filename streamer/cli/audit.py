@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
+    from streamer.store.audit.chained_rows import ChainedRowsSnapshot
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -52,30 +53,69 @@ def show(
     json: opt.JsonOption = False,
 ) -> None:
     """Show one decision: what came, what was decided and why, by which policy, and how it is sealed."""
-    from streamer.audit.story import is_linked, story_of
-    from streamer.audit.verification import UNREADABLE
+    from streamer.audit.receipt import fits
+    from streamer.audit.story import story_of
 
     with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
-        try:
-            found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
-        except UNREADABLE as error:
-            raise Unreadable(
-                f"the record of batch {batch!r} cannot be read ({type(error).__name__}: {error}); "
-                "`streamer audit verify` says which row it is"
-            ) from error
-    if not found:
-        raise UsageError(
-            f"no decision about batch {batch!r} is recorded" + (f" for gate {gate}" if gate else "")
-        )
+        found = _decisions_of(snapshot, batch, gate, attempt)
     for number, one in enumerate(found):
         if json:
-            print_json(one | {"linked": is_linked(one)})
+            print_json(one | {"fits": fits(one["line"])})
             continue
         if number:
             say("")
         print_pairs(story_of(one))
-    if not all(is_linked(one) for one in found):
+    if not all(fits(one["line"]) for one in found):
         raise typer.Exit(FOUND)
+
+
+def _decisions_of(
+    snapshot: "ChainedRowsSnapshot", batch: str, gate: str | None, attempt: int | None
+) -> list[dict[str, Any]]:
+    from streamer.audit.verification import UNREADABLE
+
+    try:
+        found = snapshot.decisions_of(batch, gate=gate, attempt=attempt)
+    except UNREADABLE as error:
+        raise Unreadable(
+            f"the record of batch {batch!r} cannot be read ({type(error).__name__}: {error}); "
+            "`streamer audit verify` says which row it is"
+        ) from error
+    if not found:
+        raise UsageError(
+            f"no decision about batch {batch!r} is recorded" + (f" for gate {gate}" if gate else "")
+        )
+    return found
+
+
+@app.command()
+def receipt(
+    batch: Annotated[str, typer.Argument(metavar="BATCH", help="The batch_id of the event.")],
+    gate: opt.GateFilter = None,
+    attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
+) -> None:
+    """Prove that a signed checkpoint covers a decision: its leaf, an inclusion proof and the checkpoint, as JSON.
+
+    One line for each attempt. Whoever has it can check it alone and offline, with any program that verifies inclusion proofs by
+    RFC 9162 (docs/audit.md).
+    """
+    from streamer.audit.receipt import fits, full_receipt
+
+    with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
+        for one in _decisions_of(snapshot, batch, gate, attempt):
+            line, checkpoint = one["line"], one["checkpoint"]
+            if checkpoint is None:
+                raise UsageError(
+                    "no checkpoint covers the decision yet; `streamer audit checkpoint` makes one"
+                )
+            try:
+                if not fits(line):
+                    raise ValueError("the decision is not what was recorded")
+                proved = full_receipt(line, checkpoint, snapshot.leaves)
+            except ValueError as error:
+                warn(f"{error}; `streamer audit verify` says more")
+                raise typer.Exit(FOUND) from error
+            print_json(proved)
 
 
 @app.command()
@@ -199,7 +239,7 @@ def _outcomes(store: "Store") -> int | None:
     from streamer.audit.verification import UNREADABLE
 
     try:
-        return sum(store.reports.chain_heights().values())
+        return sum(store.reports.log_sizes().values())
     except UNREADABLE:
         return None
 
@@ -416,7 +456,7 @@ def checkpoint(
     ] = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Make a checkpoint now: sign the heads of all chains, publish it, append it to the configured file, and send it to witnesses.
+    """Make a checkpoint now: sign the heads of all logs, publish it, append it to the configured file, and send it to witnesses.
 
     Witnesses get every checkpoint that they lack. Exit status 1 if the file or one of them did not take it; they get it later.
     """

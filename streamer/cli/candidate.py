@@ -25,7 +25,7 @@ app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("set")
-@partial(with_settings, only={*SETTINGS, *PARAMETERS})
+@partial(with_settings, only={"signals", *SETTINGS, *PARAMETERS})
 def set_(
     gate: opt.GateArgument,
     *,
@@ -145,7 +145,7 @@ def show(
             )
         note(
             "Nothing of this is done: actions, thresholds and the risk in service are those of the policy in force. What a candidate "
-            "made of batches is in no chain: it is no evidence."
+            "made of batches is in no log: it is no evidence."
         )
     if answer is not None and answer.differences:
         raise typer.Exit(FOUND)
@@ -236,6 +236,8 @@ def _about(candidate: "CandidatePolicy", present: "GateSettings") -> str:
         for name in (*SETTINGS, *PARAMETERS)
         if named[name] != before[name]
     ]
+    if named["signals"] != before["signals"] and candidate.settings.signal_list is not None:
+        said.append(f"{len(candidate.settings.signal_list.columns)} columns of signals")
     said.append("no threshold" if candidate.cut is None else cut_text(candidate.cut, candidate.rule))
     return ", ".join(said)
 

@@ -126,7 +126,7 @@ def prune(
     """Erase old texts and delete old published messages. What was erased cannot be restored.
 
     Erased are prompts, responses, references, metadata, refused messages, and what a judge was asked and said.
-    Decisions, scores, labels, calibrations and ids stay, and the hash chains still verify. A batch that is delivered
+    Decisions, scores, labels, calibrations and ids stay, and the Merkle logs still verify. A batch that is delivered
     again after that counts as a duplicate, whatever it holds. Who erased, why, and what age allowed it goes on record with it.
     On PostgreSQL: as a member of streamer_migrate.
     """

@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from streamer.dev.report.page import DemoRun
 
 _WIDTH_FOR_BARS = 120
-_METHODS = tuple(
-    name for name in METHODS if every()[name].risk == "exposure" and not every()[name].of_signals
-)
+_METHODS = tuple(name for name in METHODS if every()[name].risk == "exposure")
 
 
 def demo(
@@ -56,7 +54,7 @@ def demo(
 
     The first half is published to a closed gate, its labels come back by the labels topic, a recalibration opens
     the gate, and the second half streams through it. What is reported is measured on the second half. The gate cuts
-    Gram energy, whose threshold the pictures show; a gate of `streamer gate create` reads all signals.
+    Gram energy, whose threshold the pictures show; `--method full` reads all signals, as a gate of `streamer gate create` does.
     """
     from streamer.cli.services import end_on_sigterm
     from streamer.dev.embedded_step import run_demo
@@ -66,13 +64,11 @@ def demo(
     if method not in _METHODS:
         raise UsageError(
             f"--method must be one of {', '.join(_METHODS)}, not {method!r}"
-            + (
-                ""
-                if method not in METHODS
-                else ": that one reads all signals, and the demo's pictures show a cut of one score"
-                if every()[method].of_signals
-                else ": that one bounds another risk than the demo reports"
-            )
+            + (": that one bounds another risk than the demo reports" if method in METHODS else "")
+        )
+    if every()[method].of_signals and gate_unit == "response":
+        raise UsageError(
+            f"--method {method} goes with --gate-unit best: it decides about one answer of a prompt"
         )
     end_on_sigterm()
     with DemoProgress() as watch:

@@ -172,11 +172,11 @@ def _database(settings: "Settings", *, full: bool) -> Iterator[Diagnosis]:
 
 
 def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosis]:
-    """Recompute the hash chains over what was recorded; a long record only when asked.
+    """Recompute the Merkle logs over what was recorded; a long record only when asked.
 
     `publishes` : a broker is configured, for which messages wait.
     """
-    links = sum(store.reports.chain_heights().values())
+    links = sum(store.reports.log_sizes().values())
     waiting = store.reports.outbox_pending()
     if links > QUICK_LINKS and not full:
         yield _ok("record", f"{links} links; too long to verify by default", "streamer doctor --full")
@@ -185,7 +185,7 @@ def _record(store: "Store", *, full: bool, publishes: bool) -> Iterator[Diagnosi
         for fault in faults:
             yield _fail("record", str(fault), "keep the database as it is and compare with a backup")
         if not faults:
-            yield _ok("record", f"the hash chain verifies, {links} links")
+            yield _ok("record", f"the Merkle log verifies, {links} links")
     if store.reports.may_rewrite():
         yield _warn(
             "rights",
@@ -234,6 +234,7 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _gates(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer.gates.settings import NO_ENCODER
+    from streamer.scoring.registry import GONE
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
@@ -249,6 +250,9 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     runs = {identity} if beside is None else {identity, wiring.encoder_identity(settings, beside).id}
     for name, policy in sorted(policies.items()):
+        if policy.settings.scorer in GONE:
+            yield _fail(f"gate {name}", status_text(policy), "docs/serving-more.md says what signals are")
+            continue
         waiting = pending.get(name, 0)
         embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
         if embeds and policy.settings.encoder not in runs:

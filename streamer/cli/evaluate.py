@@ -65,8 +65,8 @@ class ScoreOptions:
         str,
         typer.Option(
             metavar="NAME,...|all",
-            help=f"Scores to compare: {', '.join(SCORER_NAMES)}, logprob, or one of an installed package. all: those that are "
-            "computed here, installed packages' too. logprob and a judge's marks are compared wherever the file has them.",
+            help=f"Scores to compare: {', '.join(SCORER_NAMES)}, or one of an installed package. all: those that are "
+            "computed here, installed packages' too. A judge's marks are compared wherever the file has them.",
         ),
     ] = "gram"
     score_field: Annotated[
@@ -260,9 +260,10 @@ def _with_scores(
     from streamer.research.evaluation import Encoding, judged_data_sets, scored_data_sets
     from streamer.research.evaluation.data_sets import check_texts
     from streamer.scoring.registry import GRAM
-    from streamer.scoring.scorers.logprob import Logprob
 
-    others = [name for name in options.scorers if name not in (GRAM, Logprob.name)]
+    if judge is not None:  # first: its marks are signals of the method full
+        data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
+    others = [name for name in options.scorers if name != GRAM]
     made = []
     for data in data_sets:
         kept = data.scores.get(GRAM)
@@ -275,7 +276,7 @@ def _with_scores(
                 encoding = Encoding(encoder, settings.encoder.device, settings.encoder.threads)
                 (data,) = scored_data_sets([data], options, encoding=encoding, cache=cache, watch=watch)
         made.append(data if kept is None else data.with_scores(GRAM, kept))
-    return made if judge is None else judged_data_sets(made, judge, cache=cache, watch=watch)
+    return made
 
 
 @contextmanager

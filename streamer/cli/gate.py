@@ -202,7 +202,8 @@ def set_(
         if another and labels:
             warn(
                 f"{counted(labels, 'label is', 'labels are')} there already: what a calibration on them promises holds "
-                f"only if they played no part in choosing {' and '.join(another).replace('_', ' ')}"
+                f"only if they played no part in choosing {' and '.join(another).replace('_', ' ')}. What is chosen by what it ships, "
+                "in what-if or by the slider, is a selection: its promise begins with a calibration on prompts decided from now on"
             )
     _warn_of_options(chosen, given)
     if changes and not dry_run:
@@ -350,6 +351,10 @@ def with_floor(
 
     if "label_floor" in given:
         raise UsageError("--label-above finds a --label-floor: leave one of them out")
+    if settings.calibrator.of_signals:
+        raise UsageError(
+            f"--label-above does not go with method {settings.method}: it fits the labels of all prompts. --ship-above holds what scores low"
+        )
     found = scores.undrawn_scores(SampleQuery(gate, settings, now), most=MOST)
     if len(found) < LEAST:
         raise UsageError(
@@ -405,6 +410,11 @@ def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict
     A new gate has the method `full`, unless what it is given goes with another one only. That is known before any label is.
     """
     full = chosen.get("method") == Full.name
+    if full and given.get("scorer", CHOICE) != CHOICE:
+        raise UsageError(
+            f"--scorer {given['scorer']} goes with a method that cuts one score, and --method {Full.name} reads all signals: name one too, "
+            f"like --method {DEFAULT_METHOD}"
+        )
     if "method" not in chosen:
         full = (
             chosen.get("scorer", CHOICE) == CHOICE

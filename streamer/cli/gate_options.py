@@ -175,14 +175,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         "scorer",
         "SCORER",
         f"Where scores come from: {', '.join(SCORERS)}. gram is the agreement of the responses' embeddings, external a score "
-        "in the event, logprob the mean log-probability of a response's tokens in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares.",
+        "in the event, judge the mark of the configured language model; the others are what `streamer evaluate` compares.",
         _POLICY,
     ),
     SettingOption(
         field="signals",
         metavar="NAME=LOW..HIGH",
-        help="What a gate of method full reads besides the 26 signals of the texts; give it once for each. score, logprob, judge: as they "
-        "come with an event or a judge. NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
+        help="What a gate of method full reads besides the 26 signals of the texts; give it once for each. score, logprob, token_entropy, most_token_entropy, judge (0 to 100): as they "
+        "come with an event. NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
         "this model gave the answer. none: nothing besides. The whole list is set anew, and its labels count from then on.",
         panel=_POLICY,
         kind=list[str],
@@ -274,6 +274,14 @@ SETTINGS: tuple[SettingOption, ...] = (
         "segment_by",
         "KEY",
         "Metadata key that divides prompts into segments, each with a threshold of its own; none removes it.",
+        _METHODS,
+        none=True,
+    ),
+    _of(
+        "group_by",
+        "KEY|prompt",
+        "Metadata key that names bursts of batches, or prompt: batches with the same question. Calibration counts a burst once; none: "
+        "each batch.",
         _METHODS,
         none=True,
     ),

@@ -1,14 +1,15 @@
 """`streamer plan`: what a budget needs, and what it would give, before anyone labels."""
 
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
-from streamer.cli.console import note, print_json, progress, warn
+from streamer.cli.console import note, print_json, progress, say, warn
 from streamer.cli.options import (
     JsonOption,
     TableOptions,
@@ -18,7 +19,14 @@ from streamer.cli.options import (
     share,
     share_from,
 )
-from streamer.cli.plan_report import plan_json, print_among_shipped, print_plan, print_rungs, print_until_sure
+from streamer.cli.plan_report import (
+    plan_json,
+    print_all_signals,
+    print_among_shipped,
+    print_plan,
+    print_rungs,
+    print_until_sure,
+)
 from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabelled_note
 from streamer.errors import UsageError
 
@@ -29,6 +37,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
     from streamer.gates.settings import Unit
+    from streamer.planning.all_signals import SignalsPlan
     from streamer.planning.plan import Budget, Simulation
     from streamer.planning.prompts import Prompts, SampledBatches
     from streamer.scoring.encoders.encoder import CachedEncoder
@@ -84,12 +93,13 @@ class GateOptions:
         ),
     ] = None
     method: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="|".join(offered()),
-            help="Calibrator; what each promises is in docs/guarantees.md.",
+            help="Calibrator; what each promises is in docs/guarantees.md. Default: mean, and beside it full, a new gate's, where --data "
+            "has texts and no scores of its own, and the unit is best or batch.",
         ),
-    ] = "mean"
+    ] = None
     attempts: Annotated[
         int,
         typer.Option(
@@ -199,7 +209,7 @@ def plan(
         "--labels": labels, "--promise": gate.promise, "--responses": responses,
         **{f"--{name}": value for name, value in guessed.items()},
         "--attempts": gate.attempts if gate.attempts > 1 else None,
-        "--method": gate.method if gate.method != "mean" else None,
+        "--method": gate.method,
     }  # fmt: skip
     others = [name for name, value in given.items() if value is not None]
     if gate.rungs is not None:
@@ -214,19 +224,72 @@ def plan(
     if chosen.risk == "selective" and gate.attempts > 1:
         asked = f"--method {chosen.name}" if gate.promise is None else f"--promise {gate.promise}"
         raise UsageError(f"--attempts must be 1 with {asked}: attempts change what ships")
+    if chosen.of_signals:
+        _check_of_signals(unit, guessed, responses)
+        found = _plan_all_signals(past, unit, alpha, gate.attempts, labels, runs)
+        if json:
+            print_json(asdict(found) | {"unit": unit, "method": chosen.name})
+        else:
+            print_all_signals(found, unit)
+        return
     budget = Budget(alpha, labels, gate.attempts, chosen) if chosen.risk == "exposure" else None
     prompts = _guessed(guessed, responses, seed) if past is None else _past(past, guessed, responses, seed)
     if budget is None:
         _plan_among_shipped(prompts, unit, chosen, alpha, labels, runs, json=json)
     else:
-        _plan_budget(prompts, budget, unit, gate.audit_probability, runs, json=json)
+        beside = None
+        if gate.method is gate.promise is None and past is not None and unit != "response" and past.has_texts:
+            beside = _plan_all_signals(past, unit, alpha, gate.attempts, labels, runs)
+        _plan_budget(prompts, budget, unit, gate.audit_probability, runs, beside, json=json)
 
 
-def _method(promise: str | None, method: str) -> str:
+def _method(promise: str | None, method: str | None) -> str:
     """Return the name of the method that is asked for, by itself or by its promise."""
-    if method not in offered():
+    if method is not None and method not in offered():
         raise UsageError(f"--method must be one of {', '.join(offered())}, not {method!r}")
-    return method if promise is None else promised_method(promise, None if method == "mean" else method)
+    return method or "mean" if promise is None else promised_method(promise, method)
+
+
+def _check_of_signals(unit: "Unit", guessed: "Mapping[str, float | None]", responses: int | None) -> None:
+    """Refuse what a plan with all signals cannot look at."""
+    if unit == "response":
+        raise UsageError("--method full goes with the units best and batch, not response")
+    given = [name for name, value in {**guessed, "responses": responses}.items() if value is not None]
+    if given:
+        raise UsageError(
+            f"--{given[0]} goes with --method mean: what all signals serve is measured on past answers (--data), and not guessed"
+        )
+
+
+def _plan_all_signals(
+    past: "_Past | None", unit: "Unit", alpha: float, attempts: int, labels: int | None, runs: "Simulation"
+) -> "SignalsPlan":
+    import numpy as np
+
+    from streamer.clouds.offline import calibration_groups
+    from streamer.frames.answers import signals_of
+    from streamer.planning.all_signals import PastPrompts, plan_all_signals
+    from streamer.research.experiments.score_cache import chosen_answers
+
+    prompts = None
+    if past is not None:
+        listed = signals_of(past.clouds, past.reading.signals)
+        chosen = chosen_answers(past.clouds, past.encoder(), listed, unit)
+        groups = calibration_groups(chosen, unit, drop_unlabelled=past.unlabelled == "drop")
+        rows = {f"{one.cloud.batch_id}#1": one.row for one in chosen}
+        prompts = PastPrompts(
+            np.array([rows[group.id] for group in groups], dtype=np.float32),
+            np.array([float(group.scores[0]) for group in groups]),
+            np.array([float(group.severities.mean()) for group in groups]),
+            held=sum(one.row is None for one in chosen),
+        )
+    try:
+        with progress("Simulating calibrations with all signals", runs.repetitions) as advance:
+            return plan_all_signals(
+                prompts, alpha=alpha, attempts=attempts, labels=labels, simulation=runs, progress=advance
+            )
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _plan_budget(
@@ -235,6 +298,7 @@ def _plan_budget(
     unit: "Unit",
     audit_probability: float,
     runs: "Simulation",
+    beside: "SignalsPlan | None",
     *,
     json: bool,
 ) -> None:
@@ -250,9 +314,12 @@ def _plan_budget(
             progress=lambda done, _of: advance(done),
         )
     if json:
-        print_json(plan_json(made))
-    else:
-        print_plan(made)
+        print_json(plan_json(made) | {"all_signals": None if beside is None else asdict(beside)})
+        return
+    print_plan(made)
+    if beside is not None:
+        say("")
+        print_all_signals(beside, unit)
 
 
 def _plan_among_shipped(
@@ -314,7 +381,7 @@ def _plan_until_sure(data: "_Past", steps: str, alpha: float, seed: int, *, json
 def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: bool) -> None:
     from streamer.planning.rungs import ROUNDS, first_answers, paired, plan_rungs
 
-    clouds, encoder = _labelled(data)
+    clouds, encoder = data.clouds, data.encoder_of_scores()
     if rungs.isascii() and rungs.isdigit():
         cheap, dear, encoders = first_answers(clouds, int(rungs)), clouds, (encoder, encoder)
         if encoder is None and all(one.own_scores is not None for one in clouds):
@@ -322,7 +389,8 @@ def _plan_rungs(data: "_Past", rungs: str, alpha: float, seed: int, *, json: boo
                 "scores of your own say nothing of fewer answers: name the expensive gate's file"
             )
     else:
-        dear, dear_encoder = _labelled(data._replace(file=Path(rungs)))
+        expensive = _Past(Path(rungs), data.reading, data.unlabelled)
+        dear, dear_encoder = expensive.clouds, expensive.encoder_of_scores()
         cheap, encoders = clouds, (encoder, dear_encoder or encoder)
     with progress("Scoring responses", 2) as advance:
         first, later, left_out = paired(cheap, dear, encoders=encoders, seed=seed, progress=advance)
@@ -352,7 +420,7 @@ def _past(data: "_Past", guessed: dict[str, float | None], responses: int | None
             raise UsageError(f"--{name} is a guess, and --data measures it: leave one of them out")
     if responses is not None and responses < 2:
         raise UsageError(f"--responses must be at least 2, not {responses}: agreement needs others")
-    clouds, encoder = _labelled(data)
+    clouds, encoder = data.clouds, data.encoder_of_scores()
     with progress("Scoring responses", len(clouds)) as advance:
         return past_prompts(clouds, responses=responses, encoder=encoder, seed=seed, progress=advance)
 
@@ -362,7 +430,7 @@ def _past_orders(
 ) -> "list[Mapping[int, SampledBatches]]":
     from streamer.planning.prompts import past_prompts
 
-    clouds, encoder = _labelled(data)
+    clouds, encoder = data.clouds, data.encoder_of_scores()
     found: list[Mapping[int, SampledBatches]] = []
     with progress("Scoring responses", orders) as advance:
         for order in range(orders):
@@ -378,28 +446,47 @@ def _past_orders(
     return found
 
 
-class _Past(NamedTuple):
-    """Past answers, and how they are to be read."""
+@dataclass(frozen=True)
+class _Past:
+    """Past answers, and how they are to be read: once, for standard input has them once."""
 
     file: Path
     reading: "Reading"
     unlabelled: str
 
+    @cached_property
+    def clouds(self) -> "list[Cloud]":
+        """The prompts; an answer without a severity counts as 1, or has none, as the option says."""
+        from streamer.clouds.cloud import severity_kind
+        from streamer.clouds.cloud_files import read_clouds
 
-def _labelled(data: _Past) -> "tuple[list[Cloud], CachedEncoder | None]":
-    from streamer.clouds.cloud import severity_kind
-    from streamer.clouds.cloud_files import read_clouds
+        clouds = list(read_clouds(self.file, self.reading, report=note))
+        severity_kind(clouds)
+        choice = check_unlabelled(self.unlabelled)
+        if missing := unlabelled_note(*counts(clouds), choice):
+            warn(missing)
+        return [filled(cloud) for cloud in clouds] if choice == "worst" else clouds
 
-    clouds = list(read_clouds(data.file, data.reading, report=note))
-    severity_kind(clouds)
-    choice = check_unlabelled(data.unlabelled)
-    if missing := unlabelled_note(*counts(clouds), choice):
-        warn(missing)
-    if choice == "worst":
-        clouds = [filled(cloud) for cloud in clouds]
-    if all(c.own_scores is not None for c in clouds) or all(c.responses[0].embedding for c in clouds):
-        return clouds, None
-    encoder = wiring.encoder(wiring.load_settings())
-    if encoder is None:
-        raise UsageError("past responses are scored by their embeddings, and encoder.name is none: set one")
-    return clouds, encoder
+    @property
+    def has_texts(self) -> bool:
+        """Whether texts are what there is to decide by: they are known, and have no scores of their own."""
+        from streamer.clouds.cloud import NOT_KEPT
+
+        return all(cloud.own_scores is None and NOT_KEPT not in cloud.texts for cloud in self.clouds)
+
+    def encoder_of_scores(self) -> "CachedEncoder | None":
+        """What embeds texts that have no scores of their own; None: nothing need be embedded."""
+        return None if all(cloud.own_scores is not None for cloud in self.clouds) else self.encoder()
+
+    def encoder(self) -> "CachedEncoder | None":
+        """What embeds texts; None: the answers bring embeddings."""
+        return None if all(cloud.responses[0].embedding for cloud in self.clouds) else self._configured
+
+    @cached_property
+    def _configured(self) -> "CachedEncoder":
+        encoder = wiring.encoder(wiring.load_settings())
+        if encoder is None:
+            raise UsageError(
+                "past responses are scored by their embeddings, and encoder.name is none: set one"
+            )
+        return encoder

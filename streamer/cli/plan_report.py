@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.prediction import Interval, Prediction
     from streamer.gates.settings import Unit
+    from streamer.planning.all_signals import SignalsPlan
     from streamer.planning.among_shipped import AmongShippedPlan
     from streamer.planning.plan import Plan
     from streamer.planning.rungs import PlannedRungs, Rungs
@@ -60,6 +61,71 @@ def print_plan(made: Plan) -> None:
         _print_floors(made)
         say("")
     _print_sizes(made)
+
+
+def print_all_signals(made: SignalsPlan, unit: Unit) -> None:
+    from streamer.calibration.calibrators.full import LEAST_GROUPS
+
+    each = f" / {made.attempts} attempts" if made.attempts > 1 else ""
+    high = percent(1.5 * made.alpha / made.attempts)
+    source = (
+        f"{made.repetitions} calibrations on {counted(made.prompts, 'past prompt', 'past prompts')}, each measured on the rest, seed {made.seed}"
+        if made.prompts
+        else "no past answers"
+    )
+    say(
+        f"All signals, method full, for a budget of {percent(made.alpha)}{each} on exposure risk: unit {unit}, {source}"
+    )
+    fields = {
+        "needed": f"{counted(made.least, 'labelled prompt', 'labelled prompts')} or more: with fewer nothing can ship, and one score alone "
+        f"is cut with fewer than {LEAST_GROUPS}"
+    }
+    if made.mean_severity is not None and made.least_held is not None:
+        fields["held"] = (
+            f"{percent(made.least_held, 1)} or more by any gate: exposure would be {percent(made.mean_severity, 1)} if everything were served"
+        )
+    print_fields(fields)
+    say("")
+
+    def cell(value: Interval | float | None) -> str:
+        mean = value if value is None or isinstance(value, float) else value.mean
+        return "-" if mean is None else f"{percent(mean, 1):>7}"
+
+    print_table(
+        [
+            "labels",
+            "served",
+            f"{percent(made.level, 0)} range",
+            "exposure",
+            "one score",
+            f"above {high}",
+            "allowed",
+        ],
+        [
+            [
+                one.labels,
+                cell(one.served),
+                "-" if one.served is None else in_words(one.served),
+                cell(one.exposure),
+                cell(one.by_one_score),
+                cell(one.above),
+                max(one.allowed - 1, 0) if one.allowed else "closed",
+            ]
+            for one in made.ladder
+        ],
+        title="What labels buy, one a prompt",
+    )
+    say(
+        "one score: what a cut of (Gram energy + chrF) / 2 serves on the same labels.\n"
+        f"above {high}: share of calibrations that expose so much, though their mean is within the budget.\n"
+        "allowed: wrong labelled prompts that may look at least as good as what ships."
+    )
+    if any(one.served is None for one in made.ladder):
+        say(
+            "-: more labels than past answers can show."
+            if made.prompts
+            else "-: measured on past answers with severities alone: label 60 prompts or more, and name their file with --data."
+        )
 
 
 def print_among_shipped(made: AmongShippedPlan, unit: Unit, based_on: str) -> None:

@@ -175,7 +175,7 @@ def _pace(settings: "Settings") -> "Iterator[Callable[[int], None]]":
     with wiring.open_store(settings) as store:
 
         def recorded() -> int:
-            heights = store.reports.chain_heights()
+            heights = store.reports.log_sizes()
             return sum(height for partition, height in heights.items() if partition.log_id == log_id)
 
         yield Backpressure(recorded).sent

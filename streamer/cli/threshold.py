@@ -27,8 +27,10 @@ from streamer.wording.policies import (
     cut_text,
     sample_sentence,
     segment_lines,
+    selection_text,
     status_text,
     threshold_text,
+    variability_text,
     weights_text,
     who,
 )
@@ -120,6 +122,7 @@ def show(
         risk = store.monitoring.judged(gate, now=wiring.now()) if present else None
         run = policy.calibration_run
         sample = [] if run is None or not policy.calibrated else store.calibration.sample(run)
+        selection = selection_text(policy, store.gates.history(gate), sample)
         older = store.policies.version(gate, policy.version - 1).active if policy.version > 1 else None
     if json:
         unread_labels = {"unread_labels": unread_json(unread).get(gate)}
@@ -157,6 +160,12 @@ def show(
             ),
             "guarantee": promise_text(policy.guarantee, explain=explain)
             or "none: nothing is promised and nothing ships",
+            **({"chosen": selection} if selection is not None else {}),
+            **(
+                {"one calibration": varies}
+                if (varies := variability_text(policy, len(sample))) is not None
+                else {}
+            ),
         }
     )
     if (refusal := keys.refusal(found)) is not None:

@@ -32,7 +32,7 @@ from streamer.events.responses import (
 )
 from streamer.events.responses import SCHEMA as RESPONSES_SCHEMA
 from streamer.scoring.blank import is_blank
-from streamer.scoring.signals.declared import GIVEN, MOST_DECLARED
+from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -181,7 +181,7 @@ def parse_cloud(line: bytes, where: str) -> Cloud:
             raise UsageError(
                 f"{where}: a text holds a NUL or half a surrogate pair, which no event may carry; remove it"
             )
-    if taken := GIVEN.keys() & {name for response in row.responses for name in response.signals}:
+    if taken := FIELDS & {name for response in row.responses for name in response.signals}:
         raise UsageError(
             f"{where}: the signals have {min(taken)}, which is read from elsewhere; call it otherwise"
         )

@@ -5,19 +5,24 @@ The same score, gate and calibration, an audit sample of every batch, and no lab
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from streamer.calibration import LabelledGroup
 from streamer.clouds.measurement import DecidedBatch, units_of
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
+from streamer.gates.uniforms import counts_bad
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import score_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.cloud import Cloud
@@ -30,10 +35,14 @@ _CLOUDS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class ScoredCloud:
-    """A cloud with its n scores in [0, 1]; None when every answer is blank, so that there is nothing to score."""
+    """A cloud with its n scores in [0, 1]; None when every answer is blank, so that there is nothing to score.
+
+    `row` : the signals of what its unit may ship, shape (d,), where they were measured.
+    """
 
     cloud: Cloud
     scores: tuple[float, ...] | None
+    row: NDArray[np.float32] | None = field(default=None, compare=False)
 
 
 def summary(
@@ -113,6 +122,22 @@ def calibration_groups(
             )
         )
     return groups
+
+
+def bad_groups(groups: Sequence[LabelledGroup], seed: int) -> NDArray[np.bool_]:
+    """Say of each group of `calibration_groups` whether it counts as bad by the method `full`, by a draw from `seed`: shape (G,)."""
+    salt = str(seed).encode()
+    return np.array(
+        [
+            counts_bad(
+                salt,
+                BatchKey("", group.id.removesuffix("#1"), 1),
+                math.fsum(group.severities.tolist()) / len(group.severities),
+            )
+            for group in groups
+        ],
+        dtype=np.bool_,
+    )
 
 
 def decided_batch(

@@ -10,7 +10,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
-from streamer.audit.story import is_linked, models_of, needed_of, story_of, threshold_of, why_of
+from streamer.audit import receipt
+from streamer.audit.story import models_of, needed_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
 from streamer.console.what_if import Questions
@@ -579,7 +580,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "version": found["policy"]["version"],
         "guarantee": guarantee_text(found["policy"]["guarantee"]).split("\n"),
         "sealed": str(said["sealed"]),
-        "linked": is_linked(found),
+        "linked": receipt.fits(found["line"]),
         "checkpoint": found["checkpoint"],
         "link": urlencode({"batch": batch, "gate": gate, "attempt": attempt}),
     }

@@ -89,7 +89,7 @@ def who(name: str) -> Markup:
     if name in (RECALIBRATOR, MONITOR):
         return Markup("{}").format("the recalibrator" if name == RECALIBRATOR else "an alarm")
     return Markup(
-        '<bdi>{}</bdi> <span class="claim" title="nobody checked this name">as stated</span>'
+        '<bdi>{}</bdi> <span class="claim" title="it was given to a command, which cannot check it">name not verified</span>'
     ).format(visible(name))
 
 

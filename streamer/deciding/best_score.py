@@ -18,7 +18,6 @@ def best_score(
     settings: GateSettings,
     texts: Sequence[str],
     encoder: CachedEncoder | None,
-    logprobs: Sequence[float | None] = (),
 ) -> float:
     """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank.
 
@@ -26,7 +25,6 @@ def best_score(
     ----------
     texts : at least 2.
     encoder : it remembers the texts, so that the decision about them does not encode them again. Blocks.
-    logprobs : what a gate's score is made of whose scorer is `logprob`, one for each text.
 
     Raises
     ------
@@ -38,11 +36,6 @@ def best_score(
     blank = tuple(is_blank(text) for text in texts)
     if all(blank):
         return 0.0
-    if settings.of_event is not None:
-        made = settings.scores_by.of_given(logprobs, blank)
-        if made is None:
-            raise ValueError(f"no answer may lack what the score {settings.scorer} is made of")
-        return max(made[0])
     if encoder is None or encoder.identity.id != settings.encoder:
         raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
     (vectors,) = encoder.embed([list(texts)])

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamer.errors import EncoderGivenUp, Unavailable
-from streamer.events.responses import dimension_of, models_named
+from streamer.events.responses import dimension_of, models_named, numbers_given
 from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision
-from streamer.gates.policy_gate import PolicyGate, segment_of
+from streamer.gates.policy_gate import PolicyGate, segment_of, unit_row
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import choice_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.policy_gate import Ruling
     from streamer.gates.settings import GateSettings, Unit
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.scorer import AnswerBatch
@@ -153,8 +156,15 @@ class CandidateScorer:
     def _decide(self, one: Beside) -> CandidateDecision:
         number = one.candidate.number
         try:
-            scores = self._scores(one)
-            return CandidateDecision(number, scores, self._shipped(one, scores))
+            scores, row = self._scores(one)
+            ruling = self._ruling(one, scores, row)
+            return CandidateDecision(
+                number,
+                scores,
+                shipped=None if ruling is None else ruling.gate.shipped,
+                signals=None if row is None else row.astype("<f4").tobytes(),
+                needed=None if ruling is None else ruling.needed,
+            )
         except NoScore as error:
             return CandidateDecision(number, why=str(error))
         except (Unavailable, EncoderGivenUp):
@@ -163,7 +173,8 @@ class CandidateScorer:
             self._log(one, error)
             return CandidateDecision(number, why="scorer_failed")
 
-    def _scores(self, one: Beside) -> tuple[float, ...]:
+    def _scores(self, one: Beside) -> tuple[tuple[float, ...], NDArray[np.float32] | None]:
+        """The scores of a batch, and the row of signals of what its unit may ship, where the candidate keeps one."""
         settings, n = one.settings, len(one.event.responses)
         if settings.unit != one.unit:
             raise NoScore(OTHER_UNIT)
@@ -173,12 +184,21 @@ class CandidateScorer:
             made = scorer.of_given(given, one.blank)
             if made is None:
                 raise NoScore(scorer.missing)
-            return made[0]
-        found = scorer.score(self._batch(one))
+            return made[0], None
+        batch, listed = self._batch(one), settings.signal_list
+        measured = None if listed is None else Measured(batch, one.event.prompt)
+        found = scorer.score(batch) if measured is None else choice_scores(measured)
         scores: tuple[float, ...] = tuple(found.tolist())
         if len(scores) != n or not all(0 <= score <= 1 for score in scores):
             raise ValueError(f"{n} answers got the scores {scores}")
-        return scores
+        if measured is None or listed is None:
+            return scores, None
+        numbers = numbers_given(one.event.responses)
+        try:
+            listed.check(numbers)
+        except ValueError:
+            raise NoScore("signal_out_of_range") from None
+        return scores, unit_row(settings.unit, listed.of_measured(measured, numbers), scores, one.blank)
 
     def _batch(self, one: Beside) -> AnswerBatch:
         """The answers with embeddings of the candidate's encoder: those of the decision, where they are."""
@@ -201,7 +221,9 @@ class CandidateScorer:
             [r.text for r in one.event.responses], vectors, one.blank, models_named(one.event)
         )
 
-    def _shipped(self, one: Beside, scores: tuple[float, ...]) -> tuple[bool, ...] | None:
+    def _ruling(
+        self, one: Beside, scores: tuple[float, ...], row: NDArray[np.float32] | None
+    ) -> Ruling | None:
         cut, settings = one.candidate.cut, one.settings
         if cut is None:
             return None
@@ -215,7 +237,7 @@ class CandidateScorer:
             ids = [response.id for response in one.event.responses]
             uniforms = uniforms_for(one.salt, one.key, ids, settings.unit)
         segment = None if settings.segment_by is None else segment_of(one.event.metadata, settings.segment_by)
-        return gate.decide(scores, blank=one.blank, uniforms=uniforms, segment=segment).gate.shipped
+        return gate.decide(scores, blank=one.blank, uniforms=uniforms, segment=segment, row=row)
 
     def _log(self, one: Beside, error: Exception) -> None:
         """Say it once of each candidate and kind of failure: it may fail with every batch."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from streamer.calibration.registry import every
 from streamer.clouds.cloud import (
     cloud_labels,
     cloud_message,
@@ -23,6 +24,8 @@ from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import encode_responses
 from streamer.gates.settings import GateSettings
+from streamer.scoring.registry import CHOICE
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,6 +126,8 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
     Stalled, WorkerDied : a part did not do its work.
     """
     kind = _kind(story.clouds)
+    by_signals = every()[story.method].of_signals
+    reads = {"scorer": CHOICE, "signals": SignalList().text} if by_signals else {}
     first, second = split_clouds(story.clouds, story.seed)
     stage.store.gates.create(
         GATE,
@@ -132,6 +137,7 @@ def play(story: Story, stage: Stage, watch: DemoObserver) -> DemoRun:
             severity_kind=kind,
             alpha=story.alpha,
             method=story.method,
+            **reads,
             mode="enforce",
             audit_probability=1.0,
             audit_draws=256,

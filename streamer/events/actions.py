@@ -41,7 +41,6 @@ Reason = Literal[
     "empty_text",
     "encoder_mismatch",
     "scorer_failed",
-    "no_logprob",
     "no_mark",
     "signal_out_of_range",
     "upstream_mismatch",

@@ -1,4 +1,4 @@
-"""The topic `checkpoints`, out: where every hash chain stood at a moment, signed, each naming the one before it."""
+"""The topic `checkpoints`, out: where every log stood at a moment, signed, each naming the one before it."""
 
 from __future__ import annotations
 
@@ -34,24 +34,27 @@ SIGNATURE_DOMAIN: Final = b"streamer.checkpoint.v1\x00"
 """What precedes the signed bytes, so that a signature of ours means nothing elsewhere."""
 
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="SHA-256 in lower-case hexadecimal.")]
-Height = Annotated[int, Meta(ge=0)]
+Size = Annotated[int, Meta(ge=0, description="How many leaves the log has.")]
+Root = Annotated[
+    str, Meta(pattern="^[0-9a-f]{64}$", description="Its Merkle root (RFC 9162), in hexadecimal.")
+]
 
 
 class ControlHeadV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The end of the control chain: gates, policies, calibration runs, labels that came by a file."""
+    """The control log: gates, policies, calibration runs, labels that came by a file."""
 
-    height: Height
-    hash: Digest
+    size: Size
+    root: Root
 
 
 class PartitionHeadV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """The end of one partition's chain of outcomes."""
+    """One partition's log of outcomes."""
 
     log_id: str
     topic: str
     partition: Annotated[int, Meta(ge=0)]
-    height: Height
-    hash: Digest
+    size: Size
+    root: Root
     next_offset: Annotated[int, Meta(ge=0, description="Every offset below it has an outcome.")]
 
 
@@ -64,7 +67,7 @@ class GateCommitmentV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CheckpointsV1(Event, frozen=True, gc=False, kw_only=True):
-    """Where every chain stood. `sequence` counts from 1 without holes, and `previous` is the SHA-256 of the whole
+    """Where every Merkle log stood. `sequence` counts from 1 without holes, and `previous` is the SHA-256 of the whole
     checkpoint before it, so that leaving one out shows.
 
     The signature is Ed25519 over `streamer.checkpoint.v1`, a zero byte, and the canonical JSON of everything but the
@@ -137,7 +140,7 @@ def checkpoint_message(value: bytes, *, topic: str) -> OutboxMessage:
 SPECIFICATION = Topic(
     name="checkpoints",
     place=60,
-    says="Where every hash chain of the record stood, signed",
+    says="Where every Merkle log of the record stood, signed",
     key="the record's id",
     event=CheckpointsV1,
     decode=decode_checkpoint,
@@ -147,8 +150,8 @@ SPECIFICATION = Topic(
     kept_forever=True,
     line=lambda event, _: [
         f"{event['sequence']}",
-        f"control chain {event['control']['height']}",
-        f"outcomes {sum(one['height'] for one in event['partitions'])}",
+        f"control log {event['control']['size']}",
+        f"outcomes {sum(one['size'] for one in event['partitions'])}",
         f"key {event['key_id'][:8]}",
     ],
 )

@@ -1,7 +1,7 @@
-"""The receipt of a decision: the link of the record that it became, given to whoever gets its action.
+"""The receipt of a decision: the leaf of the record that it became, given to whoever gets its action.
 
-The link covers the action, and everything that was recorded in its partition before it. So whoever keeps a receipt can hold the
-record to account, whoever can write the database: `streamer audit verify --receipts`. The link is known once the action is, so
+The leaf covers the action, and the log's root after it everything that was recorded in its partition before. So whoever keeps
+a receipt can hold the record to account, whoever can write the database: `streamer audit verify --receipts`. The leaf is known once the action is, so
 that the receipt stands beside the event: in a header of its message, and of the answer by HTTP.
 """
 
@@ -20,14 +20,14 @@ RECEIPT_HEADER: Final = "streamer_receipt"
 HTTP_HEADER: Final = "streamer-receipt"
 
 
-def receipt(partition: Partition, height: int, link: bytes) -> str:
-    """Write a receipt: a JSON array of log, topic, partition, the link's number (from 1) and its SHA-256, in ASCII."""
-    return json.dumps([*partition, height, link.hex()], separators=(",", ":"))
+def receipt(partition: Partition, index: int, leaf: bytes, root: bytes) -> str:
+    """Write a receipt: a JSON array of log, topic, partition, the leaf's index (from 0) and hash, and the log's root after it."""
+    return json.dumps([*partition, index, leaf.hex(), root.hex()], separators=(",", ":"))
 
 
-def control_receipt(height: int, link: bytes) -> str:
-    """Write the receipt of what became of a batch at the desk, a link of the control chain: `control`, no topic, 0."""
-    return json.dumps(["control", "", 0, height, link.hex()], separators=(",", ":"))
+def control_receipt(index: int, leaf: bytes, root: bytes) -> str:
+    """Write the receipt of what became of a batch at the desk, a leaf of the control log: `control`, no topic, 0."""
+    return json.dumps(["control", "", 0, index, leaf.hex(), root.hex()], separators=(",", ":"))
 
 
 def with_receipt(headers: Headers, text: str) -> Headers:

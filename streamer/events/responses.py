@@ -23,7 +23,7 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates.batch_key import BatchKey
-from streamer.scoring.signals.declared import GIVEN, MOST_DECLARED, SIGNAL_NAME
+from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED, SIGNAL_NAME
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
@@ -126,8 +126,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
             Meta(
                 ge=LEAST_LOGPROB,
                 le=0,
-                description="For gates whose scorer is `logprob`: the mean of the natural logarithms of the probabilities that the "
-                "model gave to this response's tokens. A blank response needs none.",
+                description="The mean of the natural logarithms of the probabilities that the model gave to this response's tokens.",
             ),
         ]
         | None
@@ -144,7 +143,7 @@ class ResponseV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defau
         Meta(
             max_length=MOST_DECLARED,
             description="Numbers of your own that say something of this response, by names of 1 to 40 of a-z, 0-9 and `_`, the first "
-            f"a letter, other than {', '.join(GIVEN)}. A gate reads those that it declares; leave out what is not known.",
+            f"a letter, other than {', '.join(sorted(FIELDS))}. A gate reads those that it declares; leave out what is not known.",
         ),
     ] = {}
 
@@ -416,7 +415,7 @@ def _check_responses(responses: tuple[ResponseV1, ...], limits: Limits) -> int:
                 check_identifier(f"the model of response {excerpt(response.id)}", response.model, longest)
         if response.signals:
             strings += 1 + len(response.signals)
-            if taken := GIVEN.keys() & response.signals:
+            if taken := FIELDS & response.signals.keys():
                 raise BadMessage(
                     codes.INVALID_FIELD,
                     f"the signals of response {excerpt(response.id)} have {min(taken)}, which is read from elsewhere; call it otherwise",

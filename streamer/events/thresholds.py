@@ -154,6 +154,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
         | None
     ) = None
     segment_by: str | None = None
+    group_by: str | None = None
     segment_fallback: SegmentFallback = "closed"
     label_floor: Annotated[float, Meta(ge=0, le=1)] | None = None
     hold_action: HoldAction

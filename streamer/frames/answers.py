@@ -20,22 +20,27 @@ from streamer.clouds.tables.rows import open_table
 from streamer.clouds.tables.values import value_at
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
-from streamer.events.responses import embedding_rows
+from streamer.events.responses import embedding_rows, numbers_given
 from streamer.frames.tables import table_of
-from streamer.gates.policy_gate import segment_of
+from streamer.gates.policy_gate import segment_of, unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import EVERY
+from streamer.scoring.signals.declared import GIVEN
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.tables.rows import Table
+    from streamer.gates.settings import Unit
+    from streamer.scoring.scorer import AnswerBatch
 
     Encode = Callable[[list[str]], ArrayLike]
 
@@ -196,6 +201,56 @@ def scored(table: Read, scorer: str, encode: Encode | None) -> list[ScoredCloud]
     return [_scored(cloud, scorer, rows) for cloud, rows in zip(table.clouds, vectors, strict=True)]
 
 
+def measured(
+    table: Read, listed: SignalList, unit: Unit, encode: Encode | None
+) -> tuple[list[ScoredCloud], int]:
+    """Measure all signals of each cloud, as a worker does; returns the dimension of the embeddings too.
+
+    Raises
+    ------
+    UsageError
+        When there are no texts, or neither embeddings nor an encoder, or a number lies outside its range.
+    """
+    if any(NOT_KEPT in cloud.texts for cloud in table.clouds):
+        raise UsageError(
+            'method full reads the texts of the answers, and there are none; method="mean" cuts scores alone'
+        )
+    vectors = _vectors(table, encode, own_scores=False)
+    found = [
+        measured_answers(answer_batch(cloud.texts, rows, blank, cloud.models), cloud, listed, unit)
+        if rows is not None and not all(blank)
+        else ScoredCloud(cloud, None)  # held, as a worker holds it
+        for cloud, rows in zip(table.clouds, vectors, strict=True)
+        for blank in ([is_blank(text) for text in cloud.texts],)
+    ]
+    return found, int(np.asarray(vectors[0]).shape[1])
+
+
+def signals_of(clouds: Sequence[Cloud], declared: Mapping[str, tuple[float, float]]) -> SignalList:
+    """List the signals that answers have: those of texts, what came with one of them, and declared ones with their ranges."""
+    given = {name for cloud in clouds for name in numbers_given(cloud.responses)}
+    return SignalList(
+        given=tuple(name for name in GIVEN if name in given),
+        declared=tuple((name, *ends) for name, ends in declared.items()),
+    )
+
+
+def measured_answers(batch: AnswerBatch, cloud: Cloud, listed: SignalList, unit: Unit) -> ScoredCloud:
+    """Score the answers to one prompt for the choice among them, and measure the signals of what the unit may ship.
+
+    One answer alone agrees with none: it is held. Raises `UsageError` where a number that came with an answer lies outside its range.
+    """
+    if len(batch.texts) < 2:
+        return ScoredCloud(cloud, None)
+    found = Measured(batch, cloud.question)
+    try:
+        scores = choice_scores(found).tolist()
+        rows = listed.of_measured(found, numbers_given(cloud.responses))
+    except ValueError as error:
+        raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None
+    return ScoredCloud(cloud, tuple(scores), unit_row(unit, rows, scores, batch.blank))
+
+
 def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
     blank = [is_blank(text) for text in cloud.texts]
     if all(blank):
@@ -213,30 +268,32 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
     return ScoredCloud(cloud, tuple(found.tolist()))
 
 
-def _vectors(table: Read, encode: Encode | None) -> list[ArrayLike | None]:
+def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> list[ArrayLike | None]:
+    """The embeddings of each cloud; `own_scores` : none of one that has scores of its own."""
     clouds = table.clouds
+    given = [own_scores and cloud.own_scores is not None for cloud in clouds]
     found: list[ArrayLike | None] = []
     texts: dict[str, int] = {}
-    for cloud in clouds:
-        if cloud.own_scores is None and cloud.responses[0].embedding is None:
-            if encode is None and table.score_columns:
+    for cloud, has_scores in zip(clouds, given, strict=True):
+        if not has_scores and cloud.responses[0].embedding is None:
+            if encode is None and own_scores and table.score_columns:
                 raise UsageError(
                     f"prompt {cloud.question_id[:60]!r} has an answer without a score (column {', '.join(table.score_columns)}): "
                     "give every answer a number from 0 (worst) to 1 (safest), or leave the prompt out"
                 )
             if encode is None:
                 raise UsageError(
-                    "answers are scored by their embeddings, and there are texts alone: give a column of embeddings or of "
-                    'scores of your own, or an encoder: Gate(encoder="all-MiniLM-L6-v2"), or any function from a list of '
-                    "texts to an array"
+                    "answers are scored by their embeddings, and there are texts alone: give a column of embeddings"
+                    f'{" or of scores of your own" if own_scores else ""}, or an encoder: Gate(encoder="all-MiniLM-L6-v2"), or any '
+                    "function from a list of texts to an array"
                 )
             if NOT_KEPT in cloud.texts:
                 raise UsageError("there are neither texts nor embeddings nor scores")
             texts.update((text, len(texts)) for text in cloud.texts if text not in texts)
     encoded = None if encode is None or not texts else _encoded(list(texts), encode)
-    for cloud in clouds:
+    for cloud, has_scores in zip(clouds, given, strict=True):
         own = [response.embedding for response in cloud.responses if response.embedding is not None]
-        if cloud.own_scores is not None:
+        if has_scores:
             found.append(None)
         elif own:
             found.append(embedding_rows(own))

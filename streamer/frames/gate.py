@@ -16,23 +16,27 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from streamer.calibration.arguments import check_delta
+from streamer.calibration.calibrators.full import Full, Prompts
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY, History
-from streamer.calibration.registry import every
+from streamer.clouds.cloud import NOT_KEPT
 from streamer.clouds.measurement import DecidedBatch, measure, units_of
-from streamer.clouds.offline import calibration_groups
+from streamer.clouds.offline import bad_groups, calibration_groups
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.marks import Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
-from streamer.frames.answers import Read, mapping_of, read, scored
+from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
 from streamer.frames.results import Decisions, Report
-from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.policy_gate import CalibrationLosses, PolicyGate
 from streamer.gates.rule import INDICATOR, Cut, Indicator, ships_nothing
+from streamer.gates.setting_ranges import DIMENSIONS, EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
+from streamer.recalibration.sampled import cuts_at_budget
 from streamer.scoring.blank import is_blank
-from streamer.scoring.registry import GRAM, SCORER_NAMES
+from streamer.scoring.registry import CHOICE, GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
 
@@ -77,12 +81,15 @@ class Gate:
     alpha : the budget, in [1e-9, 1): on exposure risk, or on selective risk with the methods `selective` and
         `selective-mean`.
     unit : what ships as one: `best` (at most one answer to a prompt), `response` (each on its own), `batch` (all or none).
-    method : the calibrator, as for `streamer gate create`: `mean`, `selective`, `age`, `transductive`, `hb`, ...
+    method : the calibrator, as for `streamer gate create`: `full`, `mean`, `selective`, `age`, `transductive`, `hb`, ... None:
+        `full`, which reads all signals of an answer, where the table has texts whose embeddings are known and no scores of
+        its own; `mean` elsewhere, for the unit `response`, and with a `scorer` or a `label_floor`.
     parameters : of the method, by name: ``{"delta": 0.05}``.
     label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
     segment_by : a column: prompts of the same value have a threshold of their own.
     segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
-    scorer : how embeddings become scores: `gram`, ... Scores of a table's own come first.
+    scorer : how embeddings become scores: `gram` (unless another is named), ... Scores of a table's own come first. The method
+        `full` reads no one score: it chooses by `choice`, and scores of a table's own are signals.
     encoder : what makes embeddings of texts: a name (``"all-MiniLM-L6-v2"``), an object with `encode`, or a function from a
         list of texts to an array; None: texts are not encoded.
     columns : the columns of roles that are not recognised: ``{"answer": "text", "prompt_id": None}``.
@@ -91,13 +98,15 @@ class Gate:
     words : severities of words of your own: ``{"partly": 0.5}``.
     annotators : several severities of one answer become their mean (`mean`) or the worst of them (`worst`).
     trust_score : take a score in that says just what the severities say, as a mark does.
-    signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``.
+    signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``. The
+        method `full` reads them.
     seed : of methods that draw at random, fixed before severities are read.
 
     Attributes
     ----------
-    threshold_ : the threshold with its guarantee.
-    rule_ : how it is read: the same for all prompts, or a threshold for each (`transductive`) or by segment.
+    threshold_ : the threshold with its guarantee; in the state `full` there is none, and all signals decide.
+    rule_ : how it is read: the same for all prompts, a threshold for each (`transductive`) or by segment, or the prompts that a
+        new one is compared with (`full`).
     groups_ : the prompts that it was calibrated on.
     recognised_ : which column was taken for what, in words.
     settings_ : of the gate in service that decides alike.
@@ -124,12 +133,12 @@ class Gate:
         *,
         alpha: float = 0.05,
         unit: Unit = "best",
-        method: str = "mean",
+        method: str | None = None,
         parameters: Mapping[str, Number] | None = None,
         label_floor: float | None = None,
         segment_by: str | None = None,
         segment_fallback: SegmentFallback = "closed",
-        scorer: str = GRAM,
+        scorer: str | None = None,
         encoder: Any = None,
         columns: Mapping[str, Any] | None = None,
         unlabelled: str = "worst",
@@ -189,8 +198,9 @@ class Gate:
             raise UsageError(
                 "severities are a column of the table, called severity (or correct), and no second argument"
             )
-        settings = self._settings()
+        self._settings()  # what cannot be is refused before anything is read
         table = read(frame, self._reading(), self.segment_by)
+        settings = self._settings(table)
         drop, note = self._unlabelled(
             table,
             f"no answer has a severity, so nothing can be learnt; {table.recognised}. Say which column it is: "
@@ -213,7 +223,9 @@ class Gate:
         return choice == "drop", unlabelled_note(missing, answers, choice, option="unlabelled=")
 
     def _learn(self, frame: Any, table: Read, settings: GateSettings, note: str, *, drop: bool) -> Gate:
-        found = self._scored(table)
+        found, dimension = self._scored(table, settings)
+        if dimension is not None:
+            settings = GateSettings(**settings.flat() | {"dimension": dimension})
         groups = calibration_groups(found, self.unit, drop_unlabelled=drop)
         if not groups:
             raise UsageError(
@@ -221,14 +233,16 @@ class Gate:
             )
         sizes = [len(group.item_ids) for group in groups]
         largest = max(len(item.cloud.responses) for item in found) if self.unit != "best" else 1
+        segments = _segments(table, self.segment_by)
         sample = RunSample(
             groups=groups,
-            segments=_segments(table, self.segment_by),
+            segments=segments,
             alpha=float(self.alpha),
             seed=self.seed,
             # Fewer severities of a prompt say less of its other answers.
             fewest_draws=min(sizes) if drop else max(sizes),
             history=_history(found, self.unit) if drop else NO_HISTORY,
+            prompts=_prompts(found, groups, segments, self.seed) if settings.calibrator.of_signals else None,
         )
         own = decide(GateSettings(**settings.flat() | {"audit_draws": min(_MOST_DRAWS, largest)}), sample)
         threshold = own.threshold
@@ -242,7 +256,13 @@ class Gate:
         )
         closed = none_above or ships_nothing(threshold.state, own.rule)
         self._why_closed = _why_closed(settings, sample) if closed else ""
-        self._gate = PolicyGate(unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule)
+        losses = None
+        if isinstance(own.rule, Indicator) and cuts_at_budget(settings, own.rule):
+            losses = CalibrationLosses(
+                [float(group.scores[0]) for group in groups],
+                [float(group.severities.mean()) for group in groups],
+            )
+        self._gate = PolicyGate(unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule, losses=losses)
         self._fitted_on = (frame, table, tuple(found), drop)
         return self
 
@@ -258,11 +278,11 @@ class Gate:
         """
         self._check_fitted("decide")
         table = read(frame, self._reading(), self.settings_.segment_by, severities=False)
-        return self._decisions(frame, table, self._scored(table))
+        return self._decisions(frame, table, self._scored(table, self.settings_)[0])
 
     def fit_decide(self, frame: Any) -> Decisions:
         """Calibrate on labelled answers and decide them too, which looks a little better than it is for others."""
-        return self.fit(frame)._decisions(*self._fitted_on[:3])
+        return self.fit(frame)._decisions(*self._fitted_on[:3], fitted=True)
 
     def report(self, frame: Any = None) -> Report:
         """Say what the gate does with labelled answers: those of `frame`, or those that it was calibrated on.
@@ -284,8 +304,8 @@ class Gate:
             )
             if note:
                 warnings.warn(note, UnlabelledWarning, stacklevel=2)
-            found = tuple(self._scored(table))
-        decided = self._decisions(frame, table, found).batches
+            found = tuple(self._scored(table, self.settings_)[0])
+        decided = self._decisions(frame, table, found, fitted=frame is None).batches
         figures = measure(decided, self.settings_.unit, drop_unlabelled=drop)
         return Report(
             unit=self.settings_.unit,
@@ -330,8 +350,10 @@ class Gate:
         from streamer.frames.held_out import HeldOut, decided_at, halves, outcome
 
         delta = check_delta(delta)
-        settings = self._settings()
+        self._settings()
         table = frame if isinstance(frame, Read) else read(frame, self._reading(), self.segment_by)
+        # A cut that is given is one of a score.
+        settings = self._settings(table if cut is None else None)
         drop, note = self._unlabelled(
             table, f"no answer has a severity, so there is nothing to judge by; {table.recognised}"
         )
@@ -339,12 +361,12 @@ class Gate:
         calibrating = judged = table
         if cut is None and not in_sample:
             calibrating, judged = halves(table, self.seed, in_order=in_order)
-        found = self._scored(judged)
+        found, _ = self._scored(judged, settings)
         opened = decided_at(found, unit, Cut("open", None))
         gate = None
         if cut is None:
             gate = Gate(**self.get_params())._learn(None, calibrating, settings, note, drop=drop)
-            decided = gate._decisions(None, judged, found).batches
+            decided = gate._decisions(None, judged, found, fitted=in_sample).batches
         else:
             decided = decided_at(found, unit, cut)
         return HeldOut(
@@ -389,26 +411,37 @@ class Gate:
                 f"this gate knows no threshold yet: call fit(table) with severities before {what}()"
             )
 
-    def _settings(self) -> GateSettings:
-        if self.scorer not in SCORER_NAMES:
+    def _settings(self, table: Read | None = None) -> GateSettings:
+        """The settings of a gate that decides alike; a table says which signals it has, and the method where none is named."""
+        if self.scorer is not None and self.scorer not in SCORER_NAMES:
             raise ValueError(f"scorer must be one of {', '.join(SCORER_NAMES)}, not {self.scorer!r}")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise ValueError(f"seed must be a whole number of at least 0, not {self.seed!r}")
         if not isinstance(self.parameters or {}, Mapping):
             raise ValueError(f'parameters must be a dict, like {{"delta": 0.05}}, not {self.parameters!r}')
         given = dict(self.parameters or {})
-        if (kind := every().get(self.method)) is not None and kind.of_signals:
+        method = self._method(table)
+        if method != Full.name:
+            reads: dict[str, Any] = {"scorer": _OWN, "encoder": NO_ENCODER, "embeddings": "refuse"}
+        elif self.scorer not in (None, CHOICE):
             raise ValueError(
-                f"method must be one that cuts a score, not {self.method!r}, which reads all signals of an answer: `streamer "
-                "evaluate` says what that serves, and `streamer gate create` makes such a gate"
+                f"scorer must be left out with method {method}, which reads all signals, not {self.scorer!r}"
             )
+        else:
+            reads = {
+                "scorer": CHOICE,
+                "encoder": f"{EXTERNAL_PREFIX}table",
+                "embeddings": "accept",
+                "dimension": DIMENSIONS[0],
+                "signals": signals_of(
+                    table.clouds if table else (), declared_ranges(self.signals or {})
+                ).text,
+            }
         settings = GateSettings(
             unit=self.unit,
-            scorer=_OWN,
-            encoder=NO_ENCODER,
-            embeddings="refuse",
+            **reads,
             alpha=self.alpha,
-            method=self.method,
+            method=method,
             label_floor=self.label_floor,
             segment_by=self.segment_by,
             segment_fallback=self.segment_fallback,
@@ -417,9 +450,28 @@ class Gate:
         own = settings.calibrator.ranges()
         if other := [name for name in given if name not in own]:
             raise ValueError(
-                f"the method {self.method} has no parameter {other[0]!r}; it has {', '.join(own) or 'none'}"
+                f"the method {method} has no parameter {other[0]!r}; it has {', '.join(own) or 'none'}"
             )
         return settings
+
+    def _method(self, table: Read | None) -> str:
+        """The method that is named, or that which a new gate has: what the table has decides, and no severity."""
+        if self.method is not None:
+            return self.method
+        by_signals = (
+            table is not None
+            and self.unit != "response"
+            and self.scorer is None
+            and self.label_floor is None
+            and not self.parameters
+            and all(
+                cloud.own_scores is None
+                and NOT_KEPT not in cloud.texts
+                and (self.encoder is not None or cloud.responses[0].embedding is not None)
+                for cloud in table.clouds
+            )
+        )
+        return Full.name if by_signals else Mean.name
 
     def _reading(self) -> Reading:
         try:
@@ -434,16 +486,24 @@ class Gate:
             signals=signals,
         )
 
-    def _scored(self, table: Read) -> list[ScoredCloud]:
-        return scored(table, self.scorer, _encode(self.encoder))
+    def _scored(self, table: Read, settings: GateSettings) -> tuple[list[ScoredCloud], int | None]:
+        """What these settings read of each prompt, and the dimension of embeddings where they read signals."""
+        listed = settings.signal_list
+        if listed is None:
+            return scored(table, self.scorer or GRAM, _encode(self.encoder)), None
+        return measured(table, listed, settings.unit, _encode(self.encoder))
 
-    def _decisions(self, frame: Any, table: Read, found: Sequence[ScoredCloud]) -> Decisions:
+    def _decisions(
+        self, frame: Any, table: Read, found: Sequence[ScoredCloud], *, fitted: bool = False
+    ) -> Decisions:
+        """Decide prompts; `fitted` : they are those of the calibration, and each is left out of what it is compared with."""
         unit = self.settings_.unit
-        batches, cuts = [], []
+        batches, cuts, budgets = [], [], []
         for place, item in enumerate(found):
-            batch, cut = self._batch(item, table.extra[place] if table.extra else None)
+            batch, cut, needed = self._batch(item, table.extra[place] if table.extra else None, fitted=fitted)
             batches.append(batch)
             cuts.append(cut)
+            budgets += needed
         sizes = [len(batch.texts) for batch in batches]
         scores = np.array(
             [np.nan if one is None else one for batch in batches for one in batch.scores], dtype=np.float64
@@ -463,23 +523,30 @@ class Gate:
             tuple(answers[i] for i in order),
             scores[order],
             np.repeat(np.array(cuts, dtype=np.float64), sizes)[order],
+            np.array(budgets, dtype=np.float64)[order],
             ship[order],
             tuple(batches),
             frame,
             None if table.rows is None else tuple(range(table.count)),
         )
 
-    def _batch(self, item: ScoredCloud, segment_value: Any) -> tuple[DecidedBatch, float]:
-        """Decide one prompt as a worker does; returns its cut too."""
+    def _batch(
+        self, item: ScoredCloud, segment_value: Any, *, fitted: bool
+    ) -> tuple[DecidedBatch, float, list[float]]:
+        """Decide one prompt as a worker does; returns its cut too, and the budget that each answer needed."""
         cloud = item.cloud
         blank = [is_blank(text) for text in cloud.texts]
         cut = self.threshold_.value
         shipped: tuple[bool, ...] = (False,) * len(blank)
+        budgets = [np.nan] * len(blank)
         if item.scores is not None and not (self.settings_.unit == "batch" and any(blank)):
             key = self.settings_.segment_by
             segment = None if key is None else self._gate.segment_of({key: segment_value})
-            ruling = self._gate.decide(item.scores, blank=blank, segment=segment)
+            prompt = f"{cloud.batch_id}#1" if fitted else None
+            ruling = self._gate.decide(item.scores, blank=blank, segment=segment, row=item.row, prompt=prompt)
             shipped, cut = ruling.gate.shipped, ruling.cut.value
+            if ruling.needed is not None:
+                budgets[ruling.gate.best or 0] = ruling.needed.share
         return (
             DecidedBatch(
                 batch_id=cloud.batch_id,
@@ -490,6 +557,7 @@ class Gate:
                 severities=cloud.severities,
             ),
             cut,
+            budgets,
         )
 
 
@@ -535,6 +603,19 @@ def _segments(table: Read, key: str | None) -> dict[str, str]:
         f"{cloud.batch_id}#1": segment_of({key: value}, key)
         for cloud, value in zip(table.clouds, table.extra, strict=True)
     }
+
+
+def _prompts(
+    found: Sequence[ScoredCloud], groups: Sequence[LabelledGroup], segments: Mapping[str, str], seed: int
+) -> Prompts:
+    """The groups with their signals."""
+    rows = {f"{item.cloud.batch_id}#1": item.row for item in found}
+    return Prompts(
+        ids=tuple(group.id for group in groups),
+        rows=np.array([rows[group.id] for group in groups], dtype=np.float32),
+        bad=bad_groups(groups, seed),
+        segments=tuple(segments[group.id] for group in groups) if segments else None,
+    )
 
 
 def _history(found: Sequence[ScoredCloud], unit: Unit) -> History:

@@ -119,7 +119,10 @@ class HeldOut(Tabular):
         """What decided, and what judged it, in words."""
         if self.threshold is None:
             return f"The threshold was given, and is judged on all {self.judged} prompts: right if these labels did not choose it."
-        said = f"The threshold, {cut_text(self.cut, self.rule)}, is calibrated on {self.calibrated} prompts"
+        said = f"The threshold, {cut_text(self.cut, self.rule)}, is"
+        if self.cut.state == "full":
+            said = "All signals decide,"
+        said += f" calibrated on {self.calibrated} prompts"
         if self.in_sample:
             return f"{said}, IN-SAMPLE: they are judged as well, so that it looks better than it is."
         how = "the first half of the file" if self.in_order else "a random half of the file"

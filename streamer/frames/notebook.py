@@ -31,13 +31,14 @@ _SHOWN = 10
 
 
 def decisions_html(decisions: Decisions) -> str:
-    """Show the first decisions, and where all of them lie."""
+    """Show the first decisions, and where all of them lie; where all signals decide, the budget that each needed."""
+    by_signals = bool(np.isnan(decisions.thresholds).any())
     rows = [
         (
             escape(row["prompt_id"][:80]),
             escape(row["answer_id"][:80]),
             _number(row["score"]),
-            _number(row["threshold"]),
+            _number(row["budget_needed" if by_signals else "threshold"] or math.nan),
             "ship" if row["ship"] else "hold",
         )
         for row in decisions.rows()[:_SHOWN]
@@ -45,15 +46,20 @@ def decisions_html(decisions: Decisions) -> str:
     more = f"<p>and {len(decisions) - _SHOWN} more</p>" if len(decisions) > _SHOWN else ""
     units, cuts = units_of(decisions.batches, decisions.unit), np.unique(decisions.thresholds)
     many = UNIT_WORDS[decisions.unit][1]
-    chart = picture(
-        f"What becomes of {len(units)} {many}",
-        decision_chart(units, decisions.unit, threshold=float(cuts[0]) if len(cuts) == 1 else None),
-        "What scores above the threshold ships."
-        if len(cuts) == 1
-        else "Thresholds differ from prompt to prompt.",
-        DECISION_KEY,
+    chart = (
+        ""
+        if by_signals
+        else picture(
+            f"What becomes of {len(units)} {many}",
+            decision_chart(units, decisions.unit, threshold=float(cuts[0]) if len(cuts) == 1 else None),
+            "What scores above the threshold ships."
+            if len(cuts) == 1
+            else "Thresholds differ from prompt to prompt.",
+            DECISION_KEY,
+        )
     )
-    table = _table(("prompt_id", "answer_id", "score", "threshold", ""), rows, numbers=(2, 3))
+    what = "budget needed" if by_signals else "threshold"
+    table = _table(("prompt_id", "answer_id", "score", what, ""), rows, numbers=(2, 3))
     return _shown(decisions.sentence, "", f"{table}{more}{chart}")
 
 
@@ -93,8 +99,11 @@ def _of_the_score(units: Units, unit: Unit, *, alpha: float, threshold: float, o
     if not len(units):
         return ""
     many = UNIT_WORDS[unit][1]
+    shares = shares_figure(units, f"What becomes of {len(units)} {many}")
+    if math.isnan(threshold):  # all signals decide: no cut of a score to show
+        return shares
     return (
-        shares_figure(units, f"What becomes of {len(units)} {many}")
+        shares
         + picture(
             "Scores of right and wrong answers",
             score_chart(units, unit, threshold=threshold, of=of),

@@ -34,7 +34,9 @@ class Decisions(Tabular):
     prompt_ids, answer_ids : length N.
     scores : shape (N,), in [0, 1], what was decided by; NaN for what could not be scored, which is held.
     thresholds : shape (N,): a score ships above it, strictly. -inf: all do; +inf: none does. For the unit `batch` it is
-        compared with the mean score, for `best` with the highest one.
+        compared with the mean score, for `best` with the highest one. NaN where all signals decide.
+    budgets : shape (N,), the smallest budget with which what could ship would have shipped, as in a worker's action
+        (`budget_needed`); NaN for every other answer, and where the method says none.
     ship : shape (N,), bool.
     batches : the same by prompt.
     """
@@ -44,6 +46,7 @@ class Decisions(Tabular):
     answer_ids: tuple[str, ...]
     scores: NDArray[np.float64]
     thresholds: NDArray[np.float64]
+    budgets: NDArray[np.float64]
     ship: NDArray[np.bool_]
     batches: tuple[DecidedBatch, ...]
     _frame: Any = field(repr=False, default=None)
@@ -76,12 +79,13 @@ class Decisions(Tabular):
         return found
 
     def columns(self) -> dict[str, list[Any]]:
-        """Return the decisions as columns of plain values."""
+        """Return the decisions as columns of plain values; None where there is no threshold, or no budget is said."""
         return {
             "prompt_id": list(self.prompt_ids),
             "answer_id": list(self.answer_ids),
             "score": self.scores.tolist(),
-            "threshold": self.thresholds.tolist(),
+            "threshold": _known(self.thresholds),
+            "budget_needed": _known(self.budgets),
             "ship": self.ship.tolist(),
         }
 
@@ -89,6 +93,10 @@ class Decisions(Tabular):
         from streamer.frames.notebook import decisions_html
 
         return decisions_html(self)
+
+
+def _known(values: NDArray[np.float64]) -> list[float | None]:
+    return [None if math.isnan(one) else one for one in values.tolist()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

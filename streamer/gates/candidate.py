@@ -10,6 +10,7 @@ from streamer.gates.rule import INDICATOR
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from streamer.gates.policy_gate import Needed
     from streamer.gates.rule import Cut, Rule
     from streamer.gates.settings import GateSettings
 
@@ -57,12 +58,16 @@ class CandidateDecision:
     scores : n of them, in [0, 1], in event order; None where it has none.
     shipped : n marks of what it would have shipped; None without scores or a threshold.
     why : why it has no scores: `NOT_TRIED`, or a reason as holds have them; None with scores.
+    signals : of what its unit may ship, by its own list: d float32, little-endian; None where it keeps none.
+    needed : the budget that the batch would have shipped with; None where its rule does not say.
     """
 
     candidate: int
     scores: tuple[float, ...] | None = None
     shipped: tuple[bool, ...] | None = None
     why: str | None = None
+    signals: bytes | None = None
+    needed: Needed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import unicodedata
 from bisect import bisect_left
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,7 +19,7 @@ from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Segments
 from streamer.scoring.signals.signal_list import batch_row
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numpy.typing import ArrayLike, NDArray
 
@@ -79,9 +80,29 @@ class CalibrationLosses:
     Parameters
     ----------
     scores, severities : of G prompts, in [0, 1].
+    segments : of each, where segments have cuts of their own; a prompt is compared with those of its segment alone.
+    pooled : the segments that have one, where all prompts serve the others; None: nothing does.
     """
 
-    def __init__(self, scores: Sequence[float], severities: Sequence[float]) -> None:
+    def __init__(
+        self,
+        scores: Sequence[float],
+        severities: Sequence[float],
+        *,
+        segments: Sequence[str] | None = None,
+        pooled: Collection[str] | None = None,
+    ) -> None:
+        self._of: dict[str, CalibrationLosses] | None = None
+        self._rest = self if pooled is not None or segments is None else CalibrationLosses((), ())
+        if segments is not None:
+            parts: dict[str, list[tuple[float, float]]] = {}
+            for name, *pair in zip(segments, scores, severities, strict=True):
+                parts.setdefault(name, []).append((pair[0], pair[1]))
+            self._of = {
+                name: CalibrationLosses(*zip(*part, strict=True))
+                for name, part in parts.items()
+                if pooled is None or name in pooled
+            }
         pairs = sorted(zip(scores, severities, strict=True))
         self._scores = [score for score, _ in pairs]
         bad = [severity for _, severity in pairs]
@@ -89,8 +110,12 @@ class CalibrationLosses:
             [math.fsum(bad[place:]) for place in range(len(bad) + 1)] if any(bad) else [0.0] * (len(bad) + 1)
         )
 
-    def needed(self, score: float) -> Needed:
+    def needed(self, score: float, segment: str | None = None) -> Needed:
         """Return the budget that a new prompt with this score needs."""
+        if self._of is not None:
+            found = self._of.get(segment or "", self._rest)
+            if found is not self:
+                return found.needed(score)
         return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))
 
 
@@ -199,7 +224,7 @@ class PolicyGate:
                 own,
             )
         if needed is None and self._losses is not None and by_score.unit_score is not None:
-            needed = self._losses.needed(by_score.unit_score)
+            needed = self._losses.needed(by_score.unit_score, segment)
         return Ruling(by_score, cut, needed)
 
     def _by_signals(
@@ -220,9 +245,8 @@ class PolicyGate:
             found = list(rule.counts(row, segment, prompt=prompt))
             ships = all(count <= k for count, _, k in found)
             needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
-        gate = gate_batch(
-            scores, unit=self._unit, state="open" if ships else "closed", threshold=None, blank=blank
-        )
+        cut = Cut.at(rule.floor if ships else math.inf)
+        gate = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
         return Ruling(gate, self._cut, needed)
 
     def _by_chance(
@@ -272,6 +296,16 @@ def segment_of(metadata: Mapping[str, Any], key: str) -> str:
     if isinstance(value, int) and abs(value) < _LARGEST_WHOLE:
         return json.dumps(value)
     return value if isinstance(value, str) and len(value) <= LONGEST_SEGMENT else ""
+
+
+def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
+    """Return what names the burst of a batch: the value of a metadata key, or under `prompt` its question but for case and spaces.
+
+    None where it is the only one of its burst.
+    """
+    if key == "prompt":
+        prompt = unicodedata.normalize("NFKC", prompt).casefold()
+    return (" ".join(prompt.split()) if key == "prompt" else segment_of(metadata, key)) or None
 
 
 def _window(rule: BatchCut) -> tuple[TransductiveRule, float]:

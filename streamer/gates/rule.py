@@ -214,6 +214,7 @@ class Full:
     fits : what ships must pass each: all prompts, and the newest alone where they have become worse.
     segment_by : the metadata key that names a batch's segment; None: all prompts count.
     pooled : all prompts serve a segment that has none of its own; else nothing of it ships.
+    ship_above : nothing ships whose score is at most this, in [0, 1]; 0: no score holds.
     prompts : those of each fit, read from the record; without them nothing can be decided. Not part of the rule.
     """
 
@@ -222,6 +223,7 @@ class Full:
     fits: tuple[Fitted, ...]
     segment_by: str | None = None
     pooled: bool = False
+    ship_above: float = 0.0
     prompts: tuple[Prompts, ...] | None = field(default=None, compare=False, repr=False)
     kind: ClassVar[RuleKind] = "full"
 
@@ -239,6 +241,7 @@ class Full:
         attempts: int,
         segment_by: str | None,
         pooled: bool,
+        ship_above: float = 0.0,
     ) -> Full:
         """Make the rule that compares with these prompts."""
         groups = len(prompts.ids)
@@ -259,8 +262,14 @@ class Full:
             fits=(fitted,),
             segment_by=segment_by,
             pooled=pooled,
+            ship_above=ship_above,
             prompts=(prompts,),
         )
+
+    @property
+    def floor(self) -> float:
+        """The score above which what passes all fits ships."""
+        return self.ship_above or -math.inf
 
     def and_by(self, newest: Full) -> Full:
         """Return the rule that ships what this and that of the newest prompts alone ship."""
@@ -365,6 +374,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
             "ridge": rule.ridge,
             "segment_by": rule.segment_by,
             "pooled": rule.pooled,
+            "ship_above": rule.ship_above,
             "fits": [
                 {
                     "groups": one.groups,
@@ -421,6 +431,7 @@ def rule_from_json(document: Mapping[str, Any]) -> Rule:
                 ridge=_number(parameters["ridge"]),
                 segment_by=None if key is None else str(key),
                 pooled=bool(parameters["pooled"]),
+                ship_above=_number(parameters["ship_above"]),
                 fits=tuple(
                     Fitted(
                         groups=_whole(one["groups"]),

@@ -1,7 +1,7 @@
 """Rungs: an expensive gate is asked only about what a cheap one hands on, at a score that no label has fixed. Pure.
 
-docs/proofs.md has the proof. It needs that what is handed on is decided by the earlier gate's label floor, which is part of
-its settings, and not by its threshold, which follows from labels: see `hands_on`.
+docs/proofs.md has the proof. It needs that what is handed on is decided by the earlier gate's floor, which is part of its
+settings, and not by its threshold, which follows from labels: see `hands_on`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ MOST_BUDGET = 0.99
 """The largest budget that `later_budget` gives; a budget of 1 would bound nothing, and a gate's is less."""
 
 
-def hands_on(best: float, *, at_least: float, label_floor: float) -> bool:
+def hands_on(best: float, *, at_least: float, floor: float) -> bool:
     """Whether a prompt whose best answer has this score goes on to the next gate.
 
-    Nothing at or below the label floor ships at the earlier gate, whatever its threshold; what scores between the two is held
+    Nothing at or below the floor (`GateSettings.floor`) ships at the earlier gate, whatever its threshold; what scores between the two is held
     there for good, and so is what scores less than `at_least`.
     """
-    return at_least <= best <= label_floor
+    return at_least <= best <= floor
 
 
 def later_budget(share: float, *, handed_on: int, prompts: int) -> float:

@@ -74,6 +74,7 @@ _NUMBERS: tuple[tuple[str, Callable[[Any], object], str], ...] = (
     ("alpha", _between(LEAST_ALPHA, 1, excluded=(1,)), f"at least {LEAST_ALPHA:g} and less than 1"),
     ("audit_probability", _UNIT_INTERVAL, "in [0, 1]"),
     ("segment_by", lambda key: 0 < len(key) <= 200, "a metadata key of 1 to 200 characters"),
+    ("group_by", lambda key: 0 < len(key) <= 200, "a metadata key of 1 to 200 characters, or prompt"),
     ("upstream", UPSTREAM_ID.fullmatch, "MODEL@ and the 8 hexadecimal digits of an upstream's settings"),
     ("label_floor", _UNIT_INTERVAL, "in [0, 1]"),
     ("max_attempts", _between(1, 1000), "in 1..1000"),

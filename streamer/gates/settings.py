@@ -18,7 +18,7 @@ from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.registry import CHOICE, GRAM, is_plugin, scorer_named
+from streamer.scoring.registry import CHOICE, GONE, GRAM, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.signals.signal_list import SignalList
 
@@ -64,7 +64,8 @@ _YEAR_10000_MS = 253_402_300_800_000
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
-_IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
+_IN_PLACE = (*(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None), "event")
+"""``event`` stood there for `logprob`, one of `GONE`."""
 
 
 def stands_for(wanted: str, encoder: str) -> bool:
@@ -101,8 +102,7 @@ class GateSettings:
     ----------
     unit : what ships; see `streamer.gates.gate`.
     scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `external` (a score
-        in the event), `logprob` (made of log-probabilities in the event), or ``NAME@HASH`` (a scorer of another
-        package), that of `model`.
+        in the event), `judge` (a language model's marks), or ``NAME@HASH`` (a scorer of another package), that of `model`.
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
     signals : the list of signals of each answer that decisions keep, as `SignalList.text`; None: none are kept. The method `full`
         decides by them, and needs the scorer `choice`.
@@ -121,6 +121,8 @@ class GateSettings:
     calibrator : the method with its parameters, chosen before any label is read.
     shape : how the cut is read.
     segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
+    group_by : metadata key whose value names a burst of batches, or `PROMPT`: those with the same question are one. Calibration
+        counts a burst once; None: each batch.
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.
@@ -178,6 +180,7 @@ class GateSettings:
     calibrator: Calibrator = _MEAN
     shape: GateShape = INDICATOR_SHAPE
     segment_by: str | None = None
+    group_by: str | None = None
     segment_fallback: SegmentFallback = "closed"
     label_floor: float | None = None
     hold_action: HoldAction = "abstain"
@@ -335,7 +338,7 @@ class GateSettings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if self.scorer not in SCORERS and not is_plugin(self.scorer):
+        if self.scorer not in (*SCORERS, *GONE) and not is_plugin(self.scorer):
             raise ValueError(
                 f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer scorer list` shows installed ones"
             )
@@ -352,6 +355,8 @@ class GateSettings:
 
     def _check_encoder(self) -> None:
         """Refuse an encoder that the scorer does not read, and what stands in its place for another scorer."""
+        if self.scorer in GONE:
+            return
         wanted = self.scores_by.in_place
         if wanted is not None and not stands_for(wanted, self.encoder):
             of_judge = (
@@ -421,6 +426,17 @@ class GateSettings:
     def signal_list(self) -> SignalList | None:
         """The signals that decisions keep; None: none."""
         return None if self.signals is None else _list_of(self.signals)
+
+    @property
+    def floor(self) -> float | None:
+        """The score, fixed in advance, above which something may ship; None: there is none."""
+        fixed = self.calibrator.parameters().get("ship_above")
+        return self.label_floor if self.label_floor is not None else (fixed or None)
+
+    @property
+    def scored_by(self) -> tuple[str, str, str | None]:
+        """What scores and rows of batches are made by: they can be compared where this is the same."""
+        return self.scorer, self.encoder, self.signals
 
     @property
     def scores_by(self) -> Scorer:
@@ -497,11 +513,13 @@ def unsupported(settings: GateSettings) -> str | None:
     if settings.segment_by is not None and not (method.by_segment and shape.floors):
         schemes = ", ".join(name for name, one in registry.every().items() if one.by_segment and one.offered)
         return f"segment_by goes with the methods {schemes} and the shape {INDICATOR_SHAPE.name}"
+    if settings.group_by is not None and not settings.keep_texts:
+        return "group_by goes with keep_texts: bursts are told apart by questions and metadata"
     if settings.label_floor is not None:
         if not shape.floors:
             return f"label_floor goes with the shape {INDICATOR_SHAPE.name}, not {shape.name!r}"
         if method.of_signals:
-            return f"label_floor does not go with method {method.name}: no score alone decides what ships. mean takes one"
+            return f"label_floor does not go with method {method.name}: it fits the labels of all prompts. ship_above holds what scores low, and mean takes a label floor"
         if method.refuses_floor():
             return (
                 f"label_floor does not go with method {method.name}, whose risk may rise with the threshold"

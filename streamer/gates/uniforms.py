@@ -37,6 +37,11 @@ def _uniform(salt: bytes, key: BatchKey, response: str) -> float:
     return uniform_of(salt, key, "dither", response)
 
 
+def counts_bad(salt: bytes, key: BatchKey, severity: float) -> bool:
+    """Whether a prompt counts as bad by the method `full`: a severity between 0 and 1 with that chance, by the gate's keyed draw."""
+    return severity > 0 and (severity >= 1 or uniform_of(salt, key, "severity") < severity)
+
+
 def uniform_of(salt: bytes, key: BatchKey, use: str, *parts: str) -> float:
     """Draw one number in (0, 1) for one use, both ends excluded."""
     bits = keyed_bits(salt, use, key.gate, key.batch_id, str(key.attempt), *parts)

@@ -90,8 +90,8 @@ class Budget:
             raise UsageError(str(error)) from None
         if self.calibrator.of_signals:
             raise UsageError(
-                f"method {self.calibrator.name} reads all signals of an answer, and a plan simulates one score; plan with "
-                "--method mean"
+                f"method {self.calibrator.name} reads all signals of an answer, which streamer.planning.all_signals plans with; this plan "
+                "is of one score"
             )
         if attempts > 1 and not self.calibrator.attempts:
             raise UsageError(

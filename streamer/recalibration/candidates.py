@@ -152,6 +152,7 @@ def _by_signals(settings: GateSettings, prompts: Prompts) -> Full:
         attempts=settings.max_attempts,
         segment_by=settings.segment_by,
         pooled=settings.segment_fallback == "pooled",
+        ship_above=settings.floor or 0.0,
     )
 
 
@@ -173,8 +174,8 @@ def _by_segment(
     # By size alone, which knows no label: a policy has to fit into one message.
     kept = sorted(found.own, key=lambda name: (-found.counts[name], name))[:MOST_SEGMENTS]
     found = replace(found, own={name: found.own[name] for name in sorted(kept)})
-    cuts = {name: floored(one, settings.label_floor) for name, one in found.own.items()}
-    rest = floored(found.rest, settings.label_floor)
+    cuts = {name: floored(one, settings.floor) for name, one in found.own.items()}
+    rest = floored(found.rest, settings.floor)
     threshold = Threshold.at(
         rest.value,
         alpha=sample.alpha,

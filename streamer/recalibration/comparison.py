@@ -163,7 +163,7 @@ def shipped(
 
 def _passes(rule: Full, group: SampledGroup) -> bool:
     """Whether a group's unit would ship, as if none of the rule's prompts were it."""
-    if group.signals is None:
+    if group.signals is None or group.items[0].score <= rule.floor:
         return False
     row = np.frombuffer(group.signals, "<f4")
     return all(count <= k for count, _, k in rule.counts(row, group.segment, prompt=group.id))

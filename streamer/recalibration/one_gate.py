@@ -162,6 +162,7 @@ def recalibrate_by_hand(
     reason: str,
     dry_run: bool = False,
     propose: bool = False,
+    note: str = "",
 ) -> Recalibration:
     """Run a gate now, and put its threshold in force, or leave it as a proposal, or record nothing.
 
@@ -176,7 +177,7 @@ def recalibrate_by_hand(
         When the gate or its policy has changed since.
     """
     before = policies.newest(gate.gate)
-    run = _calibrate(store, gate, before, clock=clock)
+    run = replace(_calibrate(store, gate, before, clock=clock), note=note)
     if not run.labelled and _direction(Reading.of_policy(before), run) == "looser":
         # Within the budget even if all of it is wrong, but nobody has looked at any of it.
         raise NothingToCalibrate(

@@ -19,7 +19,7 @@ from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
 from streamer.recalibration.draw_ages import LONGEST_SECONDS, age_moment, choose_cut, delay, overdue_labels
-from streamer.recalibration.sampled import SampledGroup, decided_before, prompts_of
+from streamer.recalibration.sampled import SampledGroup, decided_before, one_of_each, prompts_of
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Heads = tuple[tuple[str, str, int, int], ...]
-"""How high chains are: log, topic, number and height of each partition."""
+"""How long logs are: log, topic, number and size of each partition's."""
 
 SeverityBasis = Literal["mean", "highest"]
 """Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
@@ -81,13 +81,14 @@ class CalibrationRun:
     since : only batches from here on were read; None: all.
     severities : which of a response's labels counted.
     labels_through : number of the newest label revision when the run began to read; None: unknown.
-    heads : how high the chain of each partition was when the run began to read (log, topic, number, height): everything up
+    heads : how long the log of each partition was when the run began to read (log, topic, number, size): everything up
         to there was there to be read. None: unknown.
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.
     history : the cuts that undrawn prompts fix.
     missing_labels : whether labels are missing at random; not kept with the run.
+    note : on how its settings were chosen, for the guarantee.
     """
 
     gate: GateRevision
@@ -107,11 +108,12 @@ class CalibrationRun:
     held_until: datetime | None = None
     history: History = NO_HISTORY
     missing_labels: MissingLabels | None = field(default=None, compare=False)
+    note: str = ""
 
     @property
     def sample(self) -> tuple[SampledGroup, ...]:
         """The groups that were calibrated on."""
-        return tuple(group for group in self.groups if decided_before(group, self.older_than))
+        return tuple(one for one in self.groups if decided_before(one, self.older_than) and not one.spare)
 
     @property
     def label_lag(self) -> timedelta:
@@ -204,6 +206,13 @@ class CalibrationRun:
                 f"{self.missing} of {self.drawn} drawn responses had no label and counted as severity 1, "
                 f"{self._why_safe}."
             )
+        if (key := self.gate.settings.group_by) is not None:
+            named = "question" if key == "prompt" else f"metadata key {key!r}"
+            notes.append(
+                f"Batches with the same {named} are one burst, of which one batch was drawn: the budget is of bursts, each counted once."
+            )
+        if self.note:
+            notes.append(self.note)
         return besides(self.decided.guarantee, *notes)
 
 
@@ -301,6 +310,8 @@ def calibrate_gate(
     if drawn and cut is None:
         cut = choose_cut(store, gate, drawn, now)
     older_than = now if cut is None else age_moment(now, cut)
+    if settings.group_by is not None:
+        drawn = tuple(one_of_each(drawn, gate.audit_salt, older_than))
     sample = [group for group in drawn if decided_before(group, older_than)]
     if settings.window is not None:
         sample = sample[-settings.window :]
@@ -354,14 +365,16 @@ def derive(
     serves and what it cuts by.
     """
     settings = gate.settings
-    labelled = _as_calibrated(sample)
+    counted = [group for group in sample if not group.spare]
+    labelled = _as_calibrated(counted)
     # .3 / 3 is .1 to people, and .09999999999999999 to the processor
     alpha = round(settings.alpha / settings.max_attempts, 15)
-    read = _sample(gate, sample, labelled, alpha, history)
+    read = _sample(gate, counted, labelled, alpha, history)
     found = candidates(settings, read) if diagnostics else (decide(settings, read),)
     suffix = None
     if in_force is not None:
-        suffix, stricter = _tightened(gate, found[0], [*sample, *young], alpha, history, in_force)
+        newest = [group for group in young if not group.spare]
+        suffix, stricter = _tightened(gate, found[0], [*counted, *newest], alpha, history, in_force)
         found = (stricter, *found[1:])
     return CalibrationRun(
         gate=gate,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
@@ -11,9 +11,9 @@ from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import CalibrationLosses
-from streamer.gates.rule import INDICATOR, Full, Rule
+from streamer.gates.rule import INDICATOR, Full, Rule, Segments
 from streamer.gates.settings import GateSettings
-from streamer.gates.uniforms import uniform_of
+from streamer.gates.uniforms import counts_bad, uniform_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,8 @@ class SampledGroup:
     row : what the store calls it; None where no store has read it.
     signals : of what the unit may ship, d float32, little-endian; None: none are kept.
     bad : what it counted as by the method `full` in a run that is on record; None: it follows from its severity.
+    burst : what those that count once share: of a run that is on record a name of its own; None: it is the only one.
+    spare : another batch of its burst counts.
     """
 
     key: BatchKey
@@ -55,6 +57,8 @@ class SampledGroup:
     row: int | None = field(default=None, compare=False, repr=False)
     signals: bytes | None = field(default=None, compare=False, repr=False)
     bad: bool | None = field(default=None, compare=False, repr=False)
+    burst: str | None = field(default=None, compare=False, repr=False)
+    spare: bool = field(default=False, compare=False, repr=False)
 
     @property
     def severity(self) -> float:
@@ -83,6 +87,19 @@ def decided_before(group: SampledGroup, moment: datetime) -> bool:
     return group.decided_at is None or group.decided_at < moment
 
 
+def one_of_each(groups: Sequence[SampledGroup], salt: bytes, older_than: datetime) -> list[SampledGroup]:
+    """Mark all batches of a burst but one as spare: the first by the gate's keyed draw, of those old enough where there are some."""
+    first: dict[str, tuple[bool, float, BatchKey]] = {}
+    for group in groups:
+        if group.burst is not None:
+            place = not decided_before(group, older_than), uniform_of(salt, group.key, "burst"), group.key
+            first[group.burst] = min(place, first.get(group.burst, place))
+    return [
+        replace(group, spare=group.burst is not None and first[group.burst][2] != group.key)
+        for group in groups
+    ]
+
+
 def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) -> Prompts | None:
     """Return the groups with their signals and marks; None where some have none."""
     if not groups or any(group.signals is None for group in groups):
@@ -99,8 +116,9 @@ def prompts_of(groups: Sequence[SampledGroup], *, salt: bytes, segmented: bool) 
 
 def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: datetime) -> list[Prompts]:
     """Return the prompts of each fit of a rule, from all groups that its run has read, in order of decision."""
-    sample = [group for group in groups if decided_before(group, older_than)]
-    labelled = [group for group in groups if not group.waits(None)]
+    counted = [group for group in groups if not group.spare]
+    sample = [group for group in counted if decided_before(group, older_than)]
+    labelled = [group for group in counted if not group.waits(None)]
     found = []
     for fitted, some in zip(rule.fits, (sample, labelled), strict=False):
         prompts = prompts_of(some[-fitted.groups :], salt=b"", segmented=rule.segment_by is not None)
@@ -113,18 +131,27 @@ def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: date
 def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
     """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
     by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
-    return by_mean and rule == INDICATOR and settings.label_floor is None
+    return by_mean and (rule == INDICATOR or isinstance(rule, Segments)) and settings.label_floor is None
 
 
-def losses_by_score(groups: Sequence[SampledGroup], older_than: datetime) -> CalibrationLosses:
+def losses_by_score(
+    settings: GateSettings, rule: Rule, groups: Sequence[SampledGroup], older_than: datetime
+) -> CalibrationLosses:
     """Return what the prompts of a run lose by their scores, from all groups that it has read."""
-    sample = [group for group in groups if decided_before(group, older_than)]
-    return CalibrationLosses([group.items[0].score for group in sample], [group.severity for group in sample])
+    sample = [group for group in groups if decided_before(group, older_than) and not group.spare]
+    segmented = isinstance(rule, Segments)
+    return CalibrationLosses(
+        [group.items[0].score for group in sample],
+        [group.severity for group in sample],
+        segments=[group.segment or "" for group in sample] if segmented else None,
+        pooled=[name for name, _ in rule.own]
+        if isinstance(rule, Segments) and settings.segment_fallback == "pooled"
+        else None,
+    )
 
 
 def is_bad(salt: bytes, group: SampledGroup) -> bool:
     """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by the gate's keyed draw."""
     if group.bad is not None:
         return group.bad
-    severity = group.severity
-    return severity > 0 and (severity >= 1 or uniform_of(salt, group.key, "severity") < severity)
+    return counts_bad(salt, group.key, group.severity)

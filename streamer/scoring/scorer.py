@@ -97,43 +97,6 @@ class Scorer(Parametrised, ABC):
         raise NotImplementedError(f"the scorer {self.name} computes its scores")
 
 
-class OfOneNumber(Scorer):
-    """A scorer whose scores are made of one number an answer, which is given, and kept with a decision."""
-
-    __slots__ = ()
-
-    given: ClassVar[str]
-    """Where the numbers come from, as a sentence."""
-
-    @abstractmethod
-    def of_number(self, number: float) -> float:
-        """Return the score, in [0, 1], of an answer with this number."""
-
-    def score(self, batch: AnswerBatch) -> Floats:
-        """Refuse: there is nothing to compute."""
-        raise ValueError(f"{self.given}; none are computed from answers")
-
-    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
-        """Score answers whose number is known; a blank answer scores 0 and needs none.
-
-        Returns
-        -------
-        scores : in [0, 1], rounded to 1e-6, and the numbers, None for blank answers; None where one is missing.
-        """
-        scores: list[float] = []
-        kept: list[float | None] = []
-        for number, empty in zip(given, blank, strict=True):
-            if empty:
-                scores.append(0.0)
-                kept.append(None)
-            elif number is None:
-                return None
-            else:
-                scores.append(round(self.of_number(number), DECIMALS))
-                kept.append(float(number) + 0.0)  # no database keeps the sign of -0.0
-        return tuple(scores), tuple(kept)
-
-
 def finished(values: Floats, blank: Sequence[bool]) -> Floats:
     """Return values as scores: clipped to [0, 1], rounded once, 0 where the answer is blank."""
     scores: Floats = values.clip(0.0, 1.0).round(DECIMALS)

@@ -60,9 +60,9 @@ class PendingAnswers:
         self._receipts: dict[tuple[Partition, int], str] = {}
         self._ended = False
 
-    def linked(self, record: Record, height: int, link: bytes) -> None:
-        """Take down the link that a record becomes if it is committed. From any thread."""
-        self._receipts[record.partition, record.offset] = receipt(record.partition, height, link)
+    def linked(self, record: Record, index: int, leaf: bytes, root: bytes) -> None:
+        """Take down the leaf that a record becomes if it is committed. From any thread."""
+        self._receipts[record.partition, record.offset] = receipt(record.partition, index, leaf, root)
 
     def expect(self, partition: Partition, offset: int) -> asyncio.Future[Recorded]:
         """Give what will be known once the record is committed; it raises `Ended` when it never will be."""
@@ -135,7 +135,7 @@ class LinkingJournal(Protocol):
     def commit(
         self, slices: Sequence[Slice], *, now: datetime, firm: bool, linked: Linked
     ) -> list[list[OutcomeKind]]:
-        """Do as `streamer.journal.Committing.commit`, and tell `linked` of each outcome's link.
+        """Do as `streamer.journal.Committing.commit`, and tell `linked` of each outcome's leaf.
 
         What it was told last of a record counts, once this returns.
         """
@@ -143,7 +143,7 @@ class LinkingJournal(Protocol):
 
 
 class _Noted:
-    """A journal that reports its links."""
+    """A journal that reports its leaves."""
 
     def __init__(self, journal: LinkingJournal, linked: Linked) -> None:
         self._journal = journal
@@ -152,7 +152,7 @@ class _Noted:
     def commit(
         self, slices: Sequence[Slice], *, now: datetime, firm: bool = False
     ) -> list[list[OutcomeKind]]:
-        """Commit, and tell of the links."""
+        """Commit, and tell of the leaves."""
         return self._journal.commit(slices, now=now, firm=firm, linked=self._linked)
 
 

@@ -366,14 +366,9 @@ class Store:
         max_bytes: int | None = None,
     ) -> list[OutboxMessage]:
         with self._database.reading() as connection:
-            found = outbox.unpublished(
-                connection,
-                sources,
-                limit,
-                ownerless=ownerless is not None,
-                before=self._before(ownerless),
-                topic=topic,
-            )
+            found: list[OutboxMessage] = []
+            if ownerless is not None:
+                found = outbox.unpublished(connection, limit, before=self._before(ownerless), topic=topic)
             if sources and len(found) < limit:
                 found += outbox.queued(
                     connection, sources, limit - len(found), topic=topic, after=after, max_bytes=max_bytes
@@ -398,7 +393,7 @@ class Store:
         self._database.writing(lambda connection: outbox.park(connection, message, error, now))
 
     def verify_chain(self, partition: Partition | None = None) -> list[ChainFault]:
-        """Recompute the hash chain of one partition (of all when None) from the tables.
+        """Recompute the Merkle log of one partition (of all when None) from the tables.
 
         Returns the first row of each that does not fit; an empty list when everything does.
         """

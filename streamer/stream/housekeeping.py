@@ -26,8 +26,8 @@ class RecordGauges(Protocol):
         """Messages that wait to be published."""
         ...
 
-    def chain_heights(self) -> Mapping[Partition, int]:
-        """Entries in each partition's hash chain."""
+    def log_sizes(self) -> Mapping[Partition, int]:
+        """Entries in each partition's Merkle log."""
         ...
 
 
@@ -92,7 +92,7 @@ class Housekeeping:
                 log.exception("stream.housekeeping_failed")
 
     def _show_figures(self) -> None:
-        self._show(self._reports.outbox_pending(), self._reports.chain_heights())
+        self._show(self._reports.outbox_pending(), self._reports.log_sizes())
 
     def close(self) -> None:
         """Stop; waits for the round in progress."""

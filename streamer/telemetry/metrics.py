@@ -284,9 +284,9 @@ class Metrics:
         """Set how many records of a partition wait after the last committed one."""
         self._of["streamer_consumer_lag_records"].labels(topic, str(partition)).set(records)
 
-    def set_chain_height(self, topic: str, partition: int, entries: int) -> None:
-        """Set how many entries the hash chain of a partition has."""
-        self._of["streamer_audit_chain_height"].labels(topic, str(partition)).set(entries)
+    def set_log_leaves(self, topic: str, partition: int, entries: int) -> None:
+        """Set how many entries the Merkle log of a partition has."""
+        self._of["streamer_audit_log_leaves"].labels(topic, str(partition)).set(entries)
 
     def set_unwitnessed(self, witness: str, seconds: float, failed: bool) -> None:
         """Set how long a kind of witness has lacked a checkpoint, and count that one did not take it."""
@@ -296,7 +296,7 @@ class Metrics:
 
     def released(self, topic: str, partition: int) -> None:
         """Another worker has this partition now: its gauges are no longer ours to show."""
-        for name in ("streamer_consumer_lag_records", "streamer_audit_chain_height"):
+        for name in ("streamer_consumer_lag_records", "streamer_audit_log_leaves"):
             self._of[name].remove(topic, str(partition))
 
     def gap(self, gap: DataGap) -> None:

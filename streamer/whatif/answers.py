@@ -83,7 +83,7 @@ class ChangedAnswer:
 
     Attributes
     ----------
-    score : its score, in [0, 1], by the scorer that was asked about.
+    score : its score, in [0, 1], by the scorer that was asked about; None where that has none.
     severity : by its label, in [0, 1]; None where it has none.
     drawn : by the audit; other labels enter no figure.
     """
@@ -91,7 +91,7 @@ class ChangedAnswer:
     batch_id: str
     response_id: str
     decided_at: datetime
-    score: float
+    score: float | None
     severity: float | None
     drawn: bool
 

@@ -340,7 +340,7 @@ class WhatIf:
         if since is not None and since.moment >= before:
             since = None  # that alarm was still to come
         sample: AuditSample = self._sample
-        if self._other_scores(settings):
+        if self._other_scores(settings, beside=beside):
             sample = RescoredSample(
                 self._sample, self._scores_of(settings, beside=beside), self._gate.settings
             )
@@ -390,7 +390,8 @@ class WhatIf:
             ~_decided_by(past, lambda one: one.unit == unit),
             f"they were decided by another unit than {unit}",
         )
-        if self._other_scores(settings):
+        others = self._other_scores(settings, beside=beside)
+        if others:
             past, scored = self._score_again(past, settings, beside=beside)
             leave_out(
                 ~scored,
@@ -412,7 +413,9 @@ class WhatIf:
             )
         elif settings.calibrator.of_signals:
             leave_out(
-                ~_decided_by(past, lambda one: one.signals == settings.signals),
+                past.scored & np.array([one is None for one in past.rows], dtype=np.bool_)
+                if others
+                else ~_decided_by(past, lambda one: one.signals == settings.signals),
                 "no signals of this gate's list are on record for them",
             )
         if settings.segment_by is not None:
@@ -423,12 +426,13 @@ class WhatIf:
             )
         return past, kept, left_out
 
-    def _other_scores(self, settings: GateSettings) -> bool:
-        present = self._gate.settings
-        return (settings.scorer, settings.encoder) != (present.scorer, present.encoder)
+    def _other_scores(self, settings: GateSettings, *, beside: bool) -> bool:
+        """Whether scores are to be those of others than the gate's; only candidates record rows by another list of signals."""
+        one, other = settings.scored_by, self._gate.settings.scored_by
+        return one != other if beside else one[:2] != other[:2]
 
     def _score_again(self, past: Past, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags]:
-        key = (settings.segment_by, settings.scorer, settings.encoder, beside)
+        key = (settings.segment_by, *settings.scored_by, beside)
         if key not in self._rescored:
             self._rescored[key] = rescored(past, self._scores_of(settings, beside=beside), every=beside)
         return self._rescored[key]
@@ -441,7 +445,7 @@ class WhatIf:
         def recorded(gate: str, numbers: Sequence[int]) -> dict[int, Found]:
             made = () if self._candidates is None else self._candidates.made(gate, settings, numbers)
             return {
-                one.number: (one.response_ids, one.decision.scores)
+                one.number: (one.response_ids, one.decision.scores, one.decision.signals)
                 for one in made
                 if one.decision.why not in NOT_TRIED
             }
@@ -557,7 +561,7 @@ def _changed(past: Past, flags: Flags, selective: RiskInterval) -> Changed:
             batch_id=past.batch_ids[batch],
             response_id=past.response_ids[one],
             decided_at=past.decided_at[batch],
-            score=float(past.scores[one]),
+            score=None if np.isnan(past.scores[one]) else float(past.scores[one]),
             severity=None if np.isnan(past.severities[one]) else float(past.severities[one]),
             drawn=bool(past.drawn[one]),
         )

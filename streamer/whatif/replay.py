@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy_gate import PolicyGate
+from streamer.gates.rule import Cut
 from streamer.gates.uniforms import uniforms_for
 
 if TYPE_CHECKING:
@@ -153,8 +155,13 @@ def within_budget(past: Past, settings: GateSettings) -> Flags:
     for place in np.flatnonzero(past.scored).tolist():
         needed, there = past.needed[place], past.of_batch(place)
         if needed is not None and needed.within(settings.alpha, attempts=settings.max_attempts):
+            cut = Cut.at(-math.inf if settings.floor is None else settings.floor)
             ships[there] = gate_batch(
-                scores[there], unit=settings.unit, state="open", threshold=None, blank=blank[there]
+                scores[there],
+                unit=settings.unit,
+                state=cut.state,
+                threshold=cut.threshold,
+                blank=blank[there],
             ).shipped
     return ships
 

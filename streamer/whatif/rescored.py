@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.history import NO_HISTORY
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import gate_batch, mean_score
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     Texts = Callable[[str, Sequence[int]], Iterator[PastText]]
     Score = Callable[[Sequence[Sequence[str]], Sequence[Sequence[str]]], Sequence[tuple[float, ...] | None]]
-    Found = tuple[tuple[str, ...], tuple[float, ...] | None]
-    """Response ids and scores of a batch; no scores where the scorer has none for it."""
+    Found = tuple[tuple[str, ...], tuple[float, ...] | None, bytes | None]
+    """Response ids, scores and row of signals of a batch; no scores where the scorer has none for it."""
     ScoresOf = Callable[[str, Sequence[int]], Mapping[int, Found]]
     """Gives gate and numbers of batches what is found of them, by number."""
 
@@ -58,18 +59,19 @@ def rescored(past: Past, scores_of: ScoresOf, *, every: bool = False) -> tuple[P
     rows = np.ones(len(past), dtype=np.bool_) if every else past.scored
     found = scores_of(past.gate, past.numbers[rows].tolist())
     scores = past.scores.copy()
+    signals: list[bytes | None] = [None] * len(past)
     known = np.ones(len(past), dtype=np.bool_)
     for place in np.flatnonzero(rows).tolist():
         there = past.of_batch(place)
-        _, new = found.get(int(past.numbers[place]), ((), ()))
+        _, new, signals[place] = found.get(int(past.numbers[place]), ((), (), None))
         if new is None:
             scores[there] = np.nan
         elif len(new) != there.stop - there.start:
             known[place] = False
         else:
             scores[there] = new
-    # A row is of the answer that the recorded scorer chose.
-    return replace(past, scores=scores, rows=(None,) * len(past), needed=(None,) * len(past)), known
+    # A row on record is of the answer that the recorded scorer chose.
+    return replace(past, scores=scores, rows=signals, needed=(None,) * len(past)), known
 
 
 class RescoredSample:
@@ -94,10 +96,10 @@ class RescoredSample:
         by_row = {group.row: group for group in groups if group.row is not None}
         found = self._scores_of(query.gate, sorted(by_row))
         return [
-            _with_scores(group, ids, scores, settings=settings)
+            replace(_with_scores(group, ids, scores, settings=settings), signals=row)
             for group in groups
-            for ids, scores in [found.get(-1 if group.row is None else group.row, ((), None))]
-            if scores is not None
+            for ids, scores, row in [found.get(-1 if group.row is None else group.row, ((), None, None))]
+            if scores is not None and (row is not None or not settings.calibrator.of_signals)
         ]
 
     def label_delays(
@@ -114,6 +116,8 @@ class RescoredSample:
         was = self._recorded
         return replace(
             settings,
+            calibrator=Mean() if settings.calibrator.of_signals else settings.calibrator,
+            signals=was.signals,
             scorer=was.scorer,
             model=was.model,
             encoder=was.encoder,
@@ -122,17 +126,15 @@ class RescoredSample:
         )
 
 
-def _scored(
-    texts: Iterator[PastText], score: Score
-) -> Iterator[tuple[int, tuple[tuple[str, ...], tuple[float, ...]]]]:
+def _scored(texts: Iterator[PastText], score: Score) -> Iterator[tuple[int, Found]]:
     """Give number, response ids and scores of each batch whose texts are there and can be scored."""
     waiting: list[PastText] = []
 
-    def finish() -> Iterator[tuple[int, tuple[tuple[str, ...], tuple[float, ...]]]]:
+    def finish() -> Iterator[tuple[int, Found]]:
         found = score([one.texts or () for one in waiting], [one.models for one in waiting])
         for one, scores in zip(waiting, found, strict=True):
             if scores is not None:
-                yield one.number, (one.response_ids, scores)
+                yield one.number, (one.response_ids, scores, None)
         waiting.clear()
 
     for one in texts:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamer.store import Store
 
 _AT_ONCE = 500
+_CHOSEN = "It was adopted after a trial beside another policy: this holds if its labels played no part in that choice."
 NOT_BESIDE = "not_beside"
 """Why a batch has no scores of a candidate: it was decided before that was set, or after it was stopped."""
 
@@ -115,26 +116,27 @@ def adopt_candidate(
                 "its scores; nothing was changed"
             )
         before, after = present.named(), wanted.named()
-        tried = ("model", *SETTINGS, *PARAMETERS)
+        tried = ("model", "signals", *SETTINGS, *PARAMETERS)
         changes = {name: after[name] for name in tried if before[name] != after[name]}
         left_out = _carry(store, gate, wanted)
         if changes:
             store.gates.revise(gate, changes, by=by, reason=reason)
             left_out = _carry(store, gate, wanted)  # what was decided since
-    done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people)
+    done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people, note=_CHOSEN)
     with open_store(settings) as store:
         store.candidates.stop(gate, by=by, reason=reason)
     return done, left_out
 
 
 def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
-    """Keep, sealed, the candidate's scores of the drawn batches that another score has decided: of all, or of none.
+    """Keep, sealed, the candidate's scores and rows of the drawn batches that others have decided: of all, or of none.
 
     Returns how many have no scores, by the reason.
     """
     from streamer.gates.gate import gate_batch
 
     found: dict[int, dict[str, float]] = {}
+    rows: dict[int, bytes] = {}
     asked, made = store.candidates.drawn(gate, wanted)
     missing = dict.fromkeys(asked, NOT_BESIDE)
     for one in made:
@@ -149,9 +151,13 @@ def _carry(store: Store, gate: str, wanted: GateSettings) -> Counter[str]:
                 f"it. `streamer gate set {gate} --scorer {wanted.scorer}` closes the gate until labels have come"
             )
         found[one.number] = dict(zip(one.response_ids, scores, strict=True))
+        if one.decision.signals is not None:
+            rows[one.number] = one.decision.signals
     numbers = list(found)
     for start in range(0, len(numbers), _AT_ONCE):
-        store.carried_scores.keep(
-            wanted.scorer, {number: found[number] for number in numbers[start : start + _AT_ONCE]}
-        )
+        some = numbers[start : start + _AT_ONCE]
+        store.carried_scores.keep(wanted.scorer, {number: found[number] for number in some})
+        if wanted.signal_list is not None:
+            kept = {number: rows[number] for number in some if number in rows}
+            store.carried_scores.keep_signals(wanted.signal_list.hash, kept)
     return Counter(why for number, why in missing.items() if number not in found)

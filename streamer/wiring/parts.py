@@ -227,8 +227,11 @@ def recalibrate(
     dry_run: bool = False,
     propose: bool = False,
     reason: str = "recalibrated",
+    note: str = "",
 ) -> Recalibration:
     """Run one calibration now and put its threshold in force, or leave it as a proposal, or record nothing.
+
+    `note` : what its guarantee says besides.
 
     Waits for a run of the same gate that is under way; raises `UsageError` when that takes too long.
     """
@@ -248,4 +251,5 @@ def recalibrate(
             reason=reason,
             dry_run=dry_run,
             propose=propose,
+            note=note,
         )

@@ -185,7 +185,7 @@ def _show_figures(
     for partition, height in heights.items():
         # The others belong to other workers, or to an earlier log with the same names.
         if health.reads(partition):
-            metrics.set_chain_height(partition.topic, partition.number, height)
+            metrics.set_log_leaves(partition.topic, partition.number, height)
 
 
 def _at_the_desk(store: Store, clerk: DeskClerk, metrics: Metrics, rounds: Iterator[int]) -> None:

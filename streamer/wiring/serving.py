@@ -316,11 +316,10 @@ async def _best_score(shared: _Shared, settings: GateSettings, answers: Sequence
     from streamer.deciding.best_score import best_score
 
     texts = [answer.text for answer in answers]
-    logprobs = [answer.logprob for answer in answers]
     both = (shared.encoder, shared.candidate_encoder)
     encoder = next((one for one in both if one is not None and one.identity.id == settings.encoder), None)
     return await asyncio.get_running_loop().run_in_executor(
-        shared.threads["score"], best_score, settings, texts, encoder, logprobs
+        shared.threads["score"], best_score, settings, texts, encoder
     )
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from streamer.calibration.calibrators.full import chance_above
 from streamer.calibration.registry import every
 from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Segments
-from streamer.wording.numbers import SERVED, counted, percent
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.recalibration.sampled import cuts_at_budget
+from streamer.scoring.registry import GONE
+from streamer.wording.numbers import SERVED, counted, percent, when
 
 if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
+    from collections.abc import Sequence
+
+    from streamer.gates.policy import GateRevision, Policy
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.in_sample import InSample
+    from streamer.recalibration.sampled import SampledGroup
 
 
 def cut_text(cut: Cut, rule: Rule) -> str:
@@ -37,10 +45,10 @@ def cut_text(cut: Cut, rule: Rule) -> str:
 
 
 def who(name: str) -> str:
-    """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (as stated)``."""
+    """Say who did something, and how that is known: a name that a command was given is a claim, ``ana (name not verified)``."""
     if name.startswith(SIGNED_IN):
         return f"{name.removeprefix(SIGNED_IN)} (signed in)"
-    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (as stated)")
+    return {RECALIBRATOR: "the recalibrator", MONITOR: "an alarm"}.get(name, f"{name} (name not verified)")
 
 
 def own_cuts(rule: Rule) -> bool:
@@ -82,9 +90,58 @@ def weights_text(policy: Policy) -> str | None:
     return ", ".join(f"{name.replace('_', ' ')} {weight:+.2f}" for name, weight in weights) or None
 
 
+def variability_text(policy: Policy, groups: int) -> str | None:
+    """Say how much one calibration may expose, where the promise is a mean over calibrations on so many prompts; None elsewhere."""
+    settings, rule = policy.settings, policy.rule
+    if isinstance(rule, Full) and rule.segment_by is None:
+        groups, exact = rule.fits[0].groups, "exact for a cut of one score, hardly more for all signals"
+    elif groups and rule == INDICATOR and cuts_at_budget(settings, rule):
+        exact = "exact for severities of 0 or 1 and scores without ties, fewer otherwise"
+    else:
+        return None
+    level = min(1.5 * settings.alpha / settings.max_attempts, 1.0)
+    chance = chance_above(level, alpha=settings.alpha, groups=groups, attempts=settings.max_attempts)
+    return (
+        f"{percent(chance)} of calibrations on {counted(groups, 'prompt', 'prompts')} expose more than {percent(level)} ({exact}): the promise "
+        "is a mean over calibrations"
+    )
+
+
+def selection_text(
+    policy: Policy, history: Sequence[GateRevision], sample: Sequence[SampledGroup]
+) -> str | None:
+    """Say that what the policy was calibrated for was settled when some of its prompts had been seen; None where it was not.
+
+    Parameters
+    ----------
+    history : every revision of the gate, the oldest first.
+    sample : the prompts of the policy's run.
+    """
+    until = [one for one in history if one.revision <= policy.gate_revision]
+    for before, after in reversed(list(pairwise(until))):
+        if names := calibrated_for_another(before.settings, after.settings):
+            seen = sum(one.decided_at is not None and one.decided_at < after.created_at for one in sample)
+            return (
+                None
+                if not seen
+                else (
+                    f"{' and '.join(names).replace('_', ' ')} was settled {when(after.created_at)}, when {seen} of the {len(sample)} prompts that "
+                    "calibrate were decided already: this holds if they had no part in it. What is chosen by what it ships is a "
+                    "selection; its promise begins with a calibration on prompts decided since."
+                )
+            )
+    return None
+
+
 def status_text(policy: Policy) -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
     shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
+    if policy.settings.scorer in GONE:
+        moved = "--scorer gram" if policy.settings.unit == "response" else "--method full"
+        return (
+            f"closed, holds everything: no gate is scored by {policy.settings.scorer} any more, which the method full reads as a "
+            f"signal; `streamer gate set {policy.gate} {moved}` moves it{shadow}"
+        )
     if not policy.calibrated:
         return (
             f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import streamer
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 from tests.clouds import first_lines
@@ -88,6 +89,24 @@ def test_the_stream_decides_as_the_offline_computation_does_number_for_number(
         }
 
 
+def test_all_signals_decide_as_a_gate_in_python_does(tmp_path: Path, triviaqa_path: Path) -> None:
+    data = first_lines(triviaqa_path, CLOUDS, tmp_path / "clouds.jsonl")
+    done = demo(tmp_path, "--data", str(data), "--method", "full", "--json")
+    streamed: dict[str, Any] = json.loads(done.stdout)
+    offline = streamer.Gate(alpha=0.1, encoder="all-MiniLM-L6-v2").held_out(data)
+    assert (streamed["state"], streamed["lambda"], streamed["calibration_groups"]) == (
+        "full",
+        None,
+        CLOUDS // 2,
+    )
+    for name in ("ship_rate", "exposure_risk", "selective_risk", "severity_reduction"):
+        assert streamed[name] == getattr(offline.asked.figures, name), name
+    assert 0 < streamed["ship_rate"] < 1
+    page = (next((tmp_path / ".streamer").iterdir()) / "report.html").read_text()
+    assert "by all signals" in page
+    assert "How the threshold was found" not in page
+
+
 class _Text(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -134,7 +153,7 @@ def test_the_demo_without_data_tells_a_person_what_happened(tmp_path: Path) -> N
         (["--data", "nowhere.jsonl"], "nowhere.jsonl"),
         (["--data", "broken.jsonl"], "line 1"),
         (["--gate-unit", "batch"], "best"),
-        (["--method", "full"], "reads all signals"),
+        (["--method", "full", "--gate-unit", "response"], "goes with --gate-unit best"),
     ],
 )
 def test_a_wrong_question_gets_a_clear_answer_and_no_traceback(

@@ -137,6 +137,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         assert "of 60 labelled prompts" in shown
         assert "served, error rate among shipped" in shown
         assert "carried by" in shown
+        assert "of calibrations on 60 prompts expose more than" in shown
         site.command("audit", "verify")
         bundle = site.directory / "bundle"
         site.command("audit", "export", "--out", str(bundle))

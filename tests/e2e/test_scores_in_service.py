@@ -1,10 +1,10 @@
-"""Gates that score by log-probabilities and by a judge, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
+"""Gates that score by a judge, on Kafka and PostgreSQL: publish, label, calibrate, ship, verify."""
 
 from __future__ import annotations
 
 import json
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -33,11 +33,7 @@ def is_bad(number: int) -> bool:
 def event(number: int) -> bytes:
     """One prompt for all, so that a judge has four cases to mark, and remembers them."""
     texts = ("perhaps here", "no idea") if is_bad(number) else ("surely here", "perhaps there")
-    logprobs = (-1.0, -2.0) if is_bad(number) else (-0.05, -0.9)
-    responses: list[dict[str, Any]] = [
-        {"id": f"r{i}", "text": text, "logprob": logprob}
-        for i, (text, logprob) in enumerate(zip(texts, logprobs, strict=True))
-    ]
+    responses = [{"id": f"r{i}", "text": text} for i, text in enumerate(texts)]
     return json.dumps(
         {
             "schema": "streamer.responses.v1",
@@ -58,11 +54,10 @@ def publish(one: Site, first: int, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scorer", "asked"),
+    "asked",
     [
-        pytest.param("logprob", ("--promise", "per-prompt"), id="logprob"),
-        pytest.param("judge", ("--promise", "among-shipped-on-average"), id="judge"),
-        pytest.param("judge", ("--method", "bb"), id="G-Eval-CRC online"),
+        pytest.param(("--promise", "among-shipped-on-average"), id="judge"),
+        pytest.param(("--method", "bb"), id="G-Eval-CRC online"),
     ],
 )
 def test_from_its_creation_to_decisions_that_can_be_verified(
@@ -70,7 +65,6 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
     migrated_postgres_url: str,
     topic_prefix: str,
     tmp_path: Path,
-    scorer: str,
     asked: tuple[str, str],
 ) -> None:
     with (
@@ -82,12 +76,9 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
             "STREAMER_JUDGE_BASE_URL": model.url,
             "STREAMER_JUDGE_MODEL": "grader",
             "STREAMER_JUDGE_SCORE_SECONDS": "240",
-            "STREAMER_WORKER_CANDIDATE_WAIT_SECONDS": "60",
         }
-        if scorer == "logprob":
-            site.environment["STREAMER_ENCODER_CANDIDATE"] = "all-MiniLM-L6-v2"
         site.command(
-            *("gate", "create", NAME, "--scorer", scorer, *asked, "--alpha", "0.2", "--unit", "best"),
+            *("gate", "create", NAME, "--scorer", "judge", *asked, "--alpha", "0.2", "--unit", "best"),
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
         )  # fmt: skip
         worker = site.start_worker()
@@ -97,10 +88,6 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
                 key, value = label(number, 0, float(is_bad(number)), gate=NAME)
                 publisher.send(wiring.topics(site.settings).labels, value, key=key)
         wait_until(lambda: site.recorded() == 2 * BEFORE, "every label has an outcome")
-        if scorer == "logprob":
-            # Another score, of texts, by an encoder for it alone. Workers read it with the policy that comes next.
-            tried = ("--scorer", "choice", "--encoder", "all-MiniLM-L6-v2", "--threshold", "0.5")
-            site.command("candidate", "set", NAME, *tried, "--by", "ana")
         said = site.command("recalibrate", NAME, "--by", "ana", "--reason", "labels came")
         policy = site.store.policies.newest(NAME)
         assert policy.state == "cut", said.stdout + said.stderr
@@ -112,26 +99,17 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
             "what is surely right ships"
         )
 
-        if scorer == "logprob":
-            shown = json.loads(site.command("candidate", "show", NAME, "--json").stdout)
-            assert (shown["scored"], shown["without_scores"]) == (AFTER, {}), (
-                "one outcome of it for each decision"
-            )
-            assert shown["comparison"]["prompts"] == AFTER
-            assert shown["comparison"]["replay"]["as_recorded"] is True
-
         calls = [one for one in model.requests if one.path.endswith("/chat/completions")]
-        assert len(calls) == (4 if scorer == "judge" else 0), "each answer is judged once"
+        assert len(calls) == 4, "each answer is judged once"
         kept = site.store.judgements.of(BatchKey(NAME, f"batch-{BEFORE + 1}", 1))
-        assert [one.mark for one in kept] == ([90.0, 20.0] if scorer == "judge" else [])
+        assert [one.mark for one in kept] == [90.0, 20.0]
         assert all(one.for_score and one.remembered and one.intact for one in kept)
 
         again = site.command(
             "audit", "verify", "--rescore"
         )  # without an encoder: none of these scores needs one
         assert "not scored again" not in again.stderr
-        read_again = f"{2 * (BEFORE + AFTER)} marks read again"
-        assert (read_again in again.stderr) is (scorer == "judge"), again.stderr
+        assert f"{2 * (BEFORE + AFTER)} marks read again" in again.stderr
         bundle = site.directory / "bundle"
         site.command("audit", "export", "--out", str(bundle))
         verifier = verify_bundle(Bundle(bundle), [], None)

@@ -137,7 +137,7 @@ class Site:
         return [
             kind
             for (kind,) in self.rows(
-                f"SELECT kind FROM outcomes WHERE topic = '{topic}' ORDER BY partition, chain_height"
+                f"SELECT kind FROM outcomes WHERE topic = '{topic}' ORDER BY partition, leaf_index"
             )
         ]
 

@@ -110,7 +110,7 @@ def _check_order(first_copies: list[TailedRecord], repeated: set[str]) -> None:
 def verified(store: Store, receipts: list[bytes], *, smuggled: bool = False) -> VerificationReport:
     """What `audit verify` finds, which must be in order but for policies that a test writes: they have no run.
 
-    `smuggled`: a test wrote policies past the program, which are in no chain.
+    `smuggled`: a test wrote policies past the program, which are in no log.
     """
     with store.evidence.snapshot() as snapshot:
         report = verify_record(
@@ -167,7 +167,7 @@ def check(
             assert gaps <= missing, f"O1: {topic}[{number}] has offsets both recorded and lost"
             assert not gaps & set(offsets), f"O1: {topic}[{number}] lost offsets that are there"
             assert gaps_expected or not gaps, f"O1: {topic}[{number}] lost offsets {ledger.gaps}"
-            assert ledger.chain_height == len(recorded), f"O1: {topic}[{number}]"
+            assert ledger.log_size == len(recorded), f"O1: {topic}[{number}]"
             end = bounds[topic, number][1]
             assert recorded, f"O1: {topic}[{number}]"
             assert recorded[-1] < ledger.next_offset <= end, f"O6: {topic}[{number}]"

@@ -111,8 +111,8 @@ def test_the_record_is_compared_with_what_the_topics_still_hold(site: Site, tmp_
             "UPDATE dead_letters SET value = decode('7b7d', 'hex') WHERE code = 'not_json'",
             "UPDATE label_revisions SET severity = 0 WHERE batch_id = 'batch-7'",
             "UPDATE outcomes SET kind = 'duplicate', dead_letter = NULL WHERE kind = 'conflict'",
-            f'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, chain_height, chain_hash) '
-            f"SELECT log_id, topic, partition, {last + 100}, 'duplicate', batch, recorded_at, 9999999, chain_hash FROM outcomes "
+            f'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, leaf_index, leaf_hash, root, control_size) '
+            f"SELECT log_id, topic, partition, {last + 100}, 'duplicate', batch, recorded_at, 9999999, leaf_hash, root, control_size FROM outcomes "
             f"WHERE topic = '{named.responses}' AND partition = {number} AND \"offset\" = {last}",
             f"UPDATE progress SET next_offset = {last + 101} WHERE topic = '{named.responses}' AND partition = {number}",
         ):

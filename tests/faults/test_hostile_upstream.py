@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import Site
 from tests.faults.oracle import Findings
 from tests.integration.audit.alone import verify_bundle
@@ -52,6 +53,15 @@ BODIES: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
     "logprobs": lambda: (
         {},
         many(b'{"logprob":0}', CHAT, b'{"choices": [{"message": {}, "logprobs": {"content": [', b"]}}]}"),
+    ),
+    "likeliest": lambda: (
+        {},
+        many(
+            b'{"logprob":0}',
+            CHAT,
+            b'{"choices": [{"message": {}, "logprobs": {"content": [{"logprob":0,"top_logprobs":[',
+            b"]}]}}]}",
+        ),
     ),
     "parts": lambda: (
         {},
@@ -161,8 +171,14 @@ def test_no_reply_of_an_upstream_fills_the_service(
     tmp_path: Path, migrated_sqlite_url: str, hostile: _Server, matrix: Matrix
 ) -> None:
     with closing(Site(migrated_sqlite_url, tmp_path)) as site:
-        site.gate(scorer="logprob", encoder="event", segment_by="upstream")
-        site.gate("one-by-one", scorer="logprob", encoder="event", segment_by="upstream")
+        for gate in ("bot", "one-by-one"):
+            site.gate(
+                gate,
+                scorer="choice",
+                encoder="any@12345678",
+                signals=signal_list(["token_entropy"]).text,
+                segment_by="upstream",
+            )
         upstreams = {
             gate: {"base_url": hostile.url, "model": "m", "answers": 32, "tries": 2, **own}
             for gate, own in (("bot", {}), ("one-by-one", {"per_request": 1}))

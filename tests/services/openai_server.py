@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import struct
 import sys
 import threading
@@ -49,6 +50,7 @@ class ChatReply:
     message : further members of each message, or others in their place.
     further : the texts of further choices, for requests that want several.
     logprobs : for each choice the log-probability of each of its two tokens; none where there are no numbers.
+    top : for each of the two tokens the probabilities of the likeliest.
     raw : the response's body as it is.
     after : seconds before the response begins.
     drip : seconds between any two bytes of the body; 0 sends it at once.
@@ -64,6 +66,7 @@ class ChatReply:
     raw: bytes | None = None
     refusal: str | None = None
     logprobs: Sequence[float] = ()
+    top: Sequence[Sequence[float]] = ((), ())
     finish_reason: str = "stop"
     usage: Mapping[str, int] | None = field(
         default_factory=lambda: {"prompt_tokens": 400, "completion_tokens": 50, "total_tokens": 450}
@@ -100,9 +103,11 @@ class ChatReply:
                                 "token": token,
                                 "logprob": self.logprobs[index],
                                 "bytes": None,
-                                "top_logprobs": [],
+                                "top_logprobs": [
+                                    {"token": "a", "logprob": math.log(one), "bytes": None} for one in top
+                                ],
                             }
-                            for token in ("a", "b")
+                            for token, top in zip("ab", self.top, strict=True)
                         ]
                     }
                     if self.logprobs

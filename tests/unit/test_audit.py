@@ -120,7 +120,7 @@ def test_it_knows_what_a_threshold_is_calibrated_for_as_the_program_does(
     usual = GateSettings(scorer="external", encoder="none", alpha=0.1)
     other: dict[str, Any] = {
         "unit": "batch", "scorer": "gram", "encoder": "e@1", "severity_kind": "judge", "alpha": 0.2, "eta": 2.0, "draws": 9,
-        "delta": 0.2, "rho": 0.9, "width": 0.1, "segment_by": "language",
+        "delta": 0.2, "rho": 0.9, "width": 0.1, "segment_by": "language", "group_by": "session",
         "segment_fallback": "pooled", "label_floor": 0.2, "max_attempts": 2, "mode": "enforce", "hold_action": "escalate",
         "audit_probability": 0.7, "audit_draws": 3, "keep_texts": False, "labellers": ("ann", "ben"),
         "signed_labels": True,
@@ -164,7 +164,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
-        self.height = 1
+        self.size = 1
         self.gates = 1
 
     def make(
@@ -176,7 +176,7 @@ class Shelf:
     ) -> bytes | None:
         standing = {
             "record_id": "ab" * 32,
-            "control": {"height": self.height, "hash": "cd" * 32},
+            "control": {"size": self.size, "root": "cd" * 32},
             "partitions": [],
             "gates": [{"gate": f"g{n}", "salt": "0" * 64, "seed": "1" * 64} for n in range(self.gates)],
         }
@@ -215,17 +215,17 @@ def test_a_checkpoint_is_due_when_something_happened_and_time_passed_or_a_gate_i
         return len(shelf.values)
 
     assert count_after(timedelta(0)) == 1
-    shelf.height += 1
+    shelf.size += 1
     assert count_after(timedelta(minutes=4)) == 1
     assert count_after(timedelta(minutes=2)) == 2
     assert count_after(timedelta(minutes=6)) == 2, "nothing has happened"
-    shelf.height += 1
+    shelf.size += 1
     assert count_after(timedelta(minutes=1)) == 2
     assert count_after(timedelta(minutes=5)) == 3
     shelf.gates += 1
-    shelf.height += 1
+    shelf.size += 1
     assert count_after(timedelta(seconds=2)) == 4, "a gate's salt is committed to at once"
-    shelf.height += 1
+    shelf.size += 1
     assert count_after(-timedelta(days=1)) == 5, "a clock that was ahead must not hold checkpoints back"
     events = [decode_checkpoint(value) for value in shelf.values]
     assert [event.sequence for event in events] == [1, 2, 3, 4, 5]
@@ -237,7 +237,7 @@ def test_a_signature_covers_fields_of_later_versions() -> None:
     signer = signing.Signer(private)
     facts = {
         "schema": "streamer.checkpoints.v1", "record_id": "ab" * 32, "sequence": 1, "previous": None,
-        "made_at": "2026-11-20T12:00:00.000000Z", "control": {"height": 0, "hash": "cd" * 32}, "partitions": [],
+        "made_at": "2026-11-20T12:00:00.000000Z", "control": {"size": 0, "root": "cd" * 32}, "partitions": [],
         "gates": [], "key_id": signer.key_id, "later": ["field"],
     }  # fmt: skip
     value = encode_checkpoint(facts, sign=signer.sign)

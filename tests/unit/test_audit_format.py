@@ -45,6 +45,7 @@ from streamer.journal import LabelRevision, Partition, Record
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.recalibration.comparison import Reading, direction
 from streamer.scoring.blank import is_blank
+from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment, seed_commitment
 from streamer.signing.labels import statement as label_statement
@@ -53,7 +54,7 @@ from streamer.store.audit import control
 from streamer.store.db.schema import label_revisions
 from streamer.store.desk.release_desk import text_mac
 from streamer.store.labels.revisions import Severities, severities_given
-from streamer.store.log import chain
+from streamer.store.log import leaves
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _desk(given: dict[str, Any]) -> dict[str, Any]:
 
 def _judgement(given: dict[str, Any]) -> dict[str, Any]:
     return given | {
-        "content_mac": chain.judgement_mac(bytes.fromhex(given["salt"]), given["exchanges"]).hex()
+        "content_mac": leaves.judgement_mac(bytes.fromhex(given["salt"]), given["exchanges"]).hex()
     }
 
 
@@ -155,8 +156,8 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
 
     def verifier() -> alone.Verifier:
         made = alone.Verifier([])
-        made._control_height = given["control_height"]
-        for height, version, closes in given["policies"]:
+        made._control_roots = [f"{size}" for size in range(given["control_size"] + 1)]
+        for index, version, closes in given["policies"]:
             row = {
                 "gate": "best",
                 "version": version,
@@ -166,7 +167,7 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
                 "rule": None if closes else '{"curve":null,"kind":"smooth","parameters":{}}',
                 "valid_from": "2026-11-20T12:00:00.000000+00:00",
             }
-            made._keep("policies", row, {"height": height}, "")
+            made._keep("policies", row, {"index": index}, "")
         return made
 
     decisions = []
@@ -176,13 +177,13 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
         facts |= {"newest_seen": one["newest_seen"]} if one["newest_seen"] else {}
         found._in_force(facts, one["policy"], "")
         decisions.append(one | {"fits": not found.faults})
-    chains = []
-    for one in given["chains"]:
+    logs = []
+    for one in given["logs"]:
         found = verifier()
-        for link, height in enumerate(one["controls"], 1):
-            found._how_far(("l", "t", 0), link, {"control": [height, f"{height}"]}, "")
-        chains.append(one | {"fits": not found.faults})
-    return given | {"decisions": decisions, "chains": chains}
+        for index, size in enumerate(one["controls"]):
+            found._how_far(("l", "t", 0), index, {"control": [size, f"{size}"]}, "")
+        logs.append(one | {"fits": not found.faults})
+    return given | {"decisions": decisions, "logs": logs}
 
 
 def _waits(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -218,16 +219,23 @@ def _canonical(given: dict[str, Any]) -> dict[str, Any]:
     return given | {"output": canonical_json(json.loads(given["input"])).decode()}
 
 
-def _control_chain(given: dict[str, Any]) -> dict[str, Any]:
-    first = control.genesis(bytes.fromhex(given["record_id"]))
-    second = control.link(
-        first,
-        height=given["height"],
+def _merkle(given: dict[str, Any]) -> dict[str, Any]:
+    log, roots = merkle.Edge(), [merkle.EMPTY_ROOT.hex()]
+    for one in given["leaves"]:
+        log.append(merkle.leaf_hash(one.encode()))
+        roots.append(log.root().hex())
+    return given | {"roots": roots}
+
+
+def _control_leaf(given: dict[str, Any]) -> dict[str, Any]:
+    leaf = control.leaf(
+        bytes.fromhex(given["record"]),
+        index=given["index"],
         kind=given["kind"],
         recorded_at=datetime.fromisoformat(given["recorded_at"]),
         row=given["row"],
     )
-    return given | {"hash_0": first.hex(), "hash_1": second.hex()}
+    return given | {"leaf": leaf.hex()}
 
 
 def _commitments(given: dict[str, Any]) -> dict[str, Any]:
@@ -238,22 +246,18 @@ def _commitments(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _partition_chain(given: dict[str, Any]) -> dict[str, Any]:
+def _outcome_leaf(given: dict[str, Any]) -> dict[str, Any]:
     log, topic, number, offset = given["source"]
-    first = chain.genesis(Partition(log, topic, number))
     outcome = {
         "kind": given["kind"],
         "log_id": log,
         "topic": topic,
         "partition": number,
         "offset": offset,
-        "chain_height": given["height"],
+        "leaf_index": given["index"],
         "recorded_at": datetime.fromisoformat(given["recorded_at"]),
     }
-    return given | {
-        "hash_0": first.hex(),
-        "hash_1": chain.link(first, outcome, given["facts"]).hex(),
-    }
+    return given | {"leaf": leaves.leaf(outcome, given["facts"]).hex()}
 
 
 def _seals(given: dict[str, Any]) -> dict[str, Any]:
@@ -262,8 +266,8 @@ def _seals(given: dict[str, Any]) -> dict[str, Any]:
     headers = tuple((name, base64.b64decode(value)) for name, value in json.loads(given["headers"]))
     key, value = base64.b64decode(given["key"]), base64.b64decode(given["value"])
     return given | {
-        "content_mac": chain.batch_mac(batch, given["texts"]).hex(),
-        "action": chain.message_digest(given["topic"], key, value, headers),
+        "content_mac": leaves.batch_mac(batch, given["texts"]).hex(),
+        "action": leaves.message_digest(given["topic"], key, value, headers),
         "action_id": action_id(BatchKey(*given["batch"])),
     }
 
@@ -451,9 +455,10 @@ def _all_signals(given: dict[str, Any]) -> dict[str, Any]:
 
 VECTORS: dict[str, Callable[[Any], Any]] = {
     "canonical": _canonical,
-    "control-chain": _control_chain,
+    "control-leaf": _control_leaf,
+    "merkle": _merkle,
     "commitments": _commitments,
-    "partition-chain": _partition_chain,
+    "outcome-leaf": _outcome_leaf,
     "seals": _seals,
     "checkpoint": _checkpoint,
     "decisions": _decisions,
@@ -598,28 +603,34 @@ def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _control_chain_alone(given: dict[str, Any]) -> dict[str, Any]:
-    line = {name: given[name] for name in ("height", "kind", "recorded_at", "row")} | {
-        "hash": given["hash_1"]
+def _merkle_alone(given: dict[str, Any]) -> dict[str, Any]:
+    log, roots = alone.Log(), []
+    for one in (*given["leaves"], None):
+        roots.append(log.root())
+        if one is not None:
+            log.append(bytes.fromhex(alone.sha256(b"\x00" + one.encode())))
+    return {"roots": roots}
+
+
+def _control_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
+    line = {name: given[name] for name in ("index", "kind", "recorded_at", "row", "leaf")} | {
+        "root": given["leaf"]
     }
-    control = {"height": 1, "hash": given["hash_1"]}
-    head = {"record_id": given["record_id"], "control": control, "partitions": []}
+    control = {"size": 1, "root": given["leaf"]}
+    head = {"record_id": given["record"], "control": control, "partitions": []}
     verifier = alone.Verifier([])
     with contextlib.suppress(KeyError):  # the row is no whole one
         verifier.control(head, [line])
-    wrong = {fault["detail"] for fault in verifier.faults if fault["check"] == "chain"}
-    return {"hash_0": verifier._control_links[0], "hash_1": None if wrong else given["hash_1"]}
+    wrong = {fault["detail"] for fault in verifier.faults if fault["check"] == "log"}
+    return {"leaf": None if wrong else given["leaf"]}
 
 
-def _partition_chain_alone(given: dict[str, Any]) -> dict[str, Any]:
+def _outcome_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
     verifier = alone.Verifier([])
-    line = {name: given[name] for name in ("source", "height", "kind", "recorded_at", "facts")}
-    verifier.outcomes([line | {"hash": given["hash_1"]}])
-    wrong = [fault for fault in verifier.faults if fault["check"] == "chain"]
-    return {
-        "hash_0": alone.Verifier([])._begin(tuple(given["source"][:3]))[1],
-        "hash_1": None if wrong else given["hash_1"],
-    }
+    line = {name: given[name] for name in ("source", "index", "kind", "recorded_at", "facts", "leaf")}
+    verifier.outcomes([line | {"root": given["leaf"]}])
+    wrong = [fault for fault in verifier.faults if fault["check"] == "log"]
+    return {"leaf": None if wrong else given["leaf"]}
 
 
 def _commitments_alone(given: dict[str, Any]) -> dict[str, Any]:
@@ -702,7 +713,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
         row |= {"action": "released", "response_id": "a", "edited": False}
         row |= {name: given[name] for name in ("id", "text_mac", "until")} | changes
         content = {"text": given["text"], "salt": given["salt"]}
-        verifier._keep_desk(row, {"height": 2, "content": content}, "")
+        verifier._keep_desk(row, {"index": 1, "content": content}, "")
         facts = {
             "batch": given["batch"],
             "outcome": "escalate",
@@ -791,15 +802,17 @@ def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
     scores = given["by_score"]
     pairs = zip(scores["scores"], scores["severities"], strict=True)
     losses = alone.ByScore([alone.Group("", [], [score], [severity]) for score, severity in pairs])
-    found = [[score, losses.needed({"responses": [["", score]]}, "best")] for score, _ in scores["asked"]]
+    plain = {"unit": "best"}, {"kind": "indicator", "parameters": {}}
+    found = [[score, losses.needed({"responses": [["", score]]}, *plain)] for score, _ in scores["asked"]]
     return {"cases": cases, "by_score": scores | {"asked": found}}
 
 
 BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
     "canonical": _canonical_alone,
-    "control-chain": _control_chain_alone,
+    "control-leaf": _control_leaf_alone,
+    "merkle": _merkle_alone,
     "commitments": _commitments_alone,
-    "partition-chain": _partition_chain_alone,
+    "outcome-leaf": _outcome_leaf_alone,
     "seals": _seals_alone,
     "checkpoint": _checkpoint_alone,
     "decisions": _decisions_alone,

@@ -65,10 +65,10 @@ def test_what_was_scored_names_the_threshold_as_everywhere() -> None:
 
 
 def test_a_name_that_nobody_checked_is_told_as_one() -> None:
-    assert who("ana") == "ana (as stated)"
+    assert who("ana") == "ana (name not verified)"
     assert who("account:ana") == "ana (signed in)"
     assert (who(RECALIBRATOR), who(MONITOR)) == ("the recalibrator", "an alarm")
-    assert "by ana (as stated): first" in _policy(
+    assert "by ana (name not verified): first" in _policy(
         a_decision()["line"]["facts"], *(a_decision()[one] for one in ("policy", "revision"))
     )
 

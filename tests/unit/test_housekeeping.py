@@ -28,7 +28,7 @@ class Database:
             raise self.troubles.pop(0)
         return 7
 
-    def chain_heights(self) -> Mapping[Partition, int]:
+    def log_sizes(self) -> Mapping[Partition, int]:
         return HEIGHTS
 
 

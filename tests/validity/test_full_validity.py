@@ -193,6 +193,70 @@ def test_a_wrong_variant_exceeds_the_budget(rule):
     assert_over(exposures(rule, "useless", 60, 23, 0.1), 0.1)
 
 
+def of_bursts(calibrations=CALIBRATIONS):
+    """Exposure of a new burst after 24 bursts of five copies: each copy counted, and each burst once."""
+    rng, copies, once = np.random.default_rng(24), np.empty(calibrations), np.empty(calibrations)
+    for i in range(calibrations):
+        rows, bad = draw("useless", 25, 6, rng)
+        known, marks = rows[:-1], bad[:-1] == 1
+        counts = right(known.repeat(5, axis=0), marks.repeat(5), rows[-1]), right(known, marks, rows[-1])
+        copies[i], once[i] = (
+            bad[-1] * (count <= allowed(0.1, groups)) for count, groups in zip(counts, (120, 24), strict=True)
+        )
+    return copies, once
+
+
+def test_bursts_keep_the_budget_counted_once_and_exceed_it_by_copies():
+    copies, once = of_bursts()
+    assert_over(copies, 0.1)
+    assert_within(once, 0.1)
+    print(f"24 bursts of five copies: {copies.mean():.3f} by copies, {once.mean():.3f} counted once")
+
+
+def returning(calibrations=CALIBRATIONS):
+    """Exposure where 30 % of the stream is one prompt, which is bad and looks good: as drawn, and with it counted once."""
+    rng, drawn, once = np.random.default_rng(30), np.empty(calibrations), np.empty(calibrations)
+    for i in range(calibrations):
+        rows, bad = draw("useful", 62, 6, rng)
+        again, bad[-1], rows[-1, 0] = rng.random(61) < 0.3, 1.0, 1.0
+        rows, bad = np.where(again[:, None], rows[-1], rows[:-1]), np.where(again, bad[-1], bad[:-1])
+        kept = ~again[:-1]
+        kept[np.flatnonzero(again[:-1])[:1]] = True
+        for found, some in ((drawn, np.ones(60, np.bool_)), (once, kept)):
+            count = right(rows[:-1][some], bad[:-1][some] == 1, rows[-1])
+            found[i] = bad[-1] * (count <= allowed(0.1, int(some.sum())))
+    return drawn, once
+
+
+def test_a_prompt_that_keeps_returning_exceeds_the_budget_counted_once():
+    drawn, once = returning()
+    assert_within(drawn, 0.1)
+    assert_over(once, 0.1)
+    print(f"30 % of the stream one prompt: {drawn.mean():.4f} as drawn, {once.mean():.3f} counted once")
+
+
+def test_what_calibrates_by_the_time_of_decisions_is_what_would_by_the_time_of_prompts():
+    """Of prompts in an even stream the newest 60 that are old enough, where bad ones take far longer to be decided."""
+    rng, gaps, found = np.random.default_rng(60), np.empty(CALIBRATIONS), np.empty(CALIBRATIONS)
+    for i in range(CALIBRATIONS):
+        came = np.sort(rng.random(300)) * 300
+        rows, bad = draw("useful", 300, 6, rng)
+        known = {}
+        for name, moment in (
+            ("prompt", came),
+            ("decision", came + np.where(bad == 1, 40, 1) * rng.random(300)),
+        ):
+            order = np.argsort(moment)
+            known[name] = order[moment[order] < 250][-60:]
+        gaps[i] = bad[known["decision"]].mean() - bad[known["prompt"]].mean()
+        row, own = (one[0] for one in draw("useful", 1, 6, rng))
+        count = right(rows[known["decision"]], bad[known["decision"]] == 1, row)
+        found[i] = own * (count <= allowed(0.1, 60))
+    assert_within(gaps, 0.0)
+    assert_within(-gaps, 0.0)
+    assert_within(found, 0.1)
+
+
 def test_shading_a_label_by_its_coin_exceeds_the_budget():
     """Why coins are revealed after the label only: a labeller who knows u and shades by .1 escapes the mark."""
     k, rng = allowed(0.1, 60), np.random.default_rng(5)

@@ -295,7 +295,8 @@ def test_intervals_of_a_candidate_hold_by_the_draws_of_the_gate_that_decided() -
         theirs = np.clip(0.5 * month.past.scores + 0.5 * rng.random(LENGTH), 0, 1).round(6)
         late, failed = rng.random(LENGTH) < 0.1, rng.random(LENGTH) < 0.05
         recorded = {
-            n: (("r",), None if failed[n] else (float(theirs[n]),)) for n in np.flatnonzero(~late).tolist()
+            n: (("r",), None if failed[n] else (float(theirs[n]),), None)
+            for n in np.flatnonzero(~late).tolist()
         }
         beside, known = rescored(month.past, lambda _gate, _numbers, made=recorded: made, every=True)
         assert (known == ~late).all()

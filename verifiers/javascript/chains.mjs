@@ -1,8 +1,8 @@
-// The chains, the checkpoints that say where they stood, and receipts that name single links.
+// The logs, the checkpoints that say where they stood, and receipts that name single leaves.
 
 import { canonical, parse, plain } from "./json.mjs";
 import { Unreadable, decode, jsonLines, lines } from "./bundle.mjs";
-import { named, seedCommitment, sha256, signed } from "./hashes.mjs";
+import { MerkleLog, leafHash, seedCommitment, sha256, signed } from "./hashes.mjs";
 import { isMoment, micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
@@ -10,44 +10,41 @@ const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back i
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
 
-const isHeight = (value) => Number.isSafeInteger(value) && value >= 0;
+const isSize = (value) => Number.isSafeInteger(value) && value >= 0;
 const isHash = (value) => typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
 
 /** What a line cannot be placed without. */
 function need(holds, name, number) {
-  if (!holds) throw new Unreadable(`${name}, line ${number}: it is no link of a chain`);
+  if (!holds) throw new Unreadable(`${name}, line ${number}: it is no leaf of a log`);
 }
 
-function link(previous, fields) {
-  return sha256(Buffer.from(previous, "hex"), canonical(fields));
-}
-
-/** One chain while it is walked: the stored hash of each link, and whether the next one follows from it. */
-class Chain {
-  constructor(name, first) {
+/** One log while it is walked. */
+class Log extends MerkleLog {
+  constructor(name) {
+    super();
     this.name = name;
-    this.hashes = [first];
+    this.next = 0; // the index of the leaf that comes next
     this.latest = null;
     this.lastOffset = -1;
     this.nextOffset = Infinity;
-    this.claimed = 0; // the height that the manifest names
+    this.claimed = 0; // the size that the manifest names
   }
 
-  get height() {
-    return this.hashes.length - 1;
-  }
-
-  /** Take the next link; true if it is what its hash says. Each is held against the stored hash before it. */
-  add(height, hash, fields, report) {
-    if (height !== this.height + 1) {
-      report.fault("chain", `${this.name}, link ${this.height + 1}`, `it is missing (the next is ${height})`);
-      while (this.height + 1 < height && this.height < 1e7) this.hashes.push(null);
-      if (height >= 1 && height <= this.height) this.hashes.length = height; // go on from here: one fault, not one for each link behind it
+  /** Take the next leaf; true if it is what its hash says. The first root that is not that of the leaves up to it is told. */
+  add(index, { leaf: hash, root }, fields, place, report) {
+    if (index !== this.next) {
+      report.fault("log", `${this.name}, leaf ${this.next}`, `it is missing (the next is ${index})`);
+      do this.append(null);
+      while (this.size < index && this.size < 1e7);
     }
-    const previous = this.hashes.at(-1);
-    this.hashes.push(hash);
+    this.next = index + 1; // go on from here: one fault, not one for each leaf behind it
+    if (index === this.size) this.append(hash);
+    if (!this.rootless && (this.root(index + 1) ?? root) !== root) {
+      this.rootless = true;
+      report.fault("log", place, "its root is not that of the leaves up to it");
+    }
     try {
-      return fields === null || previous === null || link(previous, fields) === hash;
+      return fields === null || leafHash(canonical(fields)) === hash;
     } catch {
       return false; // a value that nobody hashed
     }
@@ -57,16 +54,15 @@ class Chain {
   time(moment, report) {
     if (!isMoment(moment)) return;
     if (this.latest !== null && micros(this.latest) - micros(moment) > BACKWARDS) {
-      const text = `time runs backwards in ${this.name} at link ${this.height}: ${moment} after ${this.latest}`;
+      const text = `time runs backwards in ${this.name} at leaf ${this.next - 1}: ${moment} after ${this.latest}`;
       report.note(`clock ${this.name}`, text);
     }
     if (this.latest === null || moment > this.latest) this.latest = moment;
   }
 
   end(head, report) {
-    const place = `${this.name}, link ${head.height}`;
-    if (this.height !== head.height) report.fault("chain", place, `the chain ends at link ${this.height} instead`);
-    else if (this.hashes.at(-1) !== head.hash) report.fault("chain", place, "the chain ends in another hash");
+    if (this.size !== head.size) report.fault("log", this.name, `its log has ${this.size} leaves, and should have ${head.size}`);
+    else if ((this.root() ?? head.root) !== head.root) report.fault("log", this.name, "its log has another root than its leaves give");
   }
 }
 
@@ -85,27 +81,27 @@ function dated({ kind, row, recorded_at: sealed }, place, report) {
   if (said !== null && said !== sealed) report.fault("order", place, `it says that it was written at ${said}, and it was sealed at ${sealed}`);
 }
 
-/** Walk the control chain; `each(entry)` gets every row that is there, with its place. Returns the chain. */
+/** Walk the control log; `each(entry)` gets every row that is there, with its place. Returns the log. */
 export function walkControl(bundle, manifest, report, each) {
   const head = manifest.head;
-  const chain = new Chain("control", named("streamer.control.v1", Buffer.from(head.record_id, "hex")));
+  const chain = new Log("control");
   for (const { raw, value, number } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
     report.count("control entries");
-    const { height, kind, recorded_at: recordedAt } = value;
-    need(isHeight(height) && typeof kind === "string" && isHash(value.hash), "control.jsonl", number);
+    const { index, kind, recorded_at: recordedAt } = value;
+    need(isSize(index) && typeof kind === "string" && isHash(value.leaf) && isHash(value.root), "control.jsonl", number);
     value.row ??= null;
-    const fields = (row) => ({ format: 1, height, kind, recorded_at: recordedAt, row });
-    const place = `control, link ${height}, ${kind}${keysOf(value.row)}`;
-    const sound = chain.add(height, value.hash, fields("sealed" in raw ? raw.sealed : raw.row), report);
-    if (value.row === null) report.fault("chain", place, "the row that was sealed here is gone");
-    else if ("sealed" in raw || !sound) report.fault("chain", place, "it is not what was recorded");
-    if (value.row === null && !sound) report.fault("chain", place, "nor does its copy fit the chain");
+    const fields = (row) => ({ record: head.record_id, index, kind, recorded_at: recordedAt, row });
+    const place = `control, leaf ${index}, ${kind}${keysOf(value.row)}`;
+    const sound = chain.add(index, value, fields("sealed" in raw ? raw.sealed : raw.row), place, report);
+    if (value.row === null) report.fault("log", place, "the row that was sealed here is gone");
+    else if ("sealed" in raw || !sound) report.fault("log", place, "it is not what was recorded");
+    if (value.row === null && !sound) report.fault("log", place, "nor does its copy fit the log");
     chain.time(recordedAt, report);
     if (value.row !== null && typeof value.row === "object") dated(value, place, report);
     if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
   }
   chain.end(head.control, report);
-  chain.claimed = head.control.height;
+  chain.claimed = head.control.size;
   return chain;
 }
 
@@ -117,7 +113,7 @@ function keysOf(row) {
   return found.join("");
 }
 
-/** Walk the chains of the partitions; `each(entry)` gets every outcome that is there. Returns chains by partition. */
+/** Walk the logs of the partitions; `each(entry)` gets every outcome that is there. Returns logs by partition. */
 export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
   const chains = new Map();
   const heads = new Map(manifest.head.partitions.map((head) => [partitionOf(placeOf(head)), head]));
@@ -129,26 +125,25 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     const placed =
       Array.isArray(source) && source.length === 4 && typeof source[0] === "string" && typeof source[1] === "string" &&
       Number.isSafeInteger(source[2]) && Number.isSafeInteger(source[3]);
-    need(placed && isHeight(value.height) && typeof value.kind === "string" && isHash(value.hash), "outcomes.jsonl", number);
+    need(placed && isSize(value.index) && typeof value.kind === "string" && isHash(value.leaf) && isHash(value.root), "outcomes.jsonl", number);
     value.facts ??= null;
-    const [log, topic, partition, offset] = source;
+    const [log, , , offset] = source;
     const key = partitionOf(value.source);
     if (key !== current) {
       current = key;
-      if (chains.has(key)) report.fault("chain", nameOf(value.source), "its links are not in one piece");
-      const first = named("streamer.chain.v1", canonical([log, topic, partition]));
-      chains.set(key, new Chain(nameOf(value.source), first));
+      if (chains.has(key)) report.fault("log", nameOf(value.source), "its leaves are not in one piece");
+      chains.set(key, new Log(nameOf(value.source)));
       state = { offset: -1, control: 0 };
     }
     const chain = chains.get(key);
-    const { height, kind, recorded_at: recordedAt, facts } = value;
+    const { index, kind, recorded_at: recordedAt, facts } = value;
     const batch = Array.isArray(facts?.batch) ? ` (${facts.batch[0]}/${facts.batch[1]}#${facts.batch[2]})` : "";
-    const place = `${chain.name}, link ${height}, offset ${offset}${batch}`;
+    const place = `${chain.name}, leaf ${index}, offset ${offset}${batch}`;
     const gone = facts === null;
-    const fields = { format: 1, kind, source: raw.source, height: raw.height, recorded_at: recordedAt, facts: raw.facts };
-    const sound = chain.add(height, value.hash, gone ? null : fields, report);
-    if (gone) report.fault("chain", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
-    else if (!sound) report.fault("chain", place, `the ${kind} is not what was recorded`);
+    const fields = { kind, source: raw.source, index: raw.index, recorded_at: recordedAt, facts: raw.facts };
+    const sound = chain.add(index, value, gone ? null : fields, place, report);
+    if (gone) report.fault("log", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
+    else if (!sound) report.fault("log", place, `the ${kind} is not what was recorded`);
     checkOffset(chain, state, offset, log, gaps.get(key) ?? [], place, report);
     chain.time(recordedAt, report);
     if (!gone) {
@@ -157,17 +152,17 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     }
   }
   for (const [key, head] of heads) {
-    const chain = chains.get(key) ?? new Chain(nameOf(placeOf(head)), named("streamer.chain.v1", key));
+    const chain = chains.get(key) ?? new Log(nameOf(placeOf(head)));
     chains.set(key, chain);
     chain.nextOffset = head.next_offset;
-    chain.claimed = head.height;
+    chain.claimed = head.size;
     chain.end(head, report);
     if (chain.lastOffset >= head.next_offset) {
-      report.fault("chain", `${chain.name}, link ${chain.height}`, `progress stands at ${head.next_offset}, before the last outcome`);
+      report.fault("log", `${chain.name}, leaf ${chain.size - 1}`, `progress stands at ${head.next_offset}, before the last outcome`);
     }
   }
   for (const [key, chain] of chains) {
-    if (!heads.has(key)) report.fault("chain", `${chain.name}, link ${chain.height}`, "the manifest does not know this chain");
+    if (!heads.has(key)) report.fault("log", chain.name, "the manifest does not know this log");
   }
   return chains;
 }
@@ -176,10 +171,10 @@ export const placeOf = (head) => [head.log_id, head.topic, head.partition];
 
 /** Offsets rise; holes are told, unless a data gap is on record, but for requests by HTTP, which are numbered without any. */
 function checkOffset(chain, state, offset, log, gaps, place, report) {
-  if (offset <= state.offset) report.fault("chain", place, `its offset does not follow ${state.offset}`);
+  if (offset <= state.offset) report.fault("log", place, `its offset does not follow ${state.offset}`);
   let missing = offset - state.offset - 1;
   for (const [from, to] of gaps) missing -= Math.max(0, Math.min(to, offset) - Math.max(from, state.offset + 1));
-  if (missing > 0 && log === "http") report.fault("chain", place, `${missing} requests before it are missing`);
+  if (missing > 0 && log === "http") report.fault("log", place, `${missing} requests before it are missing`);
   else if (missing > 0) {
     state.holes = (state.holes ?? 0) + missing;
     report.notes.set(`holes ${chain.name}`, `${state.holes} offsets of ${chain.name} have no outcome`);
@@ -188,26 +183,24 @@ function checkOffset(chain, state, offset, log, gaps, place, report) {
   chain.lastOffset = state.offset;
 }
 
-/** The head of the control chain that an outcome has seen: it is one that was, and none before it saw a later one. */
+/** The size and root of the control log that an outcome has seen: it was so once, and none before it saw more. */
 export function checkControl(seen, state, control, place, report) {
-  if (!Array.isArray(seen) || !isHeight(seen[0])) {
-    report.fault("order", place, "it does not say how far the control chain was");
+  if (!Array.isArray(seen) || !isSize(seen[0])) {
+    report.fault("order", place, "it does not say how far the control log was");
     return;
   }
-  const [height, hash] = seen;
-  if (height > control.height) report.fault("order", place, "it has seen a control chain that is longer than this one");
-  else if (control.hashes[height] !== hash && control.hashes[height] !== null) {
-    report.fault("order", place, "it has seen another control chain");
-  }
-  if (height < state.control) report.fault("order", place, "it has seen less of the control chain than the one before it");
-  state.control = Math.max(height, state.control);
+  const [size, root] = seen;
+  if (size > control.size) report.fault("order", place, "it has seen a control log that is longer than this one");
+  else if ((control.root(size) ?? root) !== root) report.fault("order", place, "it has seen another control log");
+  if (size < state.control) report.fault("order", place, "it has seen less of the control log than the one before it");
+  state.control = Math.max(size, state.control);
 }
 
-/** Rows in no chain: none. */
+/** Rows in no log: none. */
 export function checkUnchained(bundle, report) {
   if (!bundle.has("unchained.jsonl")) return;
   for (const { value } of jsonLines(bundle.read("unchained.jsonl"), "unchained.jsonl")) {
-    report.fault("chain", `${value.kind} ${value.subject}`, "this row belongs to no chain");
+    report.fault("log", `${value.kind} ${value.subject}`, "this row belongs to no log");
   }
 }
 
@@ -215,7 +208,7 @@ export function checkUnchained(bundle, report) {
  * Checkpoints: signatures, sequence, and the record against each.
  *
  * `outside` are those that somebody kept (null: only the bundle's own count); what the bundle has beyond them is read too.
- * Those that were made after the bundle are compared as far as its chains go. Returns the newest of the others, or null.
+ * Those that were made after the bundle are compared as far as its logs go. Returns the newest of the others, or null.
  */
 export function checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report) {
   const mine = inOrder(parsed(own, "the bundle", report));
@@ -298,15 +291,15 @@ function goodSignature(one, tree, keys, place, report) {
   return false;
 }
 
-/** The record against a checkpoint; what a younger one saw beyond the bundle's chains says nothing of it. */
+/** The record against a checkpoint; what a younger one saw beyond the bundle's logs says nothing of it. */
 function compare(one, place, control, chains, gates, report, { younger = false } = {}) {
-  const at = (chain, { height, hash }) => {
-    if (height > chain.claimed && younger) return;
-    if (height > chain.height) {
-      const detail = `${place} saw ${height} links, there are ${chain.height}: the tail was cut off`;
-      report.fault("checkpoint", `${chain.name}, link ${chain.height + 1}`, detail);
-    } else if (chain.hashes[height] !== hash && chain.hashes[height] !== null) {
-      report.fault("checkpoint", `${chain.name}, link ${height}`, `${place} saw another hash`);
+  const at = (chain, { size, root }) => {
+    if (size > chain.claimed && younger) return;
+    if (size > chain.size) {
+      const detail = `${place} saw ${size} leaves, there are ${chain.size}: the tail was cut off`;
+      report.fault("checkpoint", `${chain.name}, leaf ${chain.size}`, detail);
+    } else if ((chain.root(size) ?? root) !== root) {
+      report.fault("checkpoint", `${chain.name}, leaf ${size - 1}`, `${place} saw another root of its first ${size} leaves`);
     }
   };
   at(control, one.control);
@@ -336,10 +329,10 @@ function compare(one, place, control, chains, gates, report, { younger = false }
   }
 }
 
-/** Receipts that others kept, each `[log, topic, partition, link, hash]`, alone or in an object with the event's hash. */
+/** Receipts that others kept, each `[log, topic, partition, index, leaf, root]`, alone or in an object with the event's hash. */
 export function checkReceipts(bytes, control, chains, actions, report) {
   let number = 0;
-  // A link of the control chain has a receipt too, of what became of a batch at the desk.
+  // A leaf of the control log has a receipt too, of what became of a batch at the desk.
   chains = new Map([...chains, [canonical(["control", "", 0]), control]]);
   let found = false;
   for (const line of lines(bytes)) {
@@ -354,13 +347,13 @@ export function checkReceipts(bytes, control, chains, actions, report) {
         event = value.sha256 ?? null;
         value = typeof value.receipt === "string" ? plain(parse(value.receipt)) : value.receipt;
       }
-      const [log, topic, partition, height, hash] = value;
+      const [log, topic, partition, index, hash, root] = value;
       const good =
-        value.length === 5 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
-        Number.isInteger(height) && height >= 1 && typeof hash === "string" && /^[0-9a-f]{64}$/.test(hash) &&
+        value.length === 6 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
+        isSize(index) && isHash(hash) && isHash(root) &&
         (event === null || /^[0-9a-f]{64}$/.test(event));
       if (!good) throw new Error();
-      receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, height, hash };
+      receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, index, hash, root };
     } catch {
       // A last line without its end was interrupted while it was written.
       if (!interrupted(line, bytes)) report.fault("receipt", place, "it is no receipt");
@@ -368,18 +361,18 @@ export function checkReceipts(bytes, control, chains, actions, report) {
     }
     report.count("receipts");
     found = true;
-    const chain = chains.get(receipt.key) ?? { height: 0, claimed: 0 }; // a partition that was new after the export
-    const where = `${chain.name ?? receipt.name}, link ${receipt.height}`;
-    if (receipt.height > chain.height && receipt.height <= chain.claimed) {
-      const detail = `it is of link ${receipt.height}, there are ${chain.height}: the tail was cut off`;
-      report.fault("receipt", `${chain.name}, link ${chain.height + 1}`, detail);
-    } else if (receipt.height > chain.height) {
-      report.note("younger receipts", "some receipts are of links that the bundle does not have: they are younger, or the end was cut off");
-    } else if (chain.hashes[receipt.height] !== receipt.hash) {
-      report.fault("receipt", where, "the record has another link than the one that was given out");
+    const chain = chains.get(receipt.key) ?? { size: 0, claimed: 0 }; // a partition that was new after the export
+    const where = `${chain.name ?? receipt.name}, leaf ${receipt.index}`;
+    if (receipt.index >= chain.size && receipt.index < chain.claimed) {
+      const detail = `it is of leaf ${receipt.index}, there are ${chain.size}: the tail was cut off`;
+      report.fault("receipt", `${chain.name}, leaf ${chain.size}`, detail);
+    } else if (receipt.index >= chain.size) {
+      report.note("younger receipts", "some receipts are of leaves that the bundle does not have: they are younger, or the end was cut off");
+    } else if (chain.leaf(receipt.index) !== receipt.hash || (chain.root(receipt.index + 1) ?? receipt.root) !== receipt.root) {
+      report.fault("receipt", where, `receipt ${number} was made of another history`);
     } else if (event !== null) {
       report.count("events with a receipt");
-      const recorded = actions.get(`${receipt.key} ${receipt.height}`);
+      const recorded = actions.get(`${receipt.key} ${receipt.index}`);
       if (recorded !== undefined && recorded !== event) report.fault("receipt", where, "another event was published");
     }
   }

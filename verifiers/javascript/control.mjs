@@ -1,4 +1,4 @@
-// What the control chain says of gates, policies, runs, audit rates and erasures, in the order in which it was recorded.
+// What the control log says of gates, policies, runs, audit rates and erasures, in the order in which it was recorded.
 
 import { canonical, float, parse, plain } from "./json.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
@@ -6,9 +6,9 @@ import { isSeverity } from "./labels.mjs";
 import { Waits } from "./waits.mjs";
 
 export class Governance {
-  gates = new Map(); // name: { commitment, seed, salt, committed, policies, height }
+  gates = new Map(); // name: { commitment, seed, salt, committed, policies, index }
   revisions = new Map(); // gate, revision: the row
-  runs = new Map(); // id: { row, inputs, candidates, place, height }
+  runs = new Map(); // id: { row, inputs, candidates, place, index }
   rates = new Map(); // id: the row
   erasures = [];
   gaps = new Map(); // partition: [from, to) offsets that retention removed
@@ -18,43 +18,50 @@ export class Governance {
   judgements = []; // what judges were asked and said for labels
   waits = new Waits();
   carried = new Map(); // scorer, batch and response: what an adopted candidate made of an earlier decision
+  #rows = new Map(); // hash of a list of signals, and batch: its row of it
 
   constructor(report) {
     this.report = report;
   }
 
-  /** Take a row of the control chain. */
+  /** Take a row of the control log. */
   add(entry) {
-    const { kind, row, place, height } = entry;
+    const { kind, row, place, index } = entry;
     if (kind === "gates") this.#addGate(entry);
-    else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, height });
+    else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, index });
     else if (kind === "policies") this.#addPolicy(entry);
     else if (kind === "calibration_runs") this.runs.set(row.id, this.#run(entry));
     else if (kind === "proposal_rejections") this.waits.rejection(row);
-    else if (kind === "audit_rates") this.rates.set(row.id, { row, height });
-    else if (kind === "erasures") this.erasures.push({ row, place, height });
+    else if (kind === "audit_rates") this.rates.set(row.id, { row, index });
+    else if (kind === "erasures") this.erasures.push({ row, place, index });
     else if (kind === "label_revisions") this.#addLabel(entry);
-    else if (kind === "label_signatures") this.labelSignatures.push({ row, height });
+    else if (kind === "label_signatures") this.labelSignatures.push({ row, index });
     else if (kind === "desk_outcomes") this.desk.push({ ...entry, content: entry.content ?? null });
     else if (kind === "judgements") this.judgements.push(entry);
     else if (kind === "carried_scores") this.carried.set(canonical([row.scorer, row.of, row.response_id]), row.score);
+    else if (kind === "carried_signals") this.#rows.set(canonical([row.list, row.of]), row.signals);
     else if (kind === "data_gaps") {
       const key = canonical([row.log_id, row.topic, row.partition]);
       this.gaps.set(key, [...(this.gaps.get(key) ?? []), [row.from_offset, row.to_offset]]);
     }
   }
 
-  #addLabel({ row, place, height }) {
-    this.fileLabels.push({ row, height });
+  /** The row that an adopted candidate with these settings' list of signals made of an earlier decision. */
+  carriedRow({ signals }, batch) {
+    return this.#rows.get(canonical([sha256(signals ?? ""), batch]));
+  }
+
+  #addLabel({ row, place, index }) {
+    this.fileLabels.push({ row, index });
     if (!isSeverity(row.severity)) this.report.fault("label", place, "its severity is not a number in [0, 1]");
     if (row.effective_at !== (row.labelled_at < row.received_at ? row.labelled_at : row.received_at)) {
       this.report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");
     }
   }
 
-  #addGate({ row, place, audit_salt: salt, height }) {
+  #addGate({ row, place, audit_salt: salt, index }) {
     if (this.gates.has(row.name)) this.report.fault("draw", place, "there are two gates of this name");
-    const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], height, place };
+    const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], index, place };
     this.gates.set(row.name, gate);
     if (salt === undefined || salt === null) {
       this.report.note(`salt of ${row.name}`, `the salt of ${row.name} is not revealed: its draws are not checked`);
@@ -63,7 +70,7 @@ export class Governance {
     } else gate.salt = Buffer.from(salt, "hex");
   }
 
-  #addPolicy({ row, rawRow, place, height, recorded_at: recordedAt }) {
+  #addPolicy({ row, rawRow, place, index, recorded_at: recordedAt }) {
     const gate = this.gates.get(row.gate);
     const revision = this.revisions.get(`${row.gate} ${row.gate_revision}`);
     if (gate === undefined || revision === undefined) {
@@ -73,7 +80,7 @@ export class Governance {
     const before = gate.policies.at(-1);
     if (row.version !== (before?.row.version ?? 0) + 1) this.report.fault("policy", place, "versions do not follow each other");
     const rule = row.rule === null ? { kind: "indicator", parameters: {}, curve: null } : plain(parse(row.rule));
-    const policy = { row, raw: rawRow, rule, settings: revision.row, revision, height, place, recordedAt };
+    const policy = { row, raw: rawRow, rule, settings: revision.row, revision, index, place, recordedAt };
     gate.policies.push(policy);
     this.waits.policy(row);
     if ((row.state === "cut") !== (row.threshold !== null)) this.report.fault("policy", place, "state and threshold contradict");
@@ -99,7 +106,7 @@ export class Governance {
     }
   }
 
-  #run({ row, raw, place, height }) {
+  #run({ row, raw, place, index }) {
     const table = (name) => {
       const { columns, rows, sha256: digest } = row[name];
       const values = raw[name];
@@ -108,11 +115,11 @@ export class Governance {
         return [];
       }
       if (values.length !== rows || sha256(canonical(values)) !== digest) {
-        this.report.fault("chain", place, `its ${name} are not what was recorded`);
+        this.report.fault("log", place, `its ${name} are not what was recorded`);
       }
       return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
     };
-    const run = { row, place, height, inputs: table("inputs"), candidates: table("candidates") };
+    const run = { row, place, index, inputs: table("inputs"), candidates: table("candidates") };
     // What cannot be read makes this run unreadable, and not the whole bundle.
     for (const text of [row.heads, row.age_cut, row.history, row.suffix, ...run.candidates.map((one) => one.rule)]) {
       if (text !== null && text !== undefined) parse(text);
@@ -138,10 +145,10 @@ export class Governance {
     return run;
   }
 
-  /** The policy of a gate that was the newest when the control chain was `height` links long; undefined if there was none. */
-  newest(name, height) {
+  /** The policy of a gate that was the newest when the control log had `size` leaves; undefined if there was none. */
+  newest(name, size) {
     const policies = this.gates.get(name)?.policies ?? [];
-    return policies.findLast((policy) => policy.height <= height);
+    return policies.findLast((policy) => policy.index < size);
   }
 
   policy(name, version) {
@@ -153,11 +160,11 @@ export const normalRule = (text) => (text === null ? null : parse(text));
 
 /** What a threshold is calibrated for: `audit-format.md`, "A policy and its run". */
 const CALIBRATED_FOR = [
-  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "label_floor", "max_attempts", "upstream",
+  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "label_floor", "max_attempts", "upstream", "group_by",
 ];
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
-  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals"],
+  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals", "ship_above"],
 };
 
 function sameCalibration(one, other) {
@@ -183,7 +190,7 @@ const FIRST_SETTINGS = [
 const LATER_SETTINGS = {
   embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
   window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null, desk_deadline_seconds: null, upstream: null, signals: null,
+  two_people: false, model: null, desk_deadline_seconds: null, upstream: null, signals: null, group_by: null,
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
@@ -242,7 +249,7 @@ function ruleWithFloats({ kind, parameters, curve }) {
       curve: curve.map(([level, total]) => [real(level), real(total)]),
     };
   }
-  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge) }, curve: null };
+  if (kind === "full") return { kind, parameters: { ...parameters, ridge: real(parameters.ridge), ship_above: real(parameters.ship_above) }, curve: null };
   if (kind === "segments") {
     const own = {};
     for (const [name, cut] of Object.entries(parameters.own)) own[name] = { state: cut.state, lambda: real(cut.lambda) };

@@ -9,10 +9,6 @@ import { decide, isBlank, roundSix, segmentOf } from "./rules.mjs";
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
 const OF_SCORED = ["scored", "closed"]; // reasons of batches that have scores; `no_threshold` is one of either
-const MADE_OF = {
-  logprob: (number) => roundSix(Math.exp(Math.min(number, 0))),
-  judge: (number) => roundSix(number / 100),
-}; // scores that are made of one number an answer, which is recorded in the place of the raw energy
 
 /** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
 const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
@@ -20,7 +16,7 @@ const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefine
 export const wordsMac = (salt, exchanges) => hmac(Buffer.from(salt, "hex"), canonical(exchanges));
 
 export class Decisions {
-  events = new Map(); // partition and link: SHA-256 of the published event
+  events = new Map(); // partition and leaf: SHA-256 of the published event
   byBatch = new Map(); // gate, batch_id, attempt: what runs need to know of it
   before = new Map(); // gate: decisions before the first checkpoint that is committed to its salt
 
@@ -39,14 +35,14 @@ export class Decisions {
 
   /** Take a decision of a partition's chain. */
   add(entry) {
-    const { facts, place, partition, height } = entry;
+    const { facts, place, partition, index } = entry;
     const { report } = this;
     const [name, id, attempt] = facts.batch;
     report.count("decisions");
     const key = canonical(facts.batch);
     if (this.byBatch.has(key)) report.fault("action", place, "this batch was decided before");
     const drawn = facts.responses.filter((one) => one[4]).map((one) => one[0]);
-    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, height, drawn, texts: entry.content?.texts ?? null, hasEvent: Boolean(entry.action) });
+    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, index, drawn, texts: entry.content?.texts ?? null, hasEvent: Boolean(entry.action) });
     this.#seals(entry);
     const gate = this.governance.gates.get(name);
     const policy = this.governance.policy(name, facts.policy);
@@ -65,7 +61,7 @@ export class Decisions {
     if (gate.salt !== null) this.#draw(entry, gate, policy, derived, { id, attempt });
   }
 
-  #seals({ facts, raw, content, action, place, erased_at: erasedAt, partition, height }) {
+  #seals({ facts, raw, content, action, place, erased_at: erasedAt, partition, index }) {
     const { report } = this;
     if (action) {
       const value = fromBase64(action.value);
@@ -73,7 +69,7 @@ export class Decisions {
       const head = canonical([action.topic, key, action.headers]);
       const digest = value === null ? sha256(head) : sha256(head, Buffer.from([1]), value);
       if (digest !== facts.action) report.fault("seal", place, "the published action, its key or its headers were changed");
-      if (value !== null) this.events.set(`${partition} ${height}`, sha256(value));
+      if (value !== null) this.events.set(`${partition} ${index}`, sha256(value));
     }
     if (content) {
       report.count("texts");
@@ -94,9 +90,9 @@ export class Decisions {
     const { report } = this;
     const { judged = [], responses } = facts;
     const scored = facts.scorer === "judge" && responses.length > 0 && responses[0][1] !== null;
-    if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no chain");
+    if ((words ?? judged).length !== judged.length) report.fault("seal", place, "what its judge was asked and said is in no log");
     if (judged.length === 0) {
-      if (scored && responses.some((one) => one[2])) report.fault("score", place, "what its judge was asked and said is in no chain");
+      if (scored && responses.some((one) => one[2])) report.fault("score", place, "what its judge was asked and said is in no log");
       return;
     }
     const fault = (check, detail) => report.fault(check, place, detail);
@@ -134,7 +130,7 @@ export class Decisions {
 
   erased = [];
 
-  /** The newest policy that the link's control chain has is the one that decided, or one that the worker refused. */
+  /** The newest policy that the leaf's control log has is the one that decided, or one that the worker refused. */
   #order({ facts, place }, policy) {
     const { report } = this;
     const seen = facts.control;
@@ -211,9 +207,9 @@ export class Decisions {
 
   /** Scores that follow from a recorded number; a blank answer has 0, whatever it brought. */
   #madeOf({ scorer, responses }, place) {
-    if (!(scorer in MADE_OF)) return;
+    if (scorer !== "judge") return;
     for (const [id, score, number] of responses) {
-      const derived = number === null ? 0 : MADE_OF[scorer](number);
+      const derived = number === null ? 0 : roundSix(number / 100);
       if (!(Math.abs(derived - score) <= 2e-6)) {
         this.report.fault("score", place, `the score of response ${id} does not follow from the number it is made of`);
       }
@@ -352,8 +348,8 @@ export class Decisions {
     let probability = derived.scored ? base : 0;
     if (facts.audit_rate !== undefined && facts.audit_rate !== null) {
       const rate = this.governance.rates.get(facts.audit_rate)?.row;
-      const seen = this.governance.rates.get(facts.audit_rate)?.height ?? 0;
-      if (facts.control !== undefined && seen > facts.control[0]) {
+      const seen = this.governance.rates.get(facts.audit_rate)?.index ?? -1;
+      if (facts.control !== undefined && seen >= facts.control[0]) {
         report.fault("order", place, `audit rate ${facts.audit_rate} was not on record yet`);
       }
       if (rate === undefined || rate.gate !== name || !rate.boosted || attempt !== 1 || !(facts.decided_at < rate.until)) {
@@ -391,7 +387,7 @@ export class Decisions {
 /** Whether a policy is one by which somebody closed the gate: no calibration found it, and nothing ships by it. */
 const isClosing = (row) => row.state === "closed" && row.calibration_run === null && row.rule === null;
 
-/** Why a decision was not made under the newest policy that its link's control chain has, or a closing after it; null: it was. */
+/** Why a decision was not made under the newest policy that its leaf's control log has, or a closing after it; null: it was. */
 export function notNewest({ policy, newest_seen: seen }, newest, closes) {
   if (policy > (newest ?? 0)) return closes ? null : `it was decided under policy ${policy}, which was not there yet`;
   return newest > policy && newest !== seen ? `it was decided under policy ${policy}, when policy ${newest} was in force` : null;

@@ -12,7 +12,7 @@ const NAMESPACE = "5b1f1f649d0f4f0e8d556a4f1b7d3f0c";
 export function checkDesk(governance, decisions, report) {
   const seen = new Set();
   for (const entry of governance.desk) {
-    const { row, raw, content, place, height } = entry;
+    const { row, raw, content, place, index } = entry;
     const fault = (detail) => report.fault("desk", place, detail);
     const batch = [row.gate, row.batch_id, row.attempt];
     const key = canonical(batch);
@@ -30,7 +30,7 @@ export function checkDesk(governance, decisions, report) {
     }
     const decision = decisions.byBatch.get(key);
     if (decision === undefined) fault("no decision about its batch is on record");
-    else checkDecision(entry, decision, { row, content, height, place, fault }, governance, decisions, report);
+    else checkDecision(entry, decision, { row, content, index, place, fault }, governance, decisions, report);
   }
   checkDeadlines(governance, decisions, seen, report);
 }
@@ -45,7 +45,7 @@ function waitsUntil({ facts }, governance) {
 /** Until when a batch waits, in microseconds. */
 export const deskDeadline = (decidedAt, seconds) => micros(decidedAt) + BigInt(Math.round(seconds * 1e6));
 
-function checkDecision(entry, decision, { row, content, height, place, fault }, governance, decisions, report) {
+function checkDecision(entry, decision, { row, content, index, place, fault }, governance, decisions, report) {
   const { facts } = decision;
   const until = waitsUntil(decision, governance);
   if (until === null) {
@@ -53,8 +53,8 @@ function checkDecision(entry, decision, { row, content, height, place, fault }, 
     return;
   }
   if (micros(row.until) !== until) fault("its deadline is not that of the batch");
-  if (facts.control !== undefined && facts.control[0] >= height) {
-    report.fault("order", place, "it stands in the control chain before its batch was decided");
+  if (facts.control !== undefined && facts.control[0] > index) {
+    report.fault("order", place, "it stands in the control log before its batch was decided");
   }
   if (row.action !== "released") return;
   const position = facts.responses.findIndex((one) => one[0] === row.response_id);

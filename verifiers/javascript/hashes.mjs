@@ -10,6 +10,46 @@ export function sha256(...parts) {
   return hash.digest("hex");
 }
 
+/** The hash of a leaf of a Merkle log, and of a node over two (RFC 9162, section 2.1); null where one is not known. */
+export const leafHash = (text) => sha256("\0", text);
+const nodeHash = (left, right) => (left === null || right === null ? null : sha256("\x01", Buffer.from(left, "hex"), Buffer.from(right, "hex")));
+
+/** A Merkle log: its leaves by their hashes, and its root at each size that it had. */
+export class MerkleLog {
+  #levels = [[]]; // hashes of the perfect subtrees of 1, 2, 4, ... leaves
+  #roots = new Map([[0, sha256()]]);
+
+  get size() {
+    return this.#levels[0].length;
+  }
+
+  leaf(index) {
+    return this.#levels[0][index];
+  }
+
+  append(hash) {
+    for (let k = 0; ; k += 1) {
+      const level = (this.#levels[k] ??= []);
+      level.push(hash);
+      if (level.length % 2 === 1) return;
+      hash = nodeHash(level.at(-2), hash);
+    }
+  }
+
+  /** The root of the first `size` leaves; null where one of them is missing. */
+  root(size = this.size) {
+    if (this.#roots.has(size)) return this.#roots.get(size);
+    let root;
+    for (let k = 0; size >> k > 0; k += 1) {
+      if ((size >> k) % 2 === 0) continue;
+      const left = this.#levels[k][(size >> k) - 1];
+      root = root === undefined ? left : nodeHash(left, root);
+    }
+    this.#roots.set(size, root);
+    return root;
+  }
+}
+
 /** SHA-256 over a name, a zero byte and what follows. */
 export const named = (name, ...parts) => sha256(`${name}\0`, ...parts);
 

@@ -28,7 +28,7 @@ export const isSeverity = (value) => typeof value === "number" && value >= 0 && 
 
 export class Labels {
   #byResponse = new Map();
-  #signatures = new Map(); // label of a file: its signatures, with their links in the control chain
+  #signatures = new Map(); // label of a file: its signatures, with their leaves in the control log
   #ofFiles = new Set();
 
   /** `keys`: of labellers; null: which labels were signed well is not known. */
@@ -38,8 +38,8 @@ export class Labels {
   }
 
   /** The signature of a label of a file. */
-  addSignature({ row, height }) {
-    this.#signatures.set(row.label, [...(this.#signatures.get(row.label) ?? []), { ...row, height }]);
+  addSignature({ row, index }) {
+    this.#signatures.set(row.label, [...(this.#signatures.get(row.label) ?? []), { ...row, index }]);
   }
 
   /** Whether labels of topics were signed by file: which, no bundle says. */
@@ -47,10 +47,10 @@ export class Labels {
     return [...this.#signatures.keys()].some((id) => !this.#ofFiles.has(id));
   }
 
-  /** Whether a label had a good signature of its labeller; null: it got one after it came, and before a link. */
+  /** Whether a label had a good signature of its labeller; null: it got one after it came, and before a leaf. */
   signed(label, before) {
     if (label.partition !== null) return this.#good(label.said, label.said);
-    const found = (this.#signatures.get(label.id) ?? []).filter((one) => one.height < before && this.#good(label.said, one));
+    const found = (this.#signatures.get(label.id) ?? []).filter((one) => one.index < before && this.#good(label.said, one));
     return found.some((one) => one.received_at === label.received) || (found.length > 0 ? null : false);
   }
 
@@ -60,20 +60,20 @@ export class Labels {
   }
 
   /** A label of a topic, with its place in its partition's chain. */
-  addOutcome({ facts, partition, height, effective_at: effectiveAt }) {
+  addOutcome({ facts, partition, index, effective_at: effectiveAt }) {
     const { response, kind, labeller, severity, labelled_at: labelledAt, received_at: receivedAt } = facts;
     const effective = effectiveAt ?? (labelledAt < receivedAt ? labelledAt : receivedAt);
     const [gate, batch_id, attempt, response_id] = response;
     const said = { gate, batch_id, attempt, response_id, ...facts };
-    this.#add(response, { kind, labeller, severity, effective, received: receivedAt, partition, height, said });
+    this.#add(response, { kind, labeller, severity, effective, received: receivedAt, partition, index, said });
   }
 
-  /** A label of a file, with its link in the control chain. */
-  addRow({ row, height }) {
+  /** A label of a file, with its leaf in the control log. */
+  addRow({ row, index }) {
     const { gate, batch_id: batch, attempt, response_id: response } = row;
     const { kind, labeller, severity, effective_at: effective, received_at: received, id } = row;
     this.#ofFiles.add(id);
-    this.#add([gate, batch, attempt, response], { kind, labeller, severity, effective, received, partition: null, height, id, said: row });
+    this.#add([gate, batch, attempt, response], { kind, labeller, severity, effective, received, partition: null, index, id, said: row });
   }
 
   #add(response, label) {
@@ -103,14 +103,14 @@ export function checkSeverities(governance, labels, heads, report) {
       const read = labels.of(row.gate, input).filter(
         (one) => one.kind === settings.severity_kind && (!settings.labellers || listed(settings.labellers).includes(one.labeller)),
       );
-      const how = new Map(read.map((one) => [one, settings.signed_labels ? labels.signed(one, run.height) : true]));
+      const how = new Map(read.map((one) => [one, settings.signed_labels ? labels.signed(one, run.index) : true]));
       const kept = read.filter((one) => how.get(one) !== false);
-      const before = (one) => (one.partition === null ? one.height < run.height : one.received <= row.finished_at);
+      const before = (one) => (one.partition === null ? one.index < run.index : one.received <= row.finished_at);
       const sure = (one) =>
         how.get(one) !== null &&
         (one.partition === null
-          ? one.height < run.height && row.labels_through !== null && row.labels_through !== undefined && one.id <= row.labels_through
-          : reached !== null && one.height <= (reached.get(one.partition) ?? 0));
+          ? one.index < run.index && row.labels_through !== null && row.labels_through !== undefined && one.id <= row.labels_through
+          : reached !== null && one.index < (reached.get(one.partition) ?? 0));
       const given = kept.filter(sure);
       // What came while the run was reading may have been read, in the order in which it came.
       const later = kept.filter((one) => !sure(one) && before(one)).sort((a, b) => (a.received < b.received ? -1 : 1));
@@ -135,8 +135,8 @@ export function severities(some, basis) {
     const held = latest.get(one.labeller);
     if (held === undefined || one.effective > held[0].effective) latest.set(one.labeller, [one]);
     else if (one.effective === held[0].effective) {
-      // of one chain the later one counts; of two chains nobody outside the database can tell
-      latest.set(one.labeller, [...held.filter((other) => other.partition !== one.partition || other.height > one.height), one]);
+      // of one log the later one counts; of two logs nobody outside the database can tell
+      latest.set(one.labeller, [...held.filter((other) => other.partition !== one.partition || other.index > one.index), one]);
     }
   }
   let all = [[]];

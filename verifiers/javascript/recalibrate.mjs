@@ -18,9 +18,11 @@ export function checkCalibrations(governance, decisions, report) {
     if (gate !== undefined && gate.seed !== run.row.seed) fault("its seed is not its gate's");
     const alpha = Number((settings.alpha / settings.max_attempts).toFixed(15));
     if (run.row.alpha !== alpha) fault(`its budget should be ${alpha}`);
-    const groups = groupsOf(run, decisions, report);
-    if (groups === null) continue;
-    for (const group of groups) checkMark(run, group, gate?.salt ?? null, settings, fault);
+    const read = groupsOf(run, settings, governance, decisions, report);
+    if (read === null) continue;
+    checkBursts(read, gate?.salt ?? null, fault);
+    const groups = read.filter(({ spare }) => !spare);
+    for (const group of read) checkMark(run, group, gate?.salt ?? null, settings, fault);
     run.compares.byScore = new ByScore(groups.filter((group) => group.old));
     const sample = sampleOf(run, settings, groups.filter((group) => group.old), alpha);
     for (const candidate of run.candidates) checkCandidate(run, candidate, sample, settings, groups, fault, report);
@@ -29,17 +31,19 @@ export function checkCalibrations(governance, decisions, report) {
 }
 
 /** The groups of a run in the order of their decisions, missing severities as 1. */
-function groupsOf(run, decisions, report) {
+function groupsOf(run, settings, governance, decisions, report) {
   const groups = new Map();
   for (const one of run.inputs) {
     const id = `${one.batch_id}#${one.attempt}`;
     if (!groups.has(id)) {
-      const facts = decisions.byBatch.get(canonical([run.row.gate, one.batch_id, one.attempt]))?.facts;
+      const batch = [run.row.gate, one.batch_id, one.attempt];
+      const facts = decisions.byBatch.get(canonical(batch))?.facts;
       const decidedAt = facts?.decided_at ?? "";
       groups.set(id, {
         id, decidedAt, old: decidedAt < run.row.older_than, segment: one.segment ?? "", draws: one.draws,
-        items: [], scores: [], severities: [], waits: false, signals: facts?.signals ?? null, bad: false, said: [],
-        batch: [run.row.gate, one.batch_id, one.attempt],
+        items: [], scores: [], severities: [], waits: false, bad: false, said: [], batch,
+        burst: one.burst, spare: one.spare,
+        signals: governance.carriedRow(settings, batch) ?? facts?.signals ?? null,
       });
     }
     const group = groups.get(id);
@@ -56,6 +60,22 @@ function groupsOf(run, decisions, report) {
     return null;
   }
   return sorted;
+}
+
+/** Of each burst one batch counts: the first by the gate's draw, of those old enough where there are some. */
+function checkBursts(groups, salt, fault) {
+  const bursts = new Map();
+  for (const { burst, spare, old, batch } of groups) {
+    if (burst === null && !spare) continue;
+    const place = (old ? 0 : 1) + (salt === null ? 0 : uniform(salt, "burst", ...batch));
+    bursts.set(burst, [...(bursts.get(burst) ?? []), { place, spare }]);
+  }
+  for (const members of bursts.values()) {
+    const counts = members.filter(({ spare }) => !spare);
+    if (counts.length !== 1 || counts[0].place !== Math.min(...members.map(({ place }) => place))) {
+      fault("of a burst of its inputs another batch counts, by its gate's draw");
+    }
+  }
 }
 
 /** Whether a prompt counts as bad by the method full: a severity between 0 and 1 with that chance, by its gate's draw. */
@@ -99,7 +119,8 @@ function checkCandidate(run, candidate, sample, settings, groups, fault, report)
     fallback: settings.segment_fallback,
     width: settings.width,
   };
-  const read = { ...sample, floor: !candidate.decides && method === "clt" ? null : sample.floor };
+  const floor = named === "full" ? sample.parameters.ship_above || null : sample.floor;
+  const read = { ...sample, floor: !candidate.decides && method === "clt" ? null : floor };
   let found = calibrate(read, own);
   const suffix = candidate.decides && run.row.suffix ? plain(parse(run.row.suffix)) : null;
   if (suffix !== null && suffix.calibrated_on > 0) {
@@ -122,14 +143,15 @@ function checkCandidate(run, candidate, sample, settings, groups, fault, report)
 }
 
 /** A rule of all signals from its prompts; returns whether that is what they give. */
-function checkSignals(run, candidate, { groups: old }, settings, groups, fault) {
+function checkSignals(run, candidate, sample, settings, groups, fault) {
+  const { groups: old } = sample;
   const first = fitted(old, settings);
   if (first === null) return false;
   const suffix = run.row.suffix ? plain(parse(run.row.suffix)) : null;
   const newest = suffix?.calibrated_on > 0 ? fitted(groups.filter((group) => !group.waits).slice(-suffix.calibrated_on), settings) : null;
   const found = newest === null ? [first] : [first, newest];
   const { segment_by, segment_fallback, signals } = settings;
-  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", fits: found.map(({ said }) => said) };
+  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above: sample.parameters.ship_above, fits: found.map(({ said }) => said) };
   const rule = { kind: "full", parameters, curve: null };
   const said = candidate.rule === null ? null : plain(parse(candidate.rule));
   if (candidate.state !== "full" || candidate.threshold !== null || !near(said, rule)) {
@@ -153,8 +175,12 @@ export function checkBudgets(governance, decisions, report) {
         if (!fits.has(run)) fits.set(run, by.prompts.map((prompts) => new Fit(prompts)));
         needed = bySignals(by.rule, fits.get(run), facts);
       } else if (
-        rule.kind === "indicator" && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
-      ) needed = byScore.needed(facts, settings.unit);
+        ["indicator", "segments"].includes(rule.kind) && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
+      ) {
+        const pooled = settings.segment_fallback === "pooled" && rule.parameters.own?.[facts.segment ?? ""] === undefined;
+        const of = rule.kind === "segments" && !pooled ? byScore.of(facts.segment ?? "") : byScore;
+        needed = of.needed(facts, settings.unit);
+      }
     }
     if (needed !== null) report.count("budgets derived again");
     const said = facts.budget ?? null;

@@ -56,7 +56,7 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
   if (rule.kind === "smooth" || rule.kind === "ramp") return { ...byChance(unit, bar(cut), rule, scores, blank, uniforms), cut };
   if (rule.kind === "full" && state === "full") {
     const ships = needed !== null && limitsOf(rule, segment).some(([groups, k]) => groups === needed[1] && needed[0] <= k);
-    return { ...gate(unit, ships ? -Infinity : Infinity, scores, blank), cut };
+    return { ...gate(unit, ships ? rule.parameters.ship_above || -Infinity : Infinity, scores, blank), cut };
   }
   if (rule.kind === "transductive" && state !== "closed") {
     const eligible = plain.score === null ? scores : [plain.score];

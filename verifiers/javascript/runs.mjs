@@ -23,7 +23,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       continue;
     }
     const ageCut = row.age_cut ? plain(parse(row.age_cut)) : null;
-    if (settings.segment_by !== null || ageCut?.pending === "labelled-only") {
+    if (settings.segment_by !== null || (settings.group_by ?? null) !== null || ageCut?.pending === "labelled-only") {
       report.note("runs by labels", "whether runs with segments or with labels alone left a batch out rightly is not checked");
       continue;
     }
@@ -35,9 +35,9 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       oldest = known[0] ?? "";
     }
     let complete = true;
-    for (const { facts, partition, height, place: where } of byGate.get(row.gate) ?? []) {
+    for (const { facts, partition, index, place: where } of byGate.get(row.gate) ?? []) {
       const concerns =
-        height <= (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
+        index < (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
         (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
         facts.encoder === settings.encoder && ofSameRevisions(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);
@@ -72,7 +72,8 @@ export function checkInputs(governance, decisions, report) {
       }
       const { facts } = found;
       if (!response[4] || facts.extra_draw) fault("it has read what its gate's own audit did not draw");
-      if (!ofSameRevisions(governance, facts, settings)) fault("it has read a decision for another upstream or list of signals");
+      const own = governance.carriedRow(settings, facts.batch) === undefined;
+      if (!ofSameRevisions(governance, facts, own ? settings : { ...settings, signals: null })) fault("it has read a decision for another upstream or list of signals");
       const revision = governance.policy(row.gate, facts.policy)?.settings;
       const base = facts.audit_rate == null ? facts.sampling_probability : revision?.audit_probability;
       if (base !== undefined && one.probability !== base) fault(`its own audit drew it with the probability ${base}`);

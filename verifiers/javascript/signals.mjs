@@ -111,8 +111,17 @@ export function bySignals(rule, fits, { signals, segment }) {
 export class ByScore {
   #above = new Map();
 
+  #of = new Map();
+
   constructor(groups) {
+    this.groups = groups;
     this.pairs = groups.map(({ scores, severities }) => [scores[0], severityOf(severities)]).sort((a, b) => a[0] - b[0]);
+  }
+
+  /** Of the prompts of a segment alone. */
+  of(name) {
+    if (!this.#of.has(name)) this.#of.set(name, new ByScore(this.groups.filter(({ segment }) => segment === name)));
+    return this.#of.get(name);
   }
 
   needed({ responses }, unit) {

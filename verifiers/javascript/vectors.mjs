@@ -7,7 +7,7 @@ import { checkControl } from "./chains.mjs";
 import { Governance, policyStatement } from "./control.mjs";
 import { actionId, isLate, isOverdue, notNewest, wordsMac } from "./decisions.mjs";
 import { deskDeadline, deskId, textMac } from "./desk.mjs";
-import { hmac, keyedBits, named, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
+import { MerkleLog, hmac, keyedBits, leafHash, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
 import { Num, canonical, parse, plain } from "./json.mjs";
 import { Labels, labelStatement, severities } from "./labels.mjs";
 import { micros } from "./moments.mjs";
@@ -25,20 +25,21 @@ function privateKey(hex) {
 }
 
 const bytes = (hex) => Buffer.from(hex, "hex");
-const link = (previous, fields) => sha256(bytes(previous), canonical(fields));
 const word = ({ state, lambda }) => (state === "cut" ? lambda : state);
 
 const VECTORS = {
   canonical: (given) => ({ output: canonical(parse(given.input)) }),
-  "control-chain"({ record_id: record, height, kind, recorded_at: at }, raw) {
-    const first = named("streamer.control.v1", bytes(record));
-    return { hash_0: first, hash_1: link(first, { format: 1, height, kind, recorded_at: at, row: raw.row }) };
+  merkle({ leaves }) {
+    const log = new MerkleLog();
+    for (const one of leaves) log.append(leafHash(one));
+    return { roots: leaves.map((_, i) => log.root(i)).concat(log.root()) };
   },
-  "partition-chain"({ source, height, kind, recorded_at: at }, raw) {
-    const first = named("streamer.chain.v1", canonical(source.slice(0, 3)));
-    const fields = { format: 1, kind, source: raw.source, height, recorded_at: at, facts: raw.facts };
-    return { hash_0: first, hash_1: link(first, fields) };
-  },
+  "control-leaf": ({ record, index, kind, recorded_at: at }, raw) => ({
+    leaf: leafHash(canonical({ record, index, kind, recorded_at: at, row: raw.row })),
+  }),
+  "outcome-leaf": ({ index, kind, recorded_at: at }, raw) => ({
+    leaf: leafHash(canonical({ kind, source: raw.source, index, recorded_at: at, facts: raw.facts })),
+  }),
   commitments: ({ gate, salt, seed }) => ({
     salt_commitment: saltCommitment(gate, salt),
     seed_commitment: seedCommitment(gate, seed),
@@ -87,23 +88,23 @@ const VECTORS = {
   judgement: ({ salt }, raw) => ({ content_mac: wordsMac(salt, raw.exchanges) }),
   severities(given) {
     const labels = new Labels();
-    given.labels.forEach((one, height) => labels.addRow({ row: { ...given.response, ...one, id: height }, height }));
+    given.labels.forEach((one, index) => labels.addRow({ row: { ...given.response, ...one, id: index }, index }));
     const of = ({ kind, labellers }) =>
       labels.of(given.response.gate, given.response).filter((one) => one.kind === kind && (labellers === null || labellers.includes(one.labeller)));
     return { read: given.read.map((one) => ({ mean: severities(of(one), "mean")[0], highest: severities(of(one), "highest")[0] })) };
   },
-  order({ policies, decisions, chains, control_height: height }) {
-    const newest = (control) => policies.findLast(([at]) => at <= control)?.[1];
+  order({ policies, decisions, logs, control_size: size }) {
+    const newest = (control) => policies.findLast(([at]) => at < control)?.[1];
     const fits = (seen) => {
       const report = new Report();
       const state = { control: 0 };
-      const control = { height, hashes: Array.from({ length: height + 1 }, (_, i) => `${i}`) };
+      const control = { size, root: (at) => `${at}` };
       for (const one of seen) checkControl([one, `${one}`], state, control, "", report);
       return report.faults.length === 0;
     };
     return {
       decisions: decisions.map((one) => ({ fits: notNewest(one, newest(one.control), policies.some(([, version, closes]) => version === one.policy && closes)) === null })),
-      chains: chains.map(({ controls }) => ({ fits: fits(controls) })),
+      logs: logs.map(({ controls }) => ({ fits: fits(controls) })),
     };
   },
   waits: (given) => given.map(({ before, after }) => ({ looser: isLooser(served(before), served(after)) })),
@@ -132,7 +133,7 @@ const VECTORS = {
     const governance = new Governance(new Report());
     const revision = { ...settings, gate: row.gate, revision: row.gate_revision };
     const before = { ...row, version: row.version - 1, calibration_run: null };
-    const add = (kind, one, rawRow) => governance.add({ kind, row: one, rawRow, place: kind, height: 1 });
+    const add = (kind, one, rawRow) => governance.add({ kind, row: one, rawRow, place: kind, index: 0 });
     add("gates", { name: row.gate, audit_salt: saltCommitment(row.gate, salt), seed });
     add("gate_revisions", revision, raw.settings);
     add("policies", before, raw.row);

@@ -105,10 +105,10 @@ function checkFiles(bundle, manifest, report) {
   }
 }
 
-/** How high the partitions were when a run began to read; null where it does not say. */
+/** How long the partitions' logs were when a run began to read; null where it does not say. */
 function headsOf(row) {
   if (row.heads === null || row.heads === undefined) return null;
-  return new Map(plain(parse(row.heads)).map(([log, topic, partition, height]) => [canonical([log, topic, partition]), height]));
+  return new Map(plain(parse(row.heads)).map(([log, topic, partition, size]) => [canonical([log, topic, partition]), size]));
 }
 
 /** A last line without its end was interrupted, and does not count. */
@@ -127,10 +127,10 @@ function guarded(report, place, check) {
 }
 
 function tellYounger(newest, control, chains, report) {
-  const seen = new Map((newest?.partitions ?? []).map((head) => [`["${head.log_id}","${head.topic}",${head.partition}]`, head.height]));
-  let younger = control.height - (newest?.control.height ?? 0);
-  for (const [key, chain] of chains) younger += chain.height - (seen.get(key) ?? 0);
-  if (younger > 0) report.note("younger links", `${younger} links are younger than the last checkpoint: they could still be rewritten unseen`);
+  const seen = new Map((newest?.partitions ?? []).map((head) => [`["${head.log_id}","${head.topic}",${head.partition}]`, head.size]));
+  let younger = control.size - (newest?.control.size ?? 0);
+  for (const [key, chain] of chains) younger += chain.size - (seen.get(key) ?? 0);
+  if (younger > 0) report.note("younger leaves", `${younger} leaves are younger than the last checkpoint: they could still be rewritten unseen`);
 }
 
 function options(argv) {

@@ -52,7 +52,7 @@ function room({ parameters: { alpha, groups }, curve }, level) {
   return point === undefined ? -Infinity : Math.min(1, budget(alpha, groups) + 1 - point[1]);
 }
 
-/** Follows policies, runs and rejections in the order of the control chain. */
+/** Follows policies, runs and rejections in the order of the control log. */
 export class Waits {
   #serves = new Map();
   #since = new Map(); // gate: when the latest of its policies came into force

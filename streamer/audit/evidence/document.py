@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.security.visible import visible
 from streamer.wording.numbers import counted, percent
+from streamer.wording.policies import who
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -92,7 +93,7 @@ def document_of(report: Mapping[str, Any]) -> Document:
     lead = (
         (
             "The record behind it was verified: nothing that could be checked is inconsistent."
-            if found["record"]["value"]["links"]
+            if found["record"]["value"]["leaves"]
             else "The record behind it is empty: there was nothing to verify."
         )
         + (f" {_not_checked(unchecked)} [{numbers['unchecked']}]." if unchecked else "")
@@ -224,7 +225,7 @@ def _seal(figure: Mapping[str, Any]) -> str:
         + (f", but for {figure['after']} that are younger than every checkpoint" if figure["after"] else "")
     )
     rows = counted(figure["rows"], "row", "rows")
-    return f"{rows}, {covered}; SHA-256 of their links {figure['sha256']}"
+    return f"{rows}, {covered}; SHA-256 of their leaves {figure['sha256']}"
 
 
 Words = Callable[[Any], tuple[str, list[EvidenceTable]]]
@@ -269,10 +270,10 @@ def _rows(heads: Sequence[str], rows: Sequence[Sequence[str]], numbers: int = 0)
 
 @_words_of("record", "The record")
 def _record(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
-    if not value["links"]:
+    if not value["leaves"]:
         return "the record is empty", []
     return (
-        f"{_number(value['links'])} links of hash chains over {counted(value['partitions'], 'partition', 'partitions')} and what"
+        f"{_number(value['leaves'])} leaves of Merkle logs over {counted(value['partitions'], 'partition', 'partitions')} and what"
         f" governs them, recorded from {_when(value['first_recorded'])} to {_when(value['last_recorded'])}"
         f" ({_seconds(_between(value['first_recorded'], value['last_recorded']))})",
         [],
@@ -285,7 +286,7 @@ def _checkpoints(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         return "there is no signed checkpoint: the record could have been rewritten as a whole", []
     return (
         f"{counted(value['number'], 'signed checkpoint', 'signed checkpoints')}, the newest of {_when(value['newest_made_at'])};"
-        f" {_number(value['links_covered'])} links are covered and {_number(value['links_after'])} younger ones are not"
+        f" {_number(value['leaves_covered'])} leaves are covered and {_number(value['leaves_after'])} younger ones are not"
         + (
             f"; the longest time between two was {_seconds(value['longest_seconds_between'])}"
             if value["number"] > 1
@@ -300,7 +301,7 @@ def _verification(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     counts = {name: count for name, count in value.items() if name != "faults"}
     return (
         f"{counted(value['faults'], 'fault was', 'faults were') if value['faults'] else 'no fault was'} found in"
-        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control chain",
+        f" {_number(value['outcomes'])} outcomes and {_number(value['control entries'])} entries of the control log",
         [_pairs(counts, "verified")],
     )
 
@@ -379,20 +380,20 @@ def _changes(number: int) -> str:
     return f" {counted(number, 'change', 'changes')} of settings in the period, with {who}"
 
 
-@_words_of("policies", "Policies and who approved them")
+@_words_of("policies", "Policies and who put them in force")
 def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTable]]:
     came = [one for one in value if one["event"] == "activated"]
     # A gate is closed when it is created, too: until its first run.
     closed = [one for one in value if one["event"] == "closed" and one["version"] > 1]
-    by = sorted({one["by"] for one in came})
+    by = sorted({who(one["by"]) for one in came})
     said = f"{counted(len(came), 'policy', 'policies')} came into force in the period"
     if by:
-        said += f", approved by {', '.join(by)}"
+        said += f", by {', '.join(by)}"
     if closed:
         said += f"; the gate was closed {counted(len(closed), 'time', 'times')}"
     rows = [
         (
-            str(one["version"]), one["event"], _when(one["at"]), one["by"], one["reason"], _cut(one),
+            str(one["version"]), one["event"], _when(one["at"]), who(one["by"]), one["reason"], _cut(one),
             _plain(one["run_requested_by"]), "yes" if one["signed"] else "no",
         )
         for one in value

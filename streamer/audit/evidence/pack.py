@@ -136,7 +136,7 @@ def in_order(figures: dict[str, Any], families: Sequence[str]) -> list[str]:
 
 
 def moment(at: datetime) -> str:
-    """Write a moment as chains do."""
+    """Write a moment as leaves do."""
     return at.astimezone(UTC).isoformat(timespec="microseconds")
 
 

@@ -6,7 +6,7 @@
                             [--embeddings FILE.jsonl]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit-format.md. Everything is
-recomputed: the hash chains, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
+recomputed: the Merkle logs, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the
 record still agrees with them, the audit draw from the revealed salt, each action from stored scores and policy, and each
 calibration run from what it has read and the gate's seed. With embeddings of the answers, which no record has, also the
 scores of Gram energy.
@@ -49,18 +49,12 @@ if TYPE_CHECKING:
 ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 DESK_NAMESPACE = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
 CONTROL = ("control", "", 0)
-"""What a receipt names in place of log, topic and partition for a link of the control chain."""
+"""What a receipt names in place of log, topic and partition for a leaf of the control log."""
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
-
-SCORED_BY: dict[str, Callable[[float], float]] = {
-    "logprob": lambda made_of: round(math.exp(min(made_of, 0.0)), 6),
-    "judge": lambda made_of: round(made_of / 100, 6),
-}
-"""Scores that are made of one number an answer, which the chain has beside the score."""
 
 _OF_DECISION = itemgetter("gate", "batch_id", "attempt", "unit", "action", "reason", "selected")
 _OF_RESPONSE = itemgetter("id", "score", "action")
@@ -70,8 +64,8 @@ _OF_SOURCE = itemgetter("topic", "partition", "offset")
 _OF_SCORER = itemgetter("name", "encoder", "embedding_source")
 """What of an action event is compared with the record."""
 
-_CHAIN_OF = itemgetter("log_id", "topic", "partition")
-"""Which chain a checkpoint's head, or a gap, is of."""
+_LOG_OF = itemgetter("log_id", "topic", "partition")
+"""Which log a checkpoint's head, or a gap, is of."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
@@ -79,6 +73,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
     "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals",
+    "group_by",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),
@@ -102,7 +97,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "upstream": None, "signals": None,
+    "upstream": None, "signals": None, "group_by": None,
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -143,6 +138,36 @@ def strict_json(line: bytes) -> Any:
 def sha256(data: bytes) -> str:
     """Return the digest in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+class Log:
+    """A Merkle log (RFC 9162, section 2.1) while its leaves are read.
+
+    `whole` is false once a leaf was missing: what its roots were is not known from there on.
+    """
+
+    __slots__ = ("edge", "size", "whole")
+
+    def __init__(self, size: int = 0, edge: Iterable[bytes] = (), *, whole: bool = True) -> None:
+        self.size, self.edge, self.whole = size, list(edge), whole
+
+    def append(self, leaf: bytes) -> None:
+        """Append a leaf by its hash."""
+        for _ in range((~self.size & (self.size + 1)).bit_length() - 1 if self.whole else 0):
+            leaf = hashlib.sha256(b"\x01" + self.edge.pop() + leaf).digest()
+        self.edge.append(leaf)
+        self.size += 1
+
+    def root(self) -> str:
+        """The root in hexadecimal; nothing where it is not known."""
+        if not self.whole:
+            return ""
+        if not self.edge:
+            return sha256(b"")
+        root = self.edge[-1]
+        for left in reversed(self.edge[:-1]):
+            root = hashlib.sha256(b"\x01" + left + root).digest()
+        return root.hex()
 
 
 def _decoded(text: str | None) -> bytes | None:
@@ -226,7 +251,7 @@ def _signed_rule(text: str | None) -> dict[str, Any]:
     rule = _PLAIN if text is None else json.loads(text)
     given, curve = rule["parameters"], rule["curve"]
     parameters = dict(given)
-    for name in ("width", "quantile", "alpha", "floor", "ridge"):
+    for name in ("width", "quantile", "alpha", "floor", "ridge", "ship_above"):
         if name in given:
             parameters[name] = _float(given[name])
     if rule["kind"] == "segments":
@@ -473,7 +498,10 @@ def derive_action(
         cut = ("open", None) if level == -math.inf else ("cut", level)
     by = cut
     if kind == "full" and state == "full":
-        by = ("open" if _within_budget(rule["parameters"], facts) else "closed", None)
+        above = rule["parameters"]["ship_above"]
+        by = ("closed", None)
+        if _within_budget(rule["parameters"], facts):
+            by = ("cut", above) if above else ("open", None)
     bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
@@ -675,7 +703,7 @@ def _of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) ->
 
 
 class _Run:
-    """A calibration run that says how far the chains were when it began to read, and what it has left out.
+    """A calibration run that says how far the logs were when it began to read, and what it has left out.
 
     Parameters
     ----------
@@ -700,7 +728,9 @@ class _Run:
         # Numbers in place of names: a record may have many runs of many batches.
         self._read = array("q", sorted(hash(group) for group in groups))
         # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
-        self.checked = settings.get("pending") != "labelled-only" and settings.get("segment_by") is None
+        self.checked = settings.get("pending") != "labelled-only" and not any(
+            settings.get(name) for name in ("segment_by", "group_by")
+        )
         self._windowed = settings.get("window") is not None
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
@@ -709,7 +739,7 @@ class _Run:
         """Take a drawn first attempt of its gate, which it had to read if it was there by then and fits."""
         line, facts = decision.line, decision.facts
         *chain, offset = line["source"]
-        if not self.checked or line["height"] > self._heads.get(tuple(chain), 0):
+        if not self.checked or line["index"] >= self._heads.get(tuple(chain), 0):
             return
         name = hash(tuple(facts["batch"][1:]))
         at = bisect_left(self._read, name)
@@ -805,25 +835,27 @@ class Verifier:
         self._checkpoints: dict[int, dict[str, Any]] = {}
         self._younger: list[dict[str, Any]] = []
         self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
-        self._receipts: list[tuple[tuple[Any, ...], int, str, str]] = []
+        self._receipts: list[tuple[tuple[Any, ...], int, tuple[str, str], str]] = []
+        self._rootless: set[tuple[Any, ...]] = set()
+        self._kept: dict[tuple[Any, ...], dict[int, list[tuple[tuple[str, str], str]]]] = {}
+        self._edges: dict[tuple[Any, ...], tuple[int, list[bytes]]] = {}
         self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
         self._may_be_younger = False
         self._fits: dict[tuple[Any, ...], int] = {}
         self._committed: dict[str, dict[tuple[str, str], int]] = {}
         self._before: dict[str, dict[tuple[Any, ...], int]] = {}
         self._early: Counter[str] = Counter()
-        self._ends: dict[tuple[Any, ...], tuple[int, str, int]] = {}
+        self._ends: dict[tuple[Any, ...], tuple[Log, int]] = {}
         self._record_id = ""
         self._rows: dict[str, dict[tuple[Any, ...], dict[str, Any]]] = {}
         self._salts: dict[str, bytes] = {}
         self._models: dict[str, str] = {}
         self._rules: dict[int, Any] = {}
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
-        self._begins: dict[tuple[Any, ...], tuple[int, str, int]] = {}
+        self._begins: dict[tuple[Any, ...], tuple[int, list[bytes], int]] = {}
         self._covering: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
-        self._control_height = 0
-        self._control_links: dict[int, str] = {}
-        self._control_link: dict[tuple[str, tuple[Any, ...]], int] = {}
+        self._control_roots: list[str] = []
+        self._control_leaf: dict[tuple[str, tuple[Any, ...]], int] = {}
         self._written: dict[str, list[tuple[int, int]]] = {}
         self._lost: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
         self._said: dict[tuple[Any, ...], int] = {}
@@ -852,7 +884,7 @@ class Verifier:
         """Read signed checkpoints from one place. Several places may be read; they must not contradict.
 
         `complete` says that this place has to have every checkpoint that was read before. What is verified may be older
-        than those made after the moment `until`: they are compared as far as its chains go.
+        than those made after the moment `until`: they are compared as far as its logs go.
         """
         seen: set[int] = set()
         for number, value in enumerate(values, 1):
@@ -863,8 +895,8 @@ class Verifier:
                 unsigned = {name: item for name, item in facts.items() if name != "signature"}
                 signed = b"streamer.checkpoint.v1\x00" + canonical_json(unsigned)
                 heads = [facts["control"], *facts["partitions"]]
-                [(head["height"] + 0, head["hash"] + "") for head in heads]
-                [(_CHAIN_OF(head), head["next_offset"] + 0) for head in facts["partitions"]]
+                [(head["size"] + 0, head["root"] + "") for head in heads]
+                [(_LOG_OF(head), head["next_offset"] + 0) for head in facts["partitions"]]
                 [gate["gate"] + gate["salt"] + gate["seed"] for gate in facts["gates"]]
                 (facts["made_at"] + "", facts["previous"], facts["record_id"])
             except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError, RecursionError):
@@ -906,7 +938,7 @@ class Verifier:
         self._record_id = record_id
         if not self._checkpoints:
             self.notes["checkpoints"] = (
-                "there is no checkpoint: a cut-off tail or a chain that was recomputed as a whole cannot be detected"
+                "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
             )
             return
         first = min(self._checkpoints)
@@ -925,56 +957,73 @@ class Verifier:
                 self.fault("checkpoint", place, "it is of another record")
                 continue
             heads: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), facts["control"])]
-            heads += [(_CHAIN_OF(head), head) for head in facts["partitions"]]
+            heads += [(_LOG_OF(head), head) for head in facts["partitions"]]
             for chain, head in heads[1:]:
                 covering = self._covering.setdefault(chain, [])
-                covering.append((head["height"], facts["control"]["height"], sequence))
+                covering.append((head["size"], facts["control"]["size"], sequence))
             for chain, head in heads:
-                if head["height"] < self._begins.get(chain, (0,))[0]:
+                if head["size"] < self._begins.get(chain, (0,))[0]:
                     continue
-                self._marks.setdefault(chain, {}).setdefault(head["height"], []).append((head["hash"], place))
+                self._marks.setdefault(chain, {}).setdefault(head["size"], []).append((head["root"], place))
             for gate in facts["gates"]:
                 self._committed.setdefault(gate["gate"], {}).setdefault(
                     (gate["salt"], gate["seed"]), sequence
                 )
-                self._before.setdefault(gate["gate"], {chain: head["height"] for chain, head in heads})
+                self._before.setdefault(gate["gate"], {chain: head["size"] for chain, head in heads})
 
     def _link_younger(self, head: dict[str, Any]) -> None:
         """Compare with younger checkpoints what was there before them: whoever dates a bundle back hides nothing."""
         for facts in self._younger:
             if facts["record_id"] != head["record_id"]:
                 continue
-            seen = {_CHAIN_OF(one): one for one in facts["partitions"]}
-            for chain, height in _heights(head).items():
+            seen = {_LOG_OF(one): one for one in facts["partitions"]}
+            for chain, size in _sizes(head).items():
                 at = seen.get(chain) if chain else facts["control"]
-                if at is not None and at["height"] <= height:
+                if at is not None and at["size"] <= size:
                     place = f"checkpoint {facts['sequence']}"
-                    self._marks.setdefault(chain, {}).setdefault(at["height"], []).append((at["hash"], place))
+                    self._marks.setdefault(chain, {}).setdefault(at["size"], []).append((at["root"], place))
 
-    def _mark(self, chain: tuple[Any, ...], height: int, digest: str, place: str) -> None:
-        """Compare one link with the checkpoints that were made when it was the last, and with receipts."""
-        for expected, witness in self._marks.get(chain, {}).pop(height, []):
-            if expected == digest:
-                self._fits[chain] = height
+    def _mark(self, chain: tuple[Any, ...], log: Log, place: str) -> None:
+        """Compare a log with the checkpoints that were made when it was as long."""
+        marks = self._marks.get(chain, {}).pop(log.size, [])
+        root = log.root() if marks else ""
+        for expected, witness in marks if log.whole else ():
+            if expected == root:
+                self._fits[chain] = log.size
+                self._edges[chain] = log.size, list(log.edge)
                 continue
             self.fault(
-                "receipt" if witness.startswith("receipt") else "checkpoint",
+                "checkpoint",
                 place,
-                f"{witness} was made of another history: something after link"
-                f" {self._fits.get(chain, 0)} was changed and the chain recomputed",
+                f"{witness} was made of another history: one of the leaves from {self._fits.get(chain, 0)} to"
+                f" {log.size - 1} was changed and the log recomputed",
             )
             del self._marks[chain]  # every later one says the same
             return
 
-    def _cut_off(self, chain: tuple[Any, ...], name: str, height: int) -> None:
-        missing = {seen: marks for seen, marks in self._marks.get(chain, {}).items() if seen > height}
+    def _append(self, chain: tuple[Any, ...], log: Log, line: dict[str, Any], place: str) -> str:
+        """Append a leaf, compare the root then with the stored one and both with the receipts of it, and return it."""
+        log.append(bytes.fromhex(line["leaf"]))
+        root = log.root()
+        if log.whole and root != line["root"] and chain not in self._rootless:
+            self._rootless.add(chain)  # every later one says the same
+            self.fault("log", place, "its root is not that of the leaves up to it")
+        for (leaf, after), witness in self._kept.get(chain, {}).pop(log.size - 1, []):
+            if leaf != line["leaf"] or after != (root or after):
+                what = "the log up to it" if leaf == line["leaf"] else "it"
+                self.fault("receipt", place, f"{witness} was made of another history: {what} was changed")
+        self._mark(chain, log, place)
+        return root
+
+    def _cut_off(self, chain: tuple[Any, ...], name: str, size: int) -> None:
+        missing = {seen: marks[0][1] for seen, marks in self._marks.get(chain, {}).items() if seen > size}
+        missing |= {index + 1: of[0][1] for index, of in self._kept.get(chain, {}).items() if index >= size}
         if missing:
             most = max(missing)
-            witness = missing[most][0][1]
             self.fault(
-                "receipt" if witness.startswith("receipt") else "checkpoint",
-                f"{name}, link {height + 1}",
-                f"{witness} saw {most} links, there are {height}: the tail was cut off",
+                "receipt" if missing[most].startswith("receipt") else "checkpoint",
+                f"{name}, leaf {size}",
+                f"{missing[most]} saw {most} leaves, there are {size}: the tail was cut off",
             )
 
     # receipts
@@ -984,7 +1033,7 @@ class Verifier:
 
         `may_be_younger` : what is verified may have been exported before the last of them were given.
 
-        A line is the receipt, a JSON array of log, topic, partition, link and SHA-256; or an object with it as `receipt` and
+        A line is the receipt, a JSON array of log, topic, partition, index and hash of the leaf, and the root then; or an object with it as `receipt` and
         the SHA-256 of the action event that came with it as `sha256`.
         """
         for number, line in enumerate(lines, 1):
@@ -994,10 +1043,14 @@ class Verifier:
                 digest = None
                 if isinstance(said, dict):
                     said, digest = said["receipt"], said.get("sha256")
-                *chain, height, link = strict_json(said.encode()) if isinstance(said, str) else said
+                *chain, index, leaf, root = strict_json(said.encode()) if isinstance(said, str) else said
                 log_id, topic, partition = chain
-                if len(bytes.fromhex(link)) != 32 or type(height) is not int or height < 1:
-                    raise ValueError("no link")
+                if (
+                    {len(bytes.fromhex(leaf)), len(bytes.fromhex(root))} != {32}
+                    or type(index) is not int
+                    or index < 0
+                ):
+                    raise ValueError("no leaf")
                 if type(partition) is not int or not isinstance(log_id, str) or not isinstance(topic, str):
                     raise ValueError("no partition")
                 if digest is not None and len(bytes.fromhex(digest)) != 32:
@@ -1007,36 +1060,36 @@ class Verifier:
                 continue
             of: tuple[Any, ...] = () if (log_id, topic, partition) == CONTROL else (log_id, topic, partition)
             self.counts["receipts"] += 1
-            self._receipts.append((of, height, link.lower(), place))
+            self._receipts.append((of, index, (leaf.lower(), root.lower()), place))
             if digest is not None and of:
-                self._events.setdefault((of, height), []).append((digest.lower(), place))
+                self._events.setdefault((of, index), []).append((digest.lower(), place))
         self._may_be_younger = may_be_younger
         if not self.counts["receipts"]:
             self.notes["receipts"] = f"{origin} has no receipt"
 
     def _link_receipts(self, head: dict[str, Any]) -> None:
-        there = _heights(head)
+        there = _sizes(head)
         skipped = younger = 0
-        for chain, height, link, place in self._receipts:
-            if height < self._begins.get(chain, (0,))[0]:
+        for chain, index, said, place in self._receipts:
+            if index < self._begins.get(chain, (0,))[0]:
                 skipped += 1
                 continue
-            if self._may_be_younger and height > there.get(chain, 0):
+            if self._may_be_younger and index >= there.get(chain, 0):
                 younger += 1
                 continue
-            self._marks.setdefault(chain, {}).setdefault(height, []).append((link, place))
+            self._kept.setdefault(chain, {}).setdefault(index, []).append((said, place))
         if skipped:
             self.notes["receipts before"] = (
-                f"{skipped} receipts of links that were verified before, and are not read again"
+                f"{skipped} receipts of leaves that were verified before, and are not read again"
             )
         if younger:
             self.notes["younger receipts"] = (
-                f"{younger} receipts of links behind the end of what was exported: they are younger, or the end was cut off"
+                f"{younger} receipts of leaves behind the end of what was exported: they are younger, or the end was cut off"
             )
 
-    def _receipt_of(self, chain: tuple[Any, ...], height: int, line: dict[str, Any], place: str) -> None:
-        """Compare the events that came with receipts of a link with the one on record."""
-        for digest, witness in self._events.pop((chain, height), []):
+    def _receipt_of(self, chain: tuple[Any, ...], index: int, line: dict[str, Any], place: str) -> None:
+        """Compare the events that came with receipts of a leaf with the one on record."""
+        for digest, witness in self._events.pop((chain, index), []):
             action = line.get("action")
             value = None if action is None else _decoded(action["value"])
             if value is not None and sha256(value) == digest:
@@ -1048,55 +1101,49 @@ class Verifier:
                     "receipt", place, f"{witness} came with another action event than the one on record"
                 )
 
-    # the control chain
+    # the control log
 
     def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
-        """Verify the control chain and keep what decisions are checked against."""
+        """Verify the control log and keep what decisions are checked against."""
         self._link_checkpoints(head["record_id"])
         self._link_younger(head)
         self._link_receipts(head)
-        link = sha256(b"streamer.control.v1\x00" + bytes.fromhex(head["record_id"]))
-        height = 0
-        self._mark((), 0, link, "control, link 0")
-        self._control_links[0] = link
+        log = Log()
+        self._mark((), log, "control")
+        self._control_roots = [log.root()]
         for line in lines:
-            height += 1
             row, kind = line.get("row"), line["kind"]
-            place = f"control, link {height}, {_name(kind, row)}"
-            if line["height"] != height:
-                self.fault(
-                    "chain", f"control, link {height}", f"it is missing (the next is {line['height']})"
-                )
-                height, link = line["height"], ""
+            if line["index"] != log.size:
+                self.fault("log", f"control, leaf {log.size}", f"it is missing (the next is {line['index']})")
+                log = Log(line["index"], whole=False)
+                self._control_roots += [""] * (log.size + 1 - len(self._control_roots))
+                del self._control_roots[log.size + 1 :]
+            place = f"control, leaf {log.size}, {_name(kind, row)}"
             if row is None:
-                self.fault("chain", place, "the row that was sealed here is gone")
+                self.fault("log", place, "the row that was sealed here is gone")
             else:
                 entry = {
-                    "format": 1,
-                    "height": height,
+                    "record": head["record_id"],
+                    "index": log.size,
                     "kind": kind,
                     "recorded_at": line["recorded_at"],
                     "row": row,
                 }
-                expected = sha256(bytes.fromhex(link) + canonical_json(entry)) if link else line["hash"]
-                if expected != line["hash"]:
-                    self.fault("chain", place, "it is not what was recorded")
+                if sha256(b"\x00" + canonical_json(entry)) != line["leaf"]:
+                    self.fault("log", place, "it is not what was recorded")
                 elif "sealed" in line:
-                    self.fault("chain", place, "the copy of it in the control log was changed")
+                    self.fault("log", place, "the copy of it in the control log was changed")
                 self._clock((), "control", line["recorded_at"], place)
                 self._dated(kind, row, line["recorded_at"], place)
                 try:
                     self._keep(kind, row, line, place)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
-            link = line["hash"]
+            self._control_roots.append(self._append((), log, line, place))
             self.counts["control entries"] += 1
-            self._mark((), height, link, place)
-            self._control_links[height] = link
         for forgotten in self._forgotten:
             self._allowed(*forgotten)
-        self._control_height = height
-        self._end((), "control", height, link, head["control"], None)
+        self._end((), "control", log, head["control"], None)
 
     def policy_signatures(self, keys: Sequence[bytes]) -> None:
         """Verify the signatures of policies by the public keys that may sign them; after `control`.
@@ -1106,7 +1153,7 @@ class Verifier:
         known = {sha256(key): key for key in keys}
         trusted: set[str] = set()
         for (gate, version), row in sorted(self._rows.get("policies", {}).items()):
-            place = f"control, link {self._control_link.get(('policies', (gate, version)), 0)}, policies gate {gate} version {version}"
+            place = f"control, leaf {self._control_leaf.get(('policies', (gate, version)), -1)}, policies gate {gate} version {version}"
             key = known.get(row["key_id"] or "")
             if row["signature"] is None or key is None:
                 if gate in trusted:
@@ -1158,21 +1205,21 @@ class Verifier:
         if kind == "proposal_rejections":
             self._looser.rejection(row["run"])
         if kind == "data_gaps":
-            self._lost.setdefault(_CHAIN_OF(row), []).append((row["from_offset"], row["to_offset"]))
+            self._lost.setdefault(_LOG_OF(row), []).append((row["from_offset"], row["to_offset"]))
         if key is None:
             return
         identity = tuple(row[name] for name in key)
         if identity in self._rows.setdefault(kind, {}):
-            self.fault("chain", place, "it occurs twice in the chain")
+            self.fault("log", place, "it occurs twice in the log")
         self._rows[kind][identity] = row
-        self._control_link[kind, identity] = line["height"]
+        self._control_leaf[kind, identity] = line["index"]
         if kind == "policies":
             written = self._written.setdefault(row["gate"], [])
             self._looser.policy(row)
             newest = written[-1][1] if written else 0
             if row["version"] != newest + 1:
                 self.fault("policy", place, f"versions have no holes, and the one before it is {newest}")
-            written.append((line["height"], max(row["version"], newest)))
+            written.append((line["index"], max(row["version"], newest)))
         if kind == "gates":
             self._keep_gate(row, line, place)
         elif kind == "gate_revisions":
@@ -1208,7 +1255,7 @@ class Verifier:
         elif "rule" in row and row["rule"] != self._rules.get(run["id"]):
             self.fault("policy", place, f"its rule is not the one that {name} found")
         elif for_now is None or for_run is None:
-            self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no chain")
+            self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no log")
         elif changed := calibrated_for_another(for_run, for_now):
             self.fault("policy", place, f"{name} was calibrated for different settings: {', '.join(changed)}")
 
@@ -1285,14 +1332,16 @@ class Verifier:
         """Return a gate's salt; None: it was not revealed, or is not the one that was committed to."""
         return self._salts.get(gate)
 
-    # the partitions' chains
+    # the partitions' logs
 
-    def begin_behind(self, sequence: int, digest: str) -> dict[tuple[Any, ...], int]:
+    def begin_behind(
+        self, sequence: int, digest: str, edges: Mapping[tuple[Any, ...], tuple[int, list[bytes]]]
+    ) -> dict[tuple[Any, ...], int]:
         """Take the partitions as they were at a checkpoint that was read, and whose record was verified up to there.
 
-        To be called before `control`. Returns the height of each chain at that checkpoint, the control chain's under `()`:
-        links up to there are not to be given to `outcomes`. It is empty where the checkpoint of this number is gone or
-        another one, which is a fault.
+        To be called before `control`. `edges` are those that `reached` gave then. Returns the size of each log at that checkpoint,
+        the control log's under `()`: leaves before it are not to be given to `outcomes`. It is empty where the checkpoint of
+        this number is gone or another one, or has other roots than the edges, which is a fault.
         """
         found = self._checkpoints.get(sequence)
         if found is None or found["digest"] != digest:
@@ -1304,99 +1353,118 @@ class Verifier:
                 else f"it is not the one that an earlier verification came to ({found['origin']})",
             )
             return {}
+        begins = {}
         for head in found["facts"]["partitions"]:
-            self._begins[_CHAIN_OF(head)] = (head["height"], head["hash"], head["next_offset"] - 1)
-        heights = {chain: height for chain, (height, _, _) in self._begins.items()}
-        return heights | {(): found["facts"]["control"]["height"]}
+            size, edge = edges.get(_LOG_OF(head), (0, []))
+            if len(edge) != size.bit_count() or (size, Log(size, edge).root()) != (
+                head["size"],
+                head["root"],
+            ):
+                self.fault(
+                    "checkpoint",
+                    f"checkpoint {sequence}",
+                    "it is not what an earlier verification has kept of it",
+                )
+                return {}
+            begins[_LOG_OF(head)] = (size, edge, head["next_offset"] - 1)
+        self._begins = begins
+        sizes = {chain: size for chain, (size, _, _) in begins.items()}
+        return sizes | {(): found["facts"]["control"]["size"]}
 
-    def newest_checkpoint(self) -> tuple[int, str] | None:
-        """Number and SHA-256 of the newest checkpoint that was read."""
+    def reached(self) -> tuple[int, str, dict[tuple[Any, ...], tuple[int, list[bytes]]]] | None:
+        """Number and SHA-256 of the newest checkpoint that was read, and the right edges of the partitions' logs at it."""
         newest = max(self._checkpoints, default=None)
-        return None if newest is None else (newest, self._checkpoints[newest]["digest"])
+        if newest is None:
+            return None
+        found = self._checkpoints[newest]
+        return newest, found["digest"], {
+            _LOG_OF(head): self._edges.get(_LOG_OF(head), (0, [])) for head in found["facts"]["partitions"]
+        }  # fmt: skip
 
-    def _begin(self, chain: tuple[Any, ...]) -> tuple[int, str, int]:
-        """Height, hash and last offset before the first link that is read."""
-        genesis = sha256(b"streamer.chain.v1\x00" + canonical_json(list(chain)))
-        return self._begins.get(chain, (0, genesis, -1))
+    def _begin(self, chain: tuple[Any, ...]) -> tuple[Log, int]:
+        """The log before the first leaf that is read, and the last offset."""
+        size, edge, last = self._begins.get(chain, (0, [], -1))
+        return Log(size, edge), last
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
-        """Verify the chains of outcomes, which come partition by partition."""
+        """Verify the logs of outcomes, which come partition by partition."""
         at: tuple[Any, ...] | None = None
-        height, link, last = 0, "", -1
+        log, last = Log(), -1
         self.counts["outcomes"] += 0  # none is a finding, too
         for line in lines:
             source = tuple(line["source"][:3])
             name, offset = f"{source[1]}[{source[2]}]", line["source"][3]
             if source != at:
                 if at is not None:
-                    self._ends[at] = (height, link, last)
+                    self._ends[at] = (log, last)
                 if source in self._ends:
-                    self.fault("chain", name, "its outcomes are not in one piece")
-                at, (height, link, last) = source, self._begin(source)
+                    self.fault("log", name, "its outcomes are not in one piece")
+                at, (log, last) = source, self._begin(source)
                 self._lost.get(source, []).sort()
-                self._mark(source, height, link, name)
-            height += 1
-            facts = line.get("facts")
-            place = f"{name}, link {height}, offset {offset}"
-            if line["height"] != height:
-                self.fault("chain", f"{name}, link {height}", f"it is missing (the next is {line['height']})")
-                height, link = line["height"], ""
+                self._mark(source, log, name)
+            facts, index = line.get("facts"), line["index"]
+            if index != log.size:
+                self.fault("log", f"{name}, leaf {log.size}", f"it is missing (the next is {index})")
+                log = Log(index + 0, whole=False)
+            place = f"{name}, leaf {index}, offset {offset}"
             if offset <= last:
-                self.fault("chain", place, f"its offset does not come after {last}")
+                self.fault("log", place, f"its offset does not come after {last}")
             self._hole(source, last + 1, offset, place)
             self._clock(source, name, line["recorded_at"], place)
             if facts is None:
-                self.fault("chain", place, line.get("missing", "what it is about is missing"))
+                self.fault("log", place, line.get("missing", "what it is about is missing"))
             else:
                 if line["kind"] == "decision":
                     place += " ({}/{}#{})".format(*facts["batch"])
                 sealed = {
-                    "format": 1, "kind": line["kind"], "source": line["source"], "height": height,
+                    "kind": line["kind"], "source": line["source"], "index": index,
                     "recorded_at": line["recorded_at"], "facts": facts,
                 }  # fmt: skip
-                if link and sha256(bytes.fromhex(link) + self._canonical(sealed)) != line["hash"]:
-                    self.fault("chain", place, f"the {line['kind']} is not what was recorded")
+                if sha256(b"\x00" + self._canonical(sealed)) != line["leaf"]:
+                    self.fault("log", place, f"the {line['kind']} is not what was recorded")
                 try:
-                    self._how_far(source, height, facts, place)
+                    self._how_far(source, index, facts, place)
                 except (TypeError, ValueError):
-                    self.fault("form", place, "what it says of the control chain cannot be read")
+                    self.fault("form", place, "what it says of the control log cannot be read")
                 self._about(line, facts, place)
-            link, last = line["hash"], offset
+            self._append(source, log, line, place)
+            last = offset
             self.counts["outcomes"] += 1
-            self._mark(source, height, link, place)
             if self._events:
-                self._receipt_of(source, height, line, place)
+                self._receipt_of(source, index, line, place)
         if at is not None:
-            self._ends[at] = (height, link, last)
+            self._ends[at] = (log, last)
 
-    def _how_far(self, chain: tuple[Any, ...], link: int, facts: dict[str, Any], place: str) -> None:
-        """Check what a link says of the control chain as it was when the link was made: its height and its head.
+    def _how_far(self, chain: tuple[Any, ...], index: int, facts: dict[str, Any], place: str) -> None:
+        """Check what a leaf says of the control log as its transaction saw it: its size and its root.
 
-        So whoever has a receipt, or a checkpoint, of the link holds the control chain to account as well. It is read once the partition is locked, so that it never falls along a chain; and a checkpoint keeps the control chain
-        from growing while it reads where the partitions are.
+        So whoever has a receipt, or a checkpoint, of the leaf holds the control log to account as well. It is read once the
+        partition is locked, so that it never falls along a log; and a checkpoint keeps the control log from growing while it
+        reads where the partitions are.
         """
         control, before = facts.get("control"), self._said.get(chain)
         if control is None:
-            self.fault("order", place, "it does not say how far the control chain was")
+            self.fault("order", place, "it does not say how far the control log was")
             return
-        height, link_of_control = control
-        if height + 0 < 0 or link_of_control != self._control_links.get(height, link_of_control):
-            self.fault("order", place, f"it saw another control link {height} than there is")
-        if before is not None and height < before:
+        size, root = control
+        there = len(self._control_roots) - 1
+        if size + 0 < 0 or (size <= there and root != (self._control_roots[size] or root)):
+            self.fault("order", place, f"it saw other {size} control leaves than there are")
+        if before is not None and size < before:
             self.fault(
-                "order", place, f"it saw control link {height}, and a link before it saw {before} already"
+                "order", place, f"it saw {size} control leaves, and a leaf before it saw {before} already"
             )
-        if height > self._control_height:
-            self.fault("order", place, f"it saw control link {height}, and there are {self._control_height}")
+        if size > there:
+            self.fault("order", place, f"it saw {size} control leaves, and there are {there}")
         covering = self._covering.get(chain, [])
-        at = bisect_left(covering, (link,))
-        if at < len(covering) and height > covering[at][1]:
+        at = bisect_left(covering, (index + 1,))
+        if at < len(covering) and size > covering[at][1]:
             self.fault(
                 "order",
                 place,
-                f"checkpoint {covering[at][2]} covers it and saw {covering[at][1]} control links, it says {height}",
+                f"checkpoint {covering[at][2]} covers it and saw {covering[at][1]} control leaves, it says {size}",
             )
-        self._said[chain] = max(height, before or 0)
+        self._said[chain] = max(size, before or 0)
 
     def _hole(self, chain: tuple[Any, ...], first: int, end: int, place: str) -> None:
         """Count the offsets from `first` to `end` - 1, which have no outcome, and are not recorded as lost either."""
@@ -1424,7 +1492,7 @@ class Verifier:
             )
 
     def _clock(self, chain: tuple[Any, ...], name: str, moment: str, place: str) -> None:
-        """Remember where a chain's time runs backwards by more than clocks differ."""
+        """Remember where a log's time runs backwards by more than clocks differ."""
         latest = self._latest.get(chain, "")
         if not isinstance(moment, str) or moment >= latest:
             self._latest[chain] = moment if isinstance(moment, str) else latest
@@ -1480,9 +1548,9 @@ class Verifier:
         scored = facts["scorer"] == "judge" and decision.scored
         if not judged:
             if "judged" in line:
-                self.fault("seal", place, "what its judge was asked and said is in no chain")
+                self.fault("seal", place, "what its judge was asked and said is in no log")
             if scored and any(answer[2] for answer in answers):
-                self.fault("score", place, "what its judge was asked and said is in no chain")
+                self.fault("score", place, "what its judge was asked and said is in no log")
             return
         for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
             # Where a gate keeps no texts, a judge's words never were there.
@@ -1534,7 +1602,7 @@ class Verifier:
         self._allowed(moment, place)
 
     def _allowed(self, moment: str, place: str) -> None:
-        """Check that what was erased was old enough; once the control chain is read."""
+        """Check that what was erased was old enough; once the control log is read."""
         if moment >= self._erasable:
             self.fault(
                 "erasure",
@@ -1600,8 +1668,8 @@ class Verifier:
         if datetime.fromisoformat(row["until"]) != until:
             self.fault("desk", where, "its deadline is not that of the batch")
         seen = facts.get("control")
-        if seen is not None and seen[0] >= of_row["height"]:
-            self.fault("order", where, "it stands in the control chain before its batch was decided")
+        if seen is not None and seen[0] > of_row["index"]:
+            self.fault("order", where, "it stands in the control log before its batch was decided")
         if row["action"] == "released":
             self._released(decision, row, of_row, where)
 
@@ -1652,11 +1720,11 @@ class Verifier:
         gate, policy_version = facts["batch"][0], facts["policy"]
         policy = self._rows.get("policies", {}).get((gate, policy_version))
         if policy is None:
-            self.fault("policy", place, f"its policy {policy_version} is in no chain")
+            self.fault("policy", place, f"its policy {policy_version} is in no log")
             return
         settings = self._rows.get("gate_revisions", {}).get((gate, policy["gate_revision"]))
         if settings is None:
-            self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no chain")
+            self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no log")
             return
         decision = _Decision(line, facts, policy, settings, place)
         self.counts["decisions"] += 1
@@ -1728,29 +1796,29 @@ class Verifier:
         """Check that a decision was made under the newest policy there was, but for closings, which may be sealed after it.
 
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
-        chain was is read before that: so this holds exactly, whatever the clocks say.
+        log was is read before that: so this holds exactly, whatever the clocks say.
         """
         gate, control, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
         if control is None:
             return
-        height = control[0]
+        size = control[0]
         self.counts["decisions under the newest policy"] += 1
         if seen > version:
             self.counts["decisions whose worker refused the newest policy"] += 1
             self.notes["refused"] = (
                 "decisions under an older policy whose workers say that they refused the newest one: whether they had to"
             )
-        if self._control_link.get(("policies", (gate, version)), 0) > height:
-            # A closing is in force before the chain has it; it lets nothing ship.
+        if self._control_leaf.get(("policies", (gate, version)), -1) >= size:
+            # A closing is in force before the log has it; it lets nothing ship.
             if _is_closing(self._rows["policies"][gate, version]):
                 self.counts["decisions under a closing that was sealed after them"] += 1
             else:
                 self.fault("order", place, f"its policy {version} was written after it")
         rate = facts.get("audit_rate")
-        if rate is not None and self._control_link.get(("audit_rates", (rate,)), 0) > height:
+        if rate is not None and self._control_leaf.get(("audit_rates", (rate,)), -1) >= size:
             self.fault("order", place, f"the audit rate {rate} that it names was written after it")
         written = self._written.get(gate, [])
-        at = bisect_right(written, (height, math.inf))
+        at = bisect_left(written, (size,))
         newest = written[at - 1][1] if at else 0
         if newest > max(version, seen):
             self.fault(
@@ -1758,13 +1826,12 @@ class Verifier:
             )
 
     def _made_of(self, facts: dict[str, Any], place: str) -> None:
-        """Derive the scores again that are made of one number an answer: the number is on record, in the chain."""
-        scored = SCORED_BY.get(facts["scorer"])
-        if scored is None or not facts["responses"] or facts["responses"][0][1] is None:
+        """Derive a judge's scores again from its marks, which the chain has beside them."""
+        if facts["scorer"] != "judge" or not facts["responses"] or facts["responses"][0][1] is None:
             return
         for name, score, made_of, *_ in facts["responses"]:
             # A blank answer scores 0, whatever it brought.
-            derived = 0.0 if made_of is None else scored(made_of)
+            derived = 0.0 if made_of is None else round(made_of / 100, 6)
             if abs(derived - score) > 2e-6:
                 self.fault(
                     "score",
@@ -1850,7 +1917,7 @@ class Verifier:
         if salt is None:
             return
         self.counts["draws"] += 1
-        self._early[gate] += line["height"] <= self._before.get(gate, {}).get(tuple(line["source"][:3]), 0)
+        self._early[gate] += line["index"] < self._before.get(gate, {}).get(tuple(line["source"][:3]), 0)
         names = (gate, batch, str(attempt))
         if "uniforms" in facts:
             drawn_by = [""] * len(ids) if facts["unit"] == "batch" else ids
@@ -1892,7 +1959,7 @@ class Verifier:
         base: float = settings["audit_probability"]
         wrong = None
         if rate is None:
-            wrong = "is in no chain"
+            wrong = "is in no log"
         elif rate["gate"] != gate:
             wrong = f"is one of the gate {rate['gate']}"
         elif not rate["boosted"]:
@@ -1964,24 +2031,23 @@ class Verifier:
     # the ends
 
     def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Rows, or columns of rows, that are in the tables and in no chain, or say otherwise than it."""
+        """Rows, or columns of rows, that are in the tables and in no log, or say otherwise than it."""
         for row in rows:
             place = f"{row['kind']} {row['subject']}"
             if row["kind"].endswith(".erased_at"):
                 self.fault("erasure", place, "it is said to be erased, and its content is there")
             else:
-                self.fault("chain", place, "this row, or what it says of itself, belongs to no chain")
+                self.fault("log", place, "this row, or what it says of itself, belongs to no log")
 
     def heads(self, head: dict[str, Any]) -> None:
-        """Compare where the chains end with where the record, and the checkpoints, say that they end."""
-        known = {_CHAIN_OF(one): one for one in head["partitions"]}
-        for chain in sorted({*known, *self._ends, *(chain for chain in self._marks if chain)}):
+        """Compare where the logs end with where the record, and the checkpoints, say that they end."""
+        known = {_LOG_OF(one): one for one in head["partitions"]}
+        for chain in sorted({*known, *self._ends, *(one for one in (*self._marks, *self._kept) if one)}):
             name = f"{chain[1]}[{chain[2]}]"
-            begin = self._begin(chain)
+            log, last = self._ends.get(chain) or self._begin(chain)
             if chain not in self._ends:
-                self._mark(chain, begin[0], begin[1], name)
-            height, link, last = self._ends.get(chain, begin)
-            self._end(chain, name, height, link, known.get(chain), last)
+                self._mark(chain, log, name)
+            self._end(chain, name, log, known.get(chain), last)
             if chain in known:
                 self._next_offset(chain, name, known[chain]["next_offset"])
                 self._hole(chain, last + 1, known[chain]["next_offset"], name)
@@ -2006,7 +2072,7 @@ class Verifier:
             )
         for chain, (count, longest, at) in sorted(self._back.items()):
             self.notes[f"clock {chain}"] = (
-                f"the time at which {f'{chain[1]}[{chain[2]}]' if chain else 'the control chain'} was recorded steps back"
+                f"the time at which {f'{chain[1]}[{chain[2]}]' if chain else 'the control log'} was recorded steps back"
                 f" {count} times, by up to {longest.total_seconds():.0f} s, first at {at}: a clock was wrong, or somebody"
                 " wrote it"
             )
@@ -2017,25 +2083,28 @@ class Verifier:
         self,
         chain: tuple[Any, ...],
         name: str,
-        height: int,
-        link: str,
+        log: Log,
         head: dict[str, Any] | None,
         last: int | None,
     ) -> None:
         if head is None:
-            self.fault("chain", f"{name}, link {height}", "the record does not know this partition")
-        elif (head["height"], head["hash"]) != (height, link):
-            self.fault("chain", f"{name}, link {head['height']}", f"the chain ends at link {height} instead")
+            self.fault("log", name, "the record does not know this partition")
+        elif head["size"] != log.size:
+            self.fault("log", name, f"its log has {log.size} leaves, and should have {head['size']}")
+        elif log.whole and head["root"] != log.root():
+            self.fault("log", name, "its log has another root than its leaves give")
         elif last is not None and last >= head["next_offset"]:
             self.fault(
-                "chain", f"{name}, link {height}", f"progress stands at {head['next_offset']}, before it"
+                "log",
+                f"{name}, leaf {log.size - 1}",
+                f"progress stands at {head['next_offset']}, before it",
             )
-        self._cut_off(chain, name, height)
+        self._cut_off(chain, name, log.size)
 
     def _next_offset(self, chain: tuple[Any, ...], name: str, present: int) -> None:
         for sequence, found in sorted(self._checkpoints.items()):
             for head in found["facts"]["partitions"]:
-                if _CHAIN_OF(head) == chain and head["next_offset"] > present:
+                if _LOG_OF(head) == chain and head["next_offset"] > present:
                     self.fault("checkpoint", name, f"checkpoint {sequence} saw progress at {head['next_offset']},"
                                 f" now it stands at {present}")  # fmt: skip
                     return
@@ -2043,22 +2112,18 @@ class Verifier:
     def _uncovered(self, head: dict[str, Any]) -> None:
         if not self._checkpoints:
             return
-        heights = _heights(self._checkpoints[max(self._checkpoints)]["facts"])
-        for chain, height, _, _ in self._receipts:
-            heights[chain] = max(height, heights.get(chain, 0))
-        covered = sum(heights.values())
-        present = sum(h["height"] for h in (head["control"], *head["partitions"]))
+        covered = sum(_sizes(self._checkpoints[max(self._checkpoints)]["facts"]).values())
+        present = sum(_sizes(head).values())
         if present > covered:
             self.notes["after the last checkpoint"] = (
-                f"{present - covered} links are younger than the last checkpoint"
-                + (" and every receipt" if self._receipts else "")
-                + ": they could still be rewritten unseen"
+                f"{present - covered} leaves are younger than the last checkpoint: those behind every receipt"
+                " that is kept could still be rewritten unseen"
             )
 
 
-def _heights(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
-    """How high the chains are by a manifest or a checkpoint, the control chain under `()`."""
-    return {(): head["control"]["height"]} | {_CHAIN_OF(one): one["height"] for one in head["partitions"]}
+def _sizes(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
+    """How many leaves the logs have by a manifest or a checkpoint, the control log under `()`."""
+    return {(): head["control"]["size"]} | {_LOG_OF(one): one["size"] for one in head["partitions"]}
 
 
 def _is_closing(policy: dict[str, Any]) -> bool:
@@ -2795,16 +2860,35 @@ class BySignals:
         return max(found, key=lambda one: one[0] / (one[1] + 1))
 
 
+def _ship_above(settings: dict[str, Any]) -> float:
+    """Return the score above which a gate of the method `full` ships; 0: no score holds."""
+    return float(_parsed(settings["parameters"])["ship_above"])
+
+
 class ByScore:
     """What a policy that cuts one score at its budget compares a batch with: the severities at or above its score."""
 
     def __init__(self, groups: Sequence[Group]) -> None:
         pairs = sorted((group.scores[0], _mean(group.severities)) for group in groups)
+        self._groups = groups
+        self._of: dict[str, ByScore] | None = None
         self._scores = array("d", map(itemgetter(0), pairs))
         self._severities = array("d", map(itemgetter(1), pairs))
         self._above: dict[int, float] = {}
 
-    def needed(self, facts: dict[str, Any], unit: str) -> list[Any]:
+    def needed(self, facts: dict[str, Any], settings: dict[str, Any], rule: dict[str, Any]) -> list[Any]:
+        """Return `[c, G]`; where segments have cuts of their own, of the prompts of the batch's segment."""
+        segment, unit = facts.get("segment") or "", settings["unit"]
+        pooled = settings.get("segment_fallback") == "pooled" and segment not in rule["parameters"].get(
+            "own", ()
+        )
+        if rule["kind"] == "segments" and not pooled:
+            if self._of is None:
+                names = {one.segment for one in self._groups}
+                self._of = {
+                    name: ByScore([one for one in self._groups if one.segment == name]) for name in names
+                }
+            return self._of.get(segment, ByScore(())).needed(facts, settings, _PLAIN)
         scores = [one[1] for one in facts["responses"]]
         score = max(scores) if unit == "best" else round(_mean(scores), 6)
         at = bisect_left(self._scores, score)
@@ -2833,7 +2917,7 @@ class _Decided(NamedTuple):
 
 
 class _Label(NamedTuple):
-    """A label, with its link in its partition's chain; one of a file has the id of its row, and a link of the control chain."""
+    """A label, with its leaf in its partition's log; one of a file has the id of its row, and a leaf of the control log."""
 
     kind: str
     labeller: str
@@ -2841,7 +2925,7 @@ class _Label(NamedTuple):
     effective: str
     received: str
     chain: tuple[Any, ...] | None
-    height: int
+    leaf: int
     id: int
     said: dict[str, Any]
 
@@ -2850,9 +2934,9 @@ _UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, Arit
 
 
 class Runs:
-    """Reads the chains along with the verifier, and then derives each calibration run again.
+    """Reads the logs along with the verifier, and then derives each calibration run again.
 
-    `control` and `outcomes` pass their lines on; `check` takes the lines of the control chain a second time, so that the
+    `control` and `outcomes` pass their lines on; `check` takes the lines of the control log a second time, so that the
     inputs of one run at a time are held.
 
     Parameters
@@ -2876,6 +2960,7 @@ class Runs:
         self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
         self._policies: dict[tuple[str, int], dict[str, Any]] = {}
         self._carried: dict[tuple[Any, ...], float] = {}
+        self._rows: dict[tuple[Any, ...], bytes] = {}
         self._read: set[tuple[str, str, int]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
@@ -2885,7 +2970,7 @@ class Runs:
     # reading along
 
     def control(self, lines: Iterable[dict[str, Any]], record_id: str) -> Iterator[dict[str, Any]]:
-        """Pass the control chain on and read it."""
+        """Pass the control log on and read it."""
         self._record_id = record_id
         for line in lines:
             yield line
@@ -2902,8 +2987,10 @@ class Runs:
             self._policies[row["gate"], row["version"]] = row
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+        elif kind == "carried_signals":
+            self._rows[row["list"], *row["of"]] = bytes.fromhex(row["signals"])
         elif kind == "label_signatures":
-            self._signatures.setdefault(row["label"], []).append((line["height"], row))
+            self._signatures.setdefault(row["label"], []).append((line["index"], row))
         elif kind == "calibration_runs":
             columns = row["inputs"]["columns"]
             batch, attempt = columns.index("batch_id"), columns.index("attempt")
@@ -2911,14 +2998,14 @@ class Runs:
         elif kind == "label_revisions":
             label = _Label(
                 row["kind"], row["labeller"], row["severity"], row["effective_at"], row["received_at"],
-                None, line["height"], row["id"], row,
+                None, line["index"], row["id"], row,
             )  # fmt: skip
             self._of_files.add(row["id"])
             response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
             self._labels.setdefault(response, []).append(label)
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass the partitions' chains on, and keep what runs have read."""
+        """Pass the partitions' logs on, and keep what runs have read."""
         self._labels = {name: some for name, some in self._labels.items() if name[:3] in self._read}
         for line in lines:
             yield line
@@ -2946,7 +3033,7 @@ class Runs:
         effective = line.get("effective_at", min(facts["labelled_at"], facts["received_at"]))
         label = _Label(
             facts["kind"], facts["labeller"], facts["severity"], effective, facts["received_at"],
-            tuple(line["source"][:3]), line["height"], 0, facts,
+            tuple(line["source"][:3]), line["index"], 0, facts,
         )  # fmt: skip
         self._labels.setdefault((*batch, *response), []).append(label)
 
@@ -2955,7 +3042,7 @@ class Runs:
     def check(
         self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, severities_alone: bool = False
     ) -> None:
-        """Derive every run of the control chain again; what does not fit is a fault of the verifier."""
+        """Derive every run of the control log again; what does not fit is a fault of the verifier."""
         for line in lines:
             row = line.get("row")
             if line["kind"] != "calibration_runs" or row is None:
@@ -2971,7 +3058,7 @@ class Runs:
         self._compares[run] = by
 
     def check_budgets(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
-        """Derive again which budget each decision needed; after `check`, from the partitions' chains."""
+        """Derive again which budget each decision needed; after `check`, from the partitions' logs."""
         for line in lines:
             facts = line.get("facts")
             if line["kind"] != "decision" or facts is None:
@@ -2998,7 +3085,9 @@ class Runs:
                     self._fits.pop(next(iter(self._fits)))
                 self._fits[key] = by.fits()
             return by.needed(facts, self._fits[key])
-        return by.needed(facts, settings["unit"]) if by and cuts_at_budget(policy, settings) else None
+        if by is None or not cuts_at_budget(policy, settings):
+            return None
+        return by.needed(facts, settings, _parsed(policy.get("rule")) or _PLAIN)
 
     def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
         """Return the row of a gate's revision."""
@@ -3022,14 +3111,14 @@ class Runs:
         return self._labels.get(response, [])
 
     def signed(self, label: _Label, response: tuple[Any, ...], before: int) -> bool | None:
-        """Whether a label had a good signature of its labeller; None: it got one after it came, and before a link."""
+        """Whether a label had a good signature of its labeller; None: it got one after it came, and before a leaf."""
         text = dict(zip(_OF_LABEL, response, strict=False)) | label.said
         if label.chain is not None:
             return self._is_good(text, label.said)
         found = [
             row["received_at"] == label.received or None
-            for height, row in self._signatures.get(label.id, [])
-            if height < before and self._is_good(text, row)
+            for index, row in self._signatures.get(label.id, [])
+            if index < before and self._is_good(text, row)
         ]
         return True in found or (None if found else False)
 
@@ -3052,12 +3141,16 @@ class Runs:
         """Return what an adopted candidate's scorer made of a response that was decided before it."""
         return self._carried.get((scorer, *response))
 
+    def carried_row(self, settings: dict[str, Any], batch: tuple[Any, ...]) -> bytes | None:
+        """Return the row that an adopted candidate with this list of signals made of a batch that was decided before it."""
+        return self._rows.get((sha256((settings.get("signals") or "").encode()), *batch))
+
 
 def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a policy ships what needs no more than its budget, by one score."""
     rule = _parsed(policy.get("rule")) or _PLAIN
     cuts = settings["method"] in ("mean", "full") and settings["unit"] != "response"
-    return cuts and rule["kind"] == "indicator" and settings.get("label_floor") is None
+    return cuts and rule["kind"] in ("indicator", "segments") and settings.get("label_floor") is None
 
 
 def wrong_budget(said: Any, needed: Any) -> str:
@@ -3068,7 +3161,7 @@ def wrong_budget(said: Any, needed: Any) -> str:
 
 def place_of(line: dict[str, Any]) -> str:
     """Name a decision for people."""
-    place = "{}[{}], link {}, offset {}".format(*line["source"][1:3], line["height"], line["source"][3])
+    place = "{}[{}], leaf {}, offset {}".format(*line["source"][1:3], line["index"], line["source"][3])
     return place + " ({}/{}#{})".format(*line["facts"]["batch"])
 
 
@@ -3080,7 +3173,7 @@ class _RunAgain:
     """One run, derived again from what it says that it has read."""
 
     def __init__(self, runs: Runs, row: dict[str, Any], line: dict[str, Any], verifier: Verifier) -> None:
-        self.place = f"control, link {line['height']}, {_name('calibration_runs', row)}"
+        self.place = f"control, leaf {line['index']}, {_name('calibration_runs', row)}"
         self._runs, self._row, self._line, self._verifier = runs, row, line, verifier
         self._settings: dict[str, Any] = {}
         self._inputs: list[dict[str, Any]] = []
@@ -3145,7 +3238,8 @@ class _RunAgain:
             base = one["probability"] if served is None else served["audit_probability"]
         if one["probability"] != base:
             yield f"its own audit drew it with the probability {base}"
-        if not _of_same_revisions(settings, served):
+        own = self._runs.carried_row(settings, batch) is None
+        if not _of_same_revisions(settings if own else {**settings, "signals": None}, served):
             yield "it has read a decision for another upstream or list of signals"
         if served is not None and one["draws"] != served["audit_draws"]:
             yield "another number of its responses was to be drawn"
@@ -3184,7 +3278,7 @@ class _RunAgain:
             ]
             given = [label for label in kept if self._had_come(label, reached)]
             if signed:
-                how = {id(label): self._runs.signed(label, response, self._line["height"]) for label in kept}
+                how = {id(label): self._runs.signed(label, response, self._line["index"]) for label in kept}
                 kept = [label for label in kept if how[id(label)] is not False]
                 given = [label for label in given if how[id(label)]]
             # What came while the run was reading it may have read, in the order in which it came.
@@ -3204,14 +3298,14 @@ class _RunAgain:
     def _had_come(self, label: _Label, reached: dict[tuple[Any, ...], int] | None) -> bool:
         """Whether a label was there when the run began to read."""
         if label.chain is not None:
-            return reached is not None and label.height <= reached.get(label.chain, 0)
+            return reached is not None and label.leaf < reached.get(label.chain, 0)
         through = self._row.get("labels_through")
-        return label.height < self._line["height"] and through is not None and label.id <= through
+        return label.leaf < self._line["index"] and through is not None and label.id <= through
 
     def _could_come(self, label: _Label) -> bool:
         """Whether a label was there when the run ended."""
         if label.chain is None:
-            return label.height < int(self._line["height"])
+            return label.leaf < int(self._line["index"])
         return label.received <= str(self._row["finished_at"])
 
     # what follows from it
@@ -3238,6 +3332,7 @@ class _RunAgain:
         rows: dict[tuple[str, int], list[dict[str, Any]]] = {}
         for one in self._inputs:
             rows.setdefault((one["batch_id"], one["attempt"]), []).append(one)
+        self._check_bursts(rows)
         found, old, waiting = [], set(), set()
         for (batch_id, attempt), some in rows.items():
             batch = (self._row["gate"], batch_id, attempt)
@@ -3251,9 +3346,11 @@ class _RunAgain:
                 severities,
                 some[0]["draws"],
                 some[0].get("segment") or "",
-                None if decision is None else decision.signals,
+                self._runs.carried_row(self._settings, batch) or (decision and decision.signals),
                 self._is_bad(batch, some, severities),
             )
+            if some[0]["spare"]:
+                continue
             found.append((moment, group))
             if moment < self._row["older_than"]:
                 old.add(group.id)
@@ -3261,6 +3358,21 @@ class _RunAgain:
                 waiting.add(group.id)
         found.sort(key=itemgetter(0))
         return [group for _, group in found], old, waiting
+
+    def _check_bursts(self, rows: dict[tuple[str, int], list[dict[str, Any]]]) -> None:
+        """Of each burst one batch counts: the first by its gate's draw, of those old enough where there are some."""
+        gate, bursts = self._row["gate"], dict[str, list[tuple[bool, float, bool]]]()
+        salt = self._verifier.salt(gate)
+        for (batch_id, attempt), some in rows.items():
+            decision = self._runs.decided((gate, batch_id, attempt))
+            young = decision is not None and decision.decided_at >= self._row["older_than"]
+            draw = 0.0 if salt is None else uniform_of(salt, "burst", (gate, batch_id, attempt))
+            if some[0]["burst"] is not None or some[0]["spare"]:
+                bursts.setdefault(some[0]["burst"], []).append((young, draw, some[0]["spare"]))
+        for members in bursts.values():
+            counts = [one for one in members if not one[2]]
+            if len(counts) != 1 or counts[0][:2] != min(members)[:2]:
+                self._fault("of a burst of its inputs another batch counts, by its gate's draw")
 
     def _is_bad(self, batch: Sequence[Any], some: list[dict[str, Any]], severities: list[float]) -> bool:
         """Whether a prompt counts as bad: a severity between 0 and 1 with that chance, by its gate's draw."""
@@ -3298,6 +3410,7 @@ class _RunAgain:
         method = settings["method"] if decides else said["method"]
         if method == "full":
             method = "mean"
+            sample = sample._replace(floor=_ship_above(settings) or None)
         if method not in METHODS:
             notes[f"method {method}"] = f"what runs say by the method {method} is not derived again"
             return
@@ -3346,6 +3459,7 @@ class _RunAgain:
             "ridge": RIDGE,
             "segment_by": settings["segment_by"],
             "pooled": settings["segment_fallback"] == "pooled",
+            "ship_above": _ship_above(settings),
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}
@@ -3359,7 +3473,7 @@ class _RunAgain:
 def severities(labels: Sequence[_Label], basis: str | None) -> list[float | None]:
     """Return what labels of one response come to: of each labeller the latest, averaged, or the highest of all.
 
-    Of labels of one labeller that are equally late, and of two chains, nobody outside the database can tell which was
+    Of labels of one labeller that are equally late, and of two logs, nobody outside the database can tell which was
     stored later: then there are several.
     """
     if not labels:
@@ -3373,7 +3487,7 @@ def severities(labels: Sequence[_Label], basis: str | None) -> list[float | None
             latest[one.labeller] = [one]
         elif one.effective == held[0].effective:
             latest[one.labeller] = [
-                *(other for other in held if other.chain != one.chain or other.height > one.height), one
+                *(other for other in held if other.chain != one.chain or other.leaf > one.leaf), one
             ]  # fmt: skip
     choices = itertools.product(*latest.values())
     return [math.fsum(one.severity for one in some) / len(some) for some in itertools.islice(choices, 64)]
@@ -3473,7 +3587,7 @@ class _ScoresAgain:
         recorded = [response[1] for response in facts["responses"]]
         ids = [response[0] for response in facts["responses"]]
         later = self._later.get(tuple(facts["batch"]), {})
-        if not recorded or None in recorded or (facts["scorer"] in SCORED_BY and not later):
+        if not recorded or None in recorded or (facts["scorer"] == "judge" and not later):
             return
         if facts["embedding_source"] != "encoder":
             self._left_out("they came with their events, or from embeddings that did")
@@ -3633,7 +3747,7 @@ _RATES = 12
 
 
 class _Rows:
-    """Which rows of the chains a figure was read from.
+    """Which rows of the logs a figure was read from.
 
     Attributes
     ----------
@@ -3647,9 +3761,9 @@ class _Rows:
         self.newest: int | None = None
         self._digest = hashlib.sha256()
 
-    def add(self, link: str, checkpoint: int | None) -> None:
+    def add(self, leaf: str, checkpoint: int | None) -> None:
         self.count += 1
-        self._digest.update(bytes.fromhex(link))
+        self._digest.update(bytes.fromhex(leaf))
         if checkpoint is None:
             self.after += 1
         else:
@@ -3704,7 +3818,7 @@ class Figures:
 
     Parameters
     ----------
-    since, until : the period, `since` <= moment < `until`; in the form of moments in chains.
+    since, until : the period, `since` <= moment < `until`; in the form of moments in leaves.
     gates : only these; None: every gate.
     """
 
@@ -3725,7 +3839,7 @@ class Figures:
         self._keys: list[dict[str, Any]] = []
         self._revocations: list[dict[str, Any]] = []
         self._first, self._last = "", ""
-        self._links = 0
+        self._leaves = 0
         self._labels: dict[Response, dict[str, dict[str, Label]]] = {}
         self._told: set[int] = set()
         self._signed: set[int] = set()
@@ -3738,26 +3852,26 @@ class Figures:
         for value in values:
             try:
                 facts = strict_json(value)
-                heights = _heights(facts)
+                sizes = _sizes(facts)
                 sequence, made_at = int(facts["sequence"]), str(facts["made_at"])
             except (ValueError, KeyError, TypeError):
                 continue  # the verifier names it
             self._checkpoints.append((sequence, made_at))
             self._signed_heads.add(sha256(value), sequence)
-            self._covered = max(self._covered, sum(heights.values()))
-            for chain, height in heights.items():
-                self._covering.setdefault(chain, []).append((height, sequence))
+            self._covered = max(self._covered, sum(sizes.values()))
+            for chain, size in sizes.items():
+                self._covering.setdefault(chain, []).append((size, sequence))
         for covering in self._covering.values():
             covering.sort()
 
-    def _checkpoint(self, chain: tuple[Any, ...], height: int) -> int | None:
+    def _checkpoint(self, chain: tuple[Any, ...], index: int) -> int | None:
         covering = self._covering.get(chain, [])
-        at = bisect_left(covering, (height,))
+        at = bisect_left(covering, (index + 1,))
         return covering[at][1] if at < len(covering) else None
 
     def _count(self, gate: str | None, name: str, chain: tuple[Any, ...], line: dict[str, Any]) -> None:
         rows = self._rows if gate is None else self._gates[gate].rows
-        rows.setdefault(name, _Rows()).add(line["hash"], self._checkpoint(chain, line["height"]))
+        rows.setdefault(name, _Rows()).add(line["leaf"], self._checkpoint(chain, line["index"]))
 
     def _inside(self, moment: str | None) -> bool:
         return moment is not None and self.since <= moment < self.until
@@ -3768,17 +3882,17 @@ class Figures:
         return self._gates.setdefault(name, _Gate())
 
     def control(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass the control chain on and read it."""
+        """Pass the control log on and read it."""
         for line in lines:
             yield line
-            self._link((), line)
+            self._leaf((), line)
             row = line.get("row")
             if row is not None:
                 self._of_control(line, line["kind"], row)
 
-    def _link(self, chain: tuple[Any, ...], line: dict[str, Any]) -> None:
-        self._links += 1
-        self._every.add(line["hash"], self._checkpoint(chain, line["height"]))
+    def _leaf(self, chain: tuple[Any, ...], line: dict[str, Any]) -> None:
+        self._leaves += 1
+        self._every.add(line["leaf"], self._checkpoint(chain, line["index"]))
         moment = line["recorded_at"]
         self._first = min(self._first or moment, moment)
         self._last = max(self._last, moment)
@@ -3841,11 +3955,11 @@ class Figures:
             self._label(response, row, line, "file", (), signed=False)
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        """Pass the partitions' chains on and read them."""
+        """Pass the partitions' logs on and read them."""
         for line in lines:
             yield line
             facts, chain = line.get("facts"), tuple(line["source"][:3])
-            self._link(chain, line)
+            self._leaf(chain, line)
             if facts is None:
                 continue
             if line["kind"] == "label":
@@ -3891,7 +4005,7 @@ class Figures:
             *(facts[name] for name in ("kind", "labeller", "labelled_at", "received_at", "severity")),
         )
         if hash(told) in self._told:
-            return  # the same label, sent once more: it has a link of its own and no revision
+            return  # the same label, sent once more: it has a leaf of its own and no revision
         self._told.add(hash(told))
         if self._inside(facts["received_at"]):
             found.labels[source] += 1
@@ -3950,7 +4064,7 @@ class Figures:
     def result(self, bundle: Bundle, verifier: Verifier) -> dict[str, dict[str, Any]]:
         """Return every figure by its name: `value`, how it was `derived`, and the rows it was read from.
 
-        `rows` is their number, `sha256` of their links in the order of the bundle, `checkpoint` the number of the one by which
+        `rows` is their number, `sha256` of their leaves in the order of the bundle, `checkpoint` the number of the one by which
         they were covered, and `after` how many no checkpoint covers.
         """
         for number in self._signed & self._by_number.keys():
@@ -3986,7 +4100,7 @@ class Figures:
             "record",
             {
                 "record_id": head["record_id"],
-                "links": self._links,
+                "leaves": self._leaves,
                 "partitions": len(head["partitions"]),
                 "first_recorded": self._first or None,
                 "last_recorded": self._last or None,
@@ -4004,11 +4118,11 @@ class Figures:
                 "number": len(made),
                 "newest": made[-1][0] if made else None,
                 "newest_made_at": made[-1][1] if made else None,
-                "links_covered": min(self._covered, self._links),
-                "links_after": max(0, self._links - self._covered),
+                "leaves_covered": min(self._covered, self._leaves),
+                "leaves_after": max(0, self._leaves - self._covered),
                 "longest_seconds_between": round(max(gaps, default=0.0), 3),
             },
-            "checkpoints.jsonl: heights of the newest against the heights of the chains; whatever the period",
+            "checkpoints.jsonl: sizes of the newest against the sizes of the logs; whatever the period",
             self._signed_heads,
         )
         put(

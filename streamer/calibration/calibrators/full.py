@@ -33,7 +33,8 @@ from numpy.typing import NDArray
 from streamer.calibration.crc import calibrate_groups
 from streamer.calibration.groups import check_unique
 from streamer.calibration.guarantee import besides, counted
-from streamer.calibration.specification import Calibrated, Calibrator, Sample
+from streamer.calibration.p_values import binomial
+from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ TIE = 1e-9
 """Scores this close count as equal, and ties count against shipping."""
 LEAST_GROUPS = 40
 """With fewer prompts the score alone is cut: which of the two decides must depend on their number only."""
+_AT_ONCE = 1000
 MOST_GROUPS = 5000
 """The newest prompts that a policy uses."""
 
@@ -68,6 +70,26 @@ def allowed(alpha: float, groups: int, *, attempts: int = 1) -> int:
     (29, 28)
     """
     return int(Fraction(repr(float(alpha))) * (groups + 1) / attempts)
+
+
+def chance_above(level: float, *, alpha: float, groups: int, attempts: int = 1) -> float:
+    """Return the chance that one calibration exposes more than `level`, in (0, 1), at a budget that holds on average.
+
+    Exact for a score that was frozen beforehand, without ties, and marks of 0 or 1: what ships lies above the k-th wrong one
+    of G prompts, so that exposure is the k-th smallest of G uniform numbers, Beta(k, G + 1 - k), or less where fewer are wrong.
+    With all signals it varies hardly more. Graded severities vary less.
+
+    Parameters
+    ----------
+    alpha, groups, attempts : see `allowed`.
+
+    Examples
+    --------
+    >>> round(chance_above(0.075, alpha=0.05, groups=60), 3)
+    0.163
+    """
+    k = allowed(alpha, groups, attempts=attempts)
+    return float(binomial(np.array(k - 1), np.array(groups), level)) if k else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,6 +138,18 @@ class FullFit:
         own, others = self.scores(row)
         front = others >= own - TIE
         return 1 + int(np.count_nonzero(front if among is None else front[among]))
+
+    def counts(self, rows: ArrayLike) -> NDArray[np.int64]:
+        """Return the count of each of N new prompts, shape (N,): all at once, for studies."""
+        x = _with_intercept(np.asarray(rows))
+        found = [np.empty(0, dtype=np.int64)]
+        for some in (x[first : first + _AT_ONCE] for first in range(0, len(x), _AT_ONCE)):
+            g = some @ self.inverse
+            h, own = (some * g).sum(axis=1), some @ self.weights
+            step = (-1.0 - own) / (1.0 + h)
+            others = self._scores + (g @ self._columns) * step[:, np.newaxis]
+            found.append(1 + (others >= (own + h * step - TIE)[:, np.newaxis]).sum(axis=1))
+        return np.concatenate(found)
 
 
 def fit_full(rows: ArrayLike, bad: ArrayLike, *, ridge: float = RIDGE) -> FullFit:
@@ -288,6 +322,13 @@ class Full(Calibrator):
     of_signals: ClassVar[bool] = True
     against_mean: ClassVar[str] = "reads every signal of an answer, not one score alone."
 
+    ship_above: float = parameter(
+        0.0,
+        "a choice score, fixed in advance: what scores at most this never ships, and an upstream's `then` gets it",
+        metavar="Q",
+        most=1.0,
+    )
+
     def calibrate(self, sample: Sample) -> Calibrated:
         """Fit the newest `MOST_GROUPS` prompts; with fewer than `LEAST_GROUPS`, or where none could ship, cut the score.
 
@@ -305,7 +346,11 @@ class Full(Calibrator):
             guarantee = besides(cut.guarantee, f"From {LEAST_GROUPS} prompts on all signals decide.")
             return Calibrated(
                 Threshold.at(
-                    cut.value, alpha=cut.alpha, method=self.name, groups=cut.groups, guarantee=guarantee
+                    max(cut.value, self.ship_above or -math.inf),
+                    alpha=cut.alpha,
+                    method=self.name,
+                    groups=cut.groups,
+                    guarantee=guarantee,
                 )
             )
         prompts = sample.prompts.newest(MOST_GROUPS)

@@ -13,6 +13,7 @@ from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.dev.report.charts import threshold_words
+from streamer.gates.rule import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,10 +67,8 @@ class DemoRun:
 
     @property
     def bar(self) -> float:
-        """The threshold as a number: -inf when open, +inf when closed."""
-        if self.threshold is not None:
-            return self.threshold
-        return -math.inf if self.state == "open" else math.inf
+        """The threshold as a number: -inf when open, +inf when closed, NaN where all signals decide."""
+        return Cut(self.state, self.threshold).value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,7 +182,7 @@ def figure_rows(run: DemoRun) -> list[tuple[str, str, str]]:
         ("Without a gate", percent(report.mean_severity, 1), f"exposure if every {one} were served"),
         (
             "Threshold",
-            threshold_words(run.bar),
+            "all signals" if run.state == "full" else threshold_words(run.bar),
             (
                 "the strictest that a batch can get (each has its own);  "
                 if every()[run.method].per_batch

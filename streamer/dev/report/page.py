@@ -56,7 +56,8 @@ def render_report(run: DemoRun) -> str:
             _origin(run),
             "<h2>What to try next</h2>",
             _next(run),
-            "<footer>An answer ships if its score Q is above the threshold. Severity 0 is fine, 1 is worst.</footer>",
+            f"<footer>{'' if run.state == 'full' else 'An answer ships if its score Q is above the threshold. '}Severity 0 is fine, 1 is worst."
+            "</footer>",
             "</main></body></html>",
         )
     )
@@ -106,6 +107,9 @@ def shares_figure(units: Units, title: str) -> str:
 
 def _pictures(run: DemoRun, units: Units) -> Iterator[str]:
     many = UNIT_WORDS[run.unit][1]
+    if run.state == "full":  # no cut of a score, and so no threshold to show
+        yield f"<p>Each answer is compared with {len(run.calibration)} labelled prompts by all signals: it ships if few wrong ones look at least as good.</p>"
+        return
     if run.calibration:
         yield picture(
             "How the threshold was found",
@@ -236,8 +240,8 @@ def _origin(run: DemoRun) -> str:
     return (
         f"<p>{_shown(run.origin)} A seeded shuffle halved the prompts: the first half was published to a closed gate, "
         "labelled and used for calibration; the second half was decided by the gate as it then stood. Severities are of "
-        f"the kind <code>{_shown(run.severity_kind)}</code>; scores are the Gram energy of embeddings by "
-        f"<code>{_shown(run.encoder)}</code>.</p>"
+        f"the kind <code>{_shown(run.severity_kind)}</code>; {'scores choose the answer, by Gram energy and chrF, with' if run.state == 'full' else 'scores are the Gram energy of'} "
+        f"embeddings by <code>{_shown(run.encoder)}</code>.</p>"
         f"<p>The record of every decision is in <code>{_shown(run.database)}</code>.</p>"
     )
 

@@ -68,8 +68,13 @@ class _Usage(msgspec.Struct, gc=False):
     completion_tokens: int
 
 
+class _Top(msgspec.Struct, gc=False):
+    logprob: float
+
+
 class _Token(msgspec.Struct, gc=False):
     logprob: float
+    top_logprobs: list[_Top] | None = None
 
 
 class _Logprobs(msgspec.Struct, gc=False):
@@ -119,6 +124,7 @@ def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
         "fingerprint": text_of(member(found.system_fingerprint, str)),
         "finish_reason": first.finish_reason,
         "logprob": first.logprob,
+        "token_entropies": first.token_entropies,
         "usage": _usage(member(found.usage, _Usage)),
         "further": tuple(one for one, _ in others),
     }
@@ -181,7 +187,8 @@ def _choice(choice: _Choice) -> tuple[Choice, tuple[FailureCode, str] | None]:
     reasoning = reasoning or any(getattr(message, name) not in _EMPTY for name in _REASONING)
     if reasoning and not (text or why or problem):
         problem = "only_reasoning", "the reply has reasoning and no answer: raise max_tokens, or reason less"
-    return Choice(text, finish_reason, why, _mean_logprob(member(choice.logprobs, _Logprobs))), problem
+    tokens = member(choice.logprobs, _Logprobs)
+    return Choice(text, finish_reason, why, _mean_logprob(tokens), _token_entropies(tokens)), problem
 
 
 def _content(content: Raw) -> tuple[str, str, bool, tuple[FailureCode, str] | None]:
@@ -210,6 +217,25 @@ def _mean_logprob(logprobs: _Logprobs | None) -> float | None:
     mean = math.fsum(one.logprob for one in logprobs.content) / len(logprobs.content)
     # Some endpoints write a rounding error above 0.
     return min(0.0, max(float(LEAST_LOGPROB), mean))
+
+
+def _token_entropies(logprobs: _Logprobs | None) -> dict[str, float]:
+    """The mean and the largest entropy of a choice's tokens, in nats; nothing where the likeliest of one did not come.
+
+    What is left of a token's probability counts as one token more: the entropy is at least this.
+    """
+    if logprobs is None or not logprobs.content:
+        return {}
+    found = []
+    for token in logprobs.content:
+        if not token.top_logprobs:
+            return {}
+        rest = 1 - math.fsum(math.exp(min(0.0, one.logprob)) for one in token.top_logprobs)
+        found.append(
+            -math.fsum(math.exp(one.logprob) * one.logprob for one in token.top_logprobs if one.logprob < 0)
+            - (rest * math.log(rest) if rest > 0 else 0.0)
+        )
+    return {"token_entropy": max(0.0, math.fsum(found) / len(found)), "most_token_entropy": max(0.0, *found)}
 
 
 def _usage(usage: _Usage | None) -> TokenUsage | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Literal
 
@@ -80,12 +80,15 @@ class Choice:
     finish_reason : why it ended (``stop``, ``length``, ...); None where the endpoint did not say.
     refusal : why the model would not answer, in its words or the filter's; None where it did.
     logprob : the mean log-probability of its tokens, in [-10000, 0]; None where none came, or it has no token.
+    token_entropies : ``token_entropy`` and ``most_token_entropy``, the mean and the largest of a token in nats, >= 0; nothing
+        where the likeliest tokens did not come.
     """
 
     text: str
     finish_reason: str | None = None
     refusal: str | None = None
     logprob: float | None = None
+    token_entropies: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class Exchange:
     problem : what went wrong, None when nothing did.
     detail : about the problem, one line.
     seconds : from request to reply or problem.
-    logprob : of the first choice; see `Choice`.
+    logprob, token_entropies : of the first choice; see `Choice`.
     further : the choices after the first, where several were asked for.
     vectors : where vectors were asked for, a row for each message, as they came; None where none came.
     """
@@ -124,6 +127,7 @@ class Exchange:
     detail: str | None = None
     seconds: float
     logprob: float | None = None
+    token_entropies: dict[str, float] = field(default_factory=dict)
     further: tuple[Choice, ...] = ()
     vectors: NDArray[np.float32] | None = None
 
@@ -133,7 +137,8 @@ class Exchange:
         if self.reply is None:
             return ()
         refusal = (self.detail or "") if self.problem == "refused" else None
-        return (Choice(self.reply, self.finish_reason, refusal, self.logprob), *self.further)
+        first = Choice(self.reply, self.finish_reason, refusal, self.logprob, self.token_entropies)
+        return (first, *self.further)
 
 
 def cost_of(exchanges: tuple[Exchange, ...], price: Price | None) -> Decimal | None:

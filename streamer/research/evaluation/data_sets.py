@@ -20,14 +20,12 @@ from streamer.errors import UsageError
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM
-from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.research.experiments.score_cache import Chosen
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -63,7 +61,7 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
-    chosen: tuple[Chosen | None, ...] = ()
+    chosen: tuple[ScoredCloud, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -151,7 +149,7 @@ def read_data_set(
     """
     name = "standard input" if str(path) == "-" else str(path)
     clouds = sorted(read_clouds(path, reading, report=report), key=lambda cloud: cloud.batch_id)
-    data = _with_logprobs(_with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled)))
+    data = _with_own_scores(data_set(_stem(name), name, clouds, unlabelled=unlabelled))
     marks = _field_scores(data, judge_field)
     if marks is not None:
         _check_scores(data, marks, judge_field, reading)
@@ -204,23 +202,6 @@ def _with_own_scores(data: DataSet) -> DataSet:
     return data.with_scores(OWN_SCORE, scores)
 
 
-def _with_logprobs(data: DataSet) -> DataSet:
-    """Take in the scores that the log-probabilities of a file make; prompts where one is missing are held, as gates do."""
-    scorer = Logprob()
-    made: list[tuple[float | None, ...] | None] = []
-    for cloud in data.clouds:
-        given = scorer.of_given(
-            [one.logprob for one in cloud.responses], [is_blank(text) for text in cloud.texts]
-        )
-        made.append(None if given is None else given[0])
-    if all(one.logprob is None for cloud in data.clouds for one in cloud.responses):
-        return data
-    data = data.with_scores(scorer.name, made)
-    gaps = sum(one is None for one in made)
-    note = f"{gaps} prompts have answers without log-probabilities; gates that use these scores hold them."
-    return data.with_note(note) if gaps else data
-
-
 def data_set(name: str, source: str, clouds: Sequence[Cloud], *, unlabelled: Unlabelled = "worst") -> DataSet:
     """Make a data set of clouds; see `read_data_set` for what is refused."""
     if len(clouds) < 2:
@@ -259,7 +240,7 @@ def keeps_texts(data: DataSet) -> bool:
 
 def check_texts(data: DataSet, scorers: Sequence[str]) -> None:
     """Raise `UsageError` where a data set has no texts, and a scorer is asked for that reads more than scores."""
-    others = [name for name in scorers if name not in (GRAM, Logprob.name)]
+    others = [name for name in scorers if name != GRAM]
     if others and not keeps_texts(data):
         raise UsageError(
             f"{data.source}: its texts are not stored, so {', '.join(others)} cannot be computed"

@@ -49,7 +49,7 @@ def results_key(data_sets: Sequence[DataSet], options: Options) -> str:
                 data.judge,
                 data.notes,
                 data.scores,
-                len(data.chosen),
+                [(one.scores, None if one.row is None else one.row.tobytes()) for one in data.chosen],
             ]
             for data in data_sets
         ],

@@ -12,7 +12,7 @@ import numpy as np
 from streamer.calibration import groups_needed
 from streamer.calibration.calibrators.full import LEAST_GROUPS
 from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.clouds.offline import decided_batch
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
@@ -40,16 +40,15 @@ from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, SCORER_NAMES
-from streamer.scoring.scorers.logprob import Logprob
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from streamer.clouds.offline import ScoredCloud
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.experiments.score_cache import Chosen
 
 UNITS: tuple[Unit, ...] = ("best", "response")
 
@@ -86,7 +85,7 @@ class _Part:
     data_set: int
     unit: Unit
     scored: Mapping[str, Sequence[ScoredCloud]]
-    chosen: tuple[Chosen | None, ...]
+    chosen: tuple[ScoredCloud, ...]
     options: Options
 
 
@@ -117,9 +116,9 @@ def check_options(options: Options) -> Options:
             raise UsageError(f"a unit is one of {', '.join(UNITS)}, not {unit!r}")
     names = (*SCORER_NAMES, *packages_of(options))
     wanted = (set(names) if "all" in options.scorers else set()) | (set(options.scorers) - {"all"}) | {GRAM}
-    if unknown := sorted(wanted - {*names, Logprob.name}):
+    if unknown := sorted(wanted - set(names)):
         raise UsageError(
-            f"there is no scorer {', '.join(unknown)}: name some of {', '.join((*SCORER_NAMES, Logprob.name))}, one of "
+            f"there is no scorer {', '.join(unknown)}: name some of {', '.join(SCORER_NAMES)}, one of "
             "an installed package (`streamer scorer list`), or all"
         )
     if options.method not in RUNS:
@@ -129,22 +128,21 @@ def check_options(options: Options) -> Options:
         SignalList(declared=options.signals)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE, Logprob.name})
+    taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE})
     if taken:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
     return replace(
         options,
         alphas=tuple(sorted(set(options.alphas))),
         units=tuple(unit for unit in UNITS if unit in options.units) or UNITS,
-        scorers=tuple(name for name in (*names, Logprob.name) if name in wanted),
+        scorers=tuple(name for name in names if name in wanted),
         external=tuple(dict.fromkeys(options.external)),
     )
 
 
 def packages_of(options: Options) -> tuple[str, ...]:
     """Return the scorers of installed packages that are named, in order; ``all`` stands for all that are installed."""
-    own = {*SCORER_NAMES, Logprob.name}
-    named = set(options.scorers) - own
+    named = set(options.scorers) - set(SCORER_NAMES)
     return tuple(name for name in sorted(entry_points()) if name in named or "all" in named) if named else ()
 
 
@@ -201,7 +199,7 @@ def evaluate_data_sets(
 
 
 def _scorers(data: DataSet, options: Options) -> list[str]:
-    own = [name for name in (JUDGE, OWN_SCORE, Logprob.name) if name in data.scores]
+    own = [name for name in (JUDGE, OWN_SCORE) if name in data.scores]
     names = [name for name in options.scorers if name in data.scores and name not in own]
     return [*names, *own, *options.external]
 
@@ -247,12 +245,8 @@ def check_data_set(data: DataSet, options: Options) -> None:
     Raises
     ------
     UsageError
-        When it is certain that no unit could be evaluated, or log-probabilities were asked for and there are none.
+        When it is certain that no unit could be evaluated.
     """
-    if Logprob.name in options.scorers and Logprob.name not in data.scores:
-        raise UsageError(
-            f"{data.source}: no answer has a log-probability, and the scorer {Logprob.name} is one of them"
-        )
     labelled = sum(any(one is not None for one in cloud.severities) for cloud in data.clouds)
     answers = sum(len(cloud.responses) for cloud in data.clouds)
     if options.unlabelled == "drop":
@@ -307,16 +301,7 @@ def _compute(part: _Part) -> _Found:
     }
     full = None
     if unit == "best" and part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
-        full = Halves.at(
-            [
-                ScoredCloud(item.cloud, None if one is None else one.scores)
-                for item, one in zip(part.scored[GRAM], part.chosen, strict=True)
-            ],
-            unit,
-            splits,
-            drop_unlabelled=drop,
-            rows=[None if one is None else one.row for one in part.chosen],
-        )
+        full = Halves.at(part.chosen, unit, splits, drop_unlabelled=drop)
     return _Found(
         gates=(
             *mode_rows(halves, unit, alphas=options.alphas),

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import UsageError
+from streamer.frames.answers import signals_of
 from streamer.research.evaluation.data_sets import check_texts, keeps_texts, named_apart, read_data_set
 from streamer.research.evaluation.judge_marks import judged
+from streamer.research.evaluation.measures import JUDGE
 from streamer.research.evaluation.results import Options
 from streamer.research.evaluation.run import (
     NoWatch,
@@ -25,16 +27,16 @@ from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
     chosen_answers,
     every_score,
-    given_number,
     package_scores,
 )
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
 from streamer.scoring.registry import GRAM, SCORER_NAMES
-from streamer.scoring.signals.signal_list import SignalList
+from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
@@ -116,9 +118,9 @@ def evaluate(
         check_data_set(data, asked)
     check_folders(out, cache)
     watch = watch or NoWatch()
-    data_sets = scored_data_sets(data_sets, asked, encoding=encoding, cache=cache, watch=watch)
     if judge is not None:
         data_sets = judged_data_sets(data_sets, judge, cache=cache, watch=watch)
+    data_sets = scored_data_sets(data_sets, asked, encoding=encoding, cache=cache, watch=watch)
     return evaluated(data_sets, asked, out=out, cache=cache, processes=processes, watch=watch)
 
 
@@ -230,16 +232,29 @@ def _scored(
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
         scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load()))
-    signals = SignalList(given=_given(data), declared=options.signals)
-    chosen = chosen_answers(data.clouds, None if own else load(), signals)
-    return replace(scored, chosen=tuple(chosen))
+    clouds = (
+        [_with_marks(*one) for one in zip(data.clouds, data.scores[JUDGE], strict=True)]
+        if JUDGE in data.scores
+        else data.clouds
+    )
+    signals = signals_of(clouds, {name: (least, most) for name, least, most in options.signals})
+    chosen = tuple(chosen_answers(clouds, None if own else load(), signals))
+    if signals.given:
+        scored = scored.with_note(
+            f"Method full reads what came with the answers too: {', '.join(signals.given)}."
+        )
+    return replace(scored, chosen=chosen)
 
 
-def _given(data: DataSet) -> tuple[str, ...]:
-    """What came with answers: scores of the file's own, log-probabilities."""
-    every = [response for cloud in data.clouds for response in cloud.responses]
-    return tuple(
-        name for name in ("score", "logprob") if any(given_number(one, name) is not None for one in every)
+def _with_marks(cloud: Cloud, scores: Sequence[float | None] | None) -> Cloud:
+    """The cloud with a judge's marks among the numbers that came with its answers; `scores` : the marks as shares of 1."""
+    given = zip(cloud.responses, scores or [None] * len(cloud.responses), strict=True)
+    return replace(
+        cloud,
+        responses=tuple(
+            one if score is None else replace(one, signals={**one.signals, JUDGE: score * GIVEN[JUDGE][1]})
+            for one, score in given
+        ),
     )
 
 
@@ -255,7 +270,7 @@ def judged_data_sets(
     made = []
     with _kept(cache, "marks") as folder:
         for data in data_sets:
-            if "judge" in data.scores:
+            if JUDGE in data.scores:
                 made.append(data)
                 continue
             begun = False

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import SCORERS
-from streamer.scoring.scorers.logprob import Logprob
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +22,6 @@ UNIT_TITLES = {
 _LONGEST_NAME = 24
 _SCORER_TITLES = {scorer.name: scorer.title for scorer in SCORERS} | {
     FULL: "all signals, method full",
-    Logprob.name: Logprob.title,
     "judge": "judge (Q_J)",
     OWN_SCORE: "the file's score",
 }

@@ -27,6 +27,7 @@ from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.registry import calibrator, names, weighting_scheme, weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
 from streamer.calibration.specification import Sample
+from streamer.clouds.offline import bad_groups
 
 if TYPE_CHECKING:
     from streamer.calibration.shapes import SoftGate
@@ -82,8 +83,7 @@ class MethodLabels:
         if self.rows is None:
             raise ValueError("these labels have no signals")
         if id(rows) not in self._counts:
-            severities = np.array([float(group.severities[0]) for group in self.groups])
-            self._counts[id(rows)] = full_counts(self.rows, severities, rows, self.seed)
+            self._counts[id(rows)] = full_counts(self.rows, bad_groups(self.groups, self.seed), rows)
         return self._counts[id(rows)]
 
     def rescored(self, name: str, score: Callable[[Floats], Floats]) -> MethodLabels:
@@ -211,18 +211,16 @@ def _transductive(labels: MethodLabels, alpha: float, traffic: Traffic) -> Serve
     return Served(None, chances)
 
 
-def full_counts(rows: Rows, severities: Floats, others: Rows, seed: int) -> NDArray[np.int64]:
+def full_counts(rows: Rows, bad: NDArray[np.bool_], others: Rows) -> NDArray[np.int64]:
     """Fit all signals to labelled prompts, and count for each other prompt as `streamer.calibration.calibrators.full` does.
 
     Parameters
     ----------
     rows : shape (G, d).
-    severities : shape (G,), in [0, 1]; between the two, a draw by `seed` says whether a prompt counts as bad.
+    bad : shape (G,).
     others : shape (N, d).
     """
-    bad = np.random.default_rng([20261128, seed]).random(len(severities)) < severities
-    fit = fit_full(rows, bad)
-    return np.array([fit.count(row) for row in others], dtype=np.int64)
+    return fit_full(rows, bad).counts(others)
 
 
 def _full(labels: MethodLabels, alpha: float, traffic: Traffic) -> Served:

@@ -77,14 +77,12 @@ class Halves:
         splits: Sequence[HalvesSplit],
         *,
         drop_unlabelled: bool = False,
-        rows: Sequence[Row | None] | None = None,
     ) -> Halves:
         """Split `scored` as told: what is made once for other scores of the same clouds serves here.
 
         Parameters
         ----------
         drop_unlabelled : what has no severity neither calibrates nor is measured; else it counts as 1.
-        rows : for the unit `best`, the signals of each cloud's answer with the highest score, None where all are blank.
         """
         batches = [decided_batch(item, unit=unit, state="closed", threshold=None) for item in scored]
         units = units_of(batches, unit)
@@ -94,7 +92,8 @@ class Halves:
             calibration_groups([item], unit, drop_unlabelled=drop_unlabelled) for item in scored
         ]  # none for a batch held unscored
         largest = 1 if unit == "best" else max((len(batch.texts) for batch in batches), default=1)
-        signals = None if rows is None else _filled(rows)
+        rows = [item.row for item in scored]
+        signals = None if all(row is None for row in rows) else _filled(rows)
         labels, traffic, severities = [], [], []
         for split in splits:
             labelled = [group for place in split.first for group in groups[place]]

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import msgspec
-import numpy as np
 
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.labels.answer_head import answer_head
-from streamer.labels.lexical import normal_form
+from streamer.frames.answers import measured_answers
+from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
-from streamer.scoring.scorer import AnswerBatch
-from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import SignalList, choice_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import numpy as np
     from numpy.typing import ArrayLike, NDArray
 
-    from streamer.clouds.cloud import Cloud, CloudResponse
+    from streamer.clouds.cloud import Cloud
+    from streamer.gates.settings import Unit
+    from streamer.scoring.scorer import AnswerBatch
+    from streamer.scoring.signals.signal_list import SignalList
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""
@@ -172,46 +172,20 @@ def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
 def _answers(cloud: Cloud, embeddings: ArrayLike) -> AnswerBatch | None:
     """What scorers see of a cloud; None where all answers are blank."""
     blank = [is_blank(text) for text in cloud.texts]
-    if all(blank):
-        return None
-    forms = [normal_form(answer_head(text)) for text in cloud.texts]
-    return AnswerBatch(cloud.texts, forms, np.asarray(embeddings, dtype=np.float64), blank, cloud.models)
-
-
-class Chosen(NamedTuple):
-    """What a gate of method `full` makes of one prompt: the choice scores of its n answers, and the signals of the chosen one."""
-
-    scores: tuple[float, ...]
-    row: NDArray[np.float32]
+    return None if all(blank) else answer_batch(cloud.texts, embeddings, blank, cloud.models)
 
 
 def chosen_answers(
-    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList
-) -> list[Chosen | None]:
-    """Choose the answer to each prompt and measure its signals; None where all answers are blank.
+    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList, unit: Unit = "best"
+) -> list[ScoredCloud]:
+    """Choose the answer to each prompt and measure its signals, as a gate of method `full` does.
 
-    What comes with answers (`SignalList.given`, `.declared`) is read from the clouds. Parameters are those of `measured_batches`.
-    Raises `UsageError` where a number lies outside its range.
+    Parameters are those of `measured_batches`. Raises `UsageError` where a number lies outside its range.
     """
-
-    def choose(batch: AnswerBatch, cloud: Cloud) -> Chosen:
-        measured = Measured(batch, cloud.question)
-        scores = choice_scores(measured)
-        given = {name: [given_number(one, name) for one in cloud.responses] for name in signals.ranges}
-        try:
-            rows = signals.of_measured(measured, given)
-        except ValueError as error:
-            raise UsageError(f"question {cloud.question_id!r}: {error}") from None
-        return Chosen(tuple(scores.tolist()), rows[np.argmax(np.where(measured.written, scores, -1.0))])
-
-    return list(measured_batches(clouds, encoder, choose))
-
-
-def given_number(response: CloudResponse, name: str) -> float | None:
-    """Return a number that came with a response, None where it is missing."""
-    if name in ("score", "logprob"):
-        return cast("float | None", getattr(response, name))
-    return response.signals.get(name)
+    found = measured_batches(
+        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, unit)
+    )
+    return [one or ScoredCloud(cloud, None) for one, cloud in zip(found, clouds, strict=True)]
 
 
 def package_scores(

@@ -75,7 +75,8 @@ class Rows:
         self, labelled: Sequence[int], others: Places, alphas: Sequence[float], seed: int
     ) -> list[GateFigures]:
         """Fit and calibrate by the labels of some prompts, and measure on others. A severity between 0 and 1 draws its mark."""
-        counts = full_counts(self.rows[labelled], self.severities[labelled], self.rows[others], seed)
+        bad = np.random.default_rng([20261128, seed]).random(len(labelled)) < self.severities[labelled]
+        counts = full_counts(self.rows[labelled], bad, self.rows[others])
         ships = [counts <= allowed(alpha, len(labelled)) for alpha in alphas]
         return [
             GateFigures(float(one.mean()), float((one * self.severities[others]).mean())) for one in ships

@@ -83,7 +83,7 @@ class PageKeeper:
         marks : how far the record reached, and when, as far as this process knows.
         """
         before, policy = standing.watch, standing.policy
-        watch, acknowledged = reset(_of_this_version(before), standing)
+        watch, acknowledged = reset(before, standing)
         ended: list[WatchedSequence | WatchedAlarm] = list(acknowledged)
         watch = replace(watch, marks=marked(joined(before.marks, marks), standing.probe, now))
         settled = settled_number(watch.marks, standing.probe)
@@ -228,11 +228,6 @@ def closing_alarms(watch: GateWatch, policy: Policy) -> list[WatchedAlarm]:
         and alarm.ended is None
         and alarm.closed_policy is None
     ]
-
-
-def _of_this_version(watch: GateWatch) -> GateWatch:
-    """Have alarms that an older version wrote written again, with the place up to which it had read."""
-    return replace(watch, alarms=tuple(replace(one, carried_over=False) for one in watch.alarms))
 
 
 def _with_alert_ids(

@@ -1,8 +1,7 @@
 """What was decided while the gate was open: in the budget period, under the policy in force, and before it.
 
 Verdicts rest on these three stretches (`verdict`). They are read behind `reading`, of the decisions that it has read, in the
-same order, and have a place of their own in the record. So a process of an older version may watch in between, and
-what it read is read again here; and a gate that was watched before there was this begins with its present period.
+same order, and have a place of their own in the record.
 
 Reading it again uses labels that have come since: which decisions are read, and in which order, does not depend on them.
 """

@@ -67,7 +67,6 @@ class WatchedAlarm:
     alert_id : of its alert.
     closed_policy : the policy by which it closed the gate.
     ended : why it reads no more; None while it does, or while it stands raised.
-    carried_over : whether an older version wrote it: it is to be written as this version has it.
     """
 
     kind: AlarmKind
@@ -83,7 +82,6 @@ class WatchedAlarm:
     alert_id: str | None = None
     closed_policy: int | None = None
     ended: str | None = None
-    carried_over: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,14 +25,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from streamer.calibration.arguments import check_alpha
 from streamer.risk.states import json_form
-from streamer.risk.states.drawn_bets import STRENGTHS, Draw, DrawnBets
-from streamer.risk.states.restarted_bets import RestartedBets
+from streamer.risk.states.drawn_bets import Draw, DrawnBets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Self
-
-_OLDER_BETS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +43,6 @@ class LabelAlarm(json_form.State):
     ----------
     bets : the evidence.
     """
-
-    older_kinds: ClassVar[tuple[str, ...]] = ()
 
     bets: DrawnBets
 
@@ -78,10 +73,9 @@ class LabelAlarm(json_form.State):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
-        """Read what `to_json` wrote, now or in an older version. Raises `ValueError` for anything else."""
-        fields = json_form.read(text, cls.json_kind, *cls.older_kinds)
-        bets = _carried_over if fields["kind"] in cls.older_kinds else DrawnBets.from_fields
-        return json_form.made(cls, fields | {"bets": bets(fields.get("bets"))})
+        """Read what `to_json` wrote. Raises `ValueError` for anything else."""
+        fields = json_form.read(text, cls.json_kind)
+        return json_form.made(cls, fields | {"bets": DrawnBets.from_fields(fields.get("bets"))})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +89,6 @@ class RiskAlarm(LabelAlarm):
     """
 
     json_kind: ClassVar[str] = "streamer.monitoring.risk-alarm.v2"
-    older_kinds: ClassVar[tuple[str, ...]] = ("streamer.monitoring.risk-alarm.v1",)
 
     alpha: float
     tolerance: float
@@ -133,11 +126,6 @@ class RiskAlarm(LabelAlarm):
         """A decision of an open phase that was drawn, as this alarm bets on it; a loss of None is not known yet."""
         return Draw(number, self.theta, 1.0, loss, moment)
 
-    @classmethod
-    def is_older(cls, text: str | bytes) -> bool:
-        """Whether an older version wrote this state, which read decisions when they were resolved."""
-        return json_form.kind(text) in cls.older_kinds
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectiveAlarm(LabelAlarm):
@@ -149,24 +137,3 @@ class SelectiveAlarm(LabelAlarm):
     def open(cls, *, delta: float, false_every: int | None = None) -> SelectiveAlarm:
         """Arm an alarm; nothing has been read."""
         return cls(bets=DrawnBets(delta=delta, false_every=false_every))
-
-
-def _carried_over(fields: object) -> DrawnBets:
-    """Go on with what an older alarm had: its stakes, shared out, and what it had not put in yet.
-
-    It had put w_k = 6/(pi^2 k^2) into its k-th restart. Its stakes and the rest of 1 are a supermartingale that goes on as one
-    under the new bets. So the alarm that went over is falsely raised, before or after, with its own delta: no new one is
-    spent. It keeps the promise that it was opened with, for all time.
-    """
-    older = RestartedBets.from_fields(fields, _OLDER_BETS)
-    restarts = -(-older.seen // older.restart_every)
-    put = math.fsum(6 / (math.pi * k) ** 2 for k in range(1, restarts + 1))
-    quiet = older.raised_at is None
-    return DrawnBets(
-        delta=older.delta,
-        false_every=None,
-        stakes=(older.evidence / len(STRENGTHS),) * len(STRENGTHS),
-        unstaked=max(0.0, 1 - put),
-        draws=0 if quiet else older.seen,
-        raised_at=older.raised_at,
-    )

@@ -43,8 +43,8 @@ def write(kind: str, fields: Mapping[str, Any]) -> str:
     return json.dumps({"kind": kind, **fields}, allow_nan=False)
 
 
-def read(text: str | bytes, kind: str, *older: str) -> dict[str, Any]:
-    """Read what `write` wrote for this kind, or for one of the older kinds that are named too.
+def read(text: str | bytes, kind: str) -> dict[str, Any]:
+    """Read what `write` wrote for this kind.
 
     Raises
     ------
@@ -55,16 +55,10 @@ def read(text: str | bytes, kind: str, *older: str) -> dict[str, Any]:
         fields = json.loads(text, parse_constant=_refuse_constant)
     except RecursionError:
         raise ValueError(f"a {kind} in JSON is not nested that deeply") from None
-    if not isinstance(fields, dict) or fields.get("kind") not in (kind, *older):
+    if not isinstance(fields, dict) or fields.get("kind") != kind:
         found = fields.get("kind") if isinstance(fields, dict) else type(fields).__name__
         raise ValueError(f"expected a JSON object of kind {kind!r}, not {found!r}")
     return fields
-
-
-def kind(text: str | bytes) -> object:
-    """Return the kind that a text says it is; None where it says none."""
-    fields = json.loads(text)
-    return fields.get("kind") if isinstance(fields, dict) else None
 
 
 def fields_of(state: object) -> dict[str, Any]:

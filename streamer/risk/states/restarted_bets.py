@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_delta, whole_number
-from streamer.risk.states import json_form
 
 Floats = NDArray[np.float64]
 
@@ -99,14 +98,6 @@ class RestartedBets:
             seen += stop - start
             start, stakes = stop, path[-1]
         return self._at(stakes, seen, None)
-
-    @classmethod
-    def from_fields(cls, fields: object, bets: int) -> RestartedBets:
-        """Read the state of so many bets from the fields of a JSON object, or raise ValueError."""
-        found = json_form.made(cls, fields)
-        if len(found.stakes) != bets:
-            raise ValueError(f"expected {bets} stakes, not {len(found.stakes)}")
-        return found
 
     def _at(self, stakes: Floats, seen: int, raised_at: int | None) -> RestartedBets:
         # A label of a decision with a tiny probability may multiply a stake past the largest float.

@@ -6,15 +6,21 @@ Whoever decides asks the model (`streamer.labels.judge.scores`); here is what be
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from streamer.scoring.scorer import OfOneNumber
+from streamer.scoring.gram import DECIMALS
+from streamer.scoring.scorer import Scorer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from streamer.scoring.scorer import AnswerBatch, Floats, Given
 
 _BEST = 100.0
 
 
 @dataclass(frozen=True, slots=True)
-class Judge(OfOneNumber):
+class Judge(Scorer):
     """J / 100, J in [0, 100] the mark of a language model that sees the prompt and the answer's head, and no references."""
 
     name: ClassVar[str] = "judge"
@@ -24,8 +30,14 @@ class Judge(OfOneNumber):
     asks: ClassVar[bool] = True
     missing: ClassVar[str] = "no_mark"
 
-    given: ClassVar[str] = "a judge's marks are asked for"
+    def score(self, batch: AnswerBatch) -> Floats:
+        """Refuse: there is nothing to compute."""
+        raise ValueError("a judge's marks are asked for; none are computed from answers")
 
-    def of_number(self, number: float) -> float:
-        """Return the share of the best mark, 100."""
-        return number / _BEST
+    def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:
+        """Score answers by their marks, which are kept; a blank answer scores 0 and needs none."""
+        marks = [None if empty else mark for mark, empty in zip(given, blank, strict=True)]
+        if any(mark is None and not empty for mark, empty in zip(marks, blank, strict=True)):
+            return None
+        scores = tuple(0.0 if mark is None else round(mark / _BEST, DECIMALS) for mark in marks)
+        return scores, tuple(None if mark is None else float(mark) + 0.0 for mark in marks)  # no -0.0

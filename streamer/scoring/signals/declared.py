@@ -8,9 +8,19 @@ from typing import Any
 
 MOST_DECLARED = 20
 SIGNAL_NAME = "[a-z][a-z0-9_]{0,39}"
-GIVEN: Mapping[str, tuple[float, float]] = {"score": (0.0, 1.0), "logprob": (0.0, 1.0), "judge": (0.0, 100.0)}
-"""What may come besides, in a field of its own or from a judge, and its range: the publisher's score, the geometric mean of the
-tokens' probabilities (given as the mean of their logarithms), a judge's mark. No number of the user's own is called so."""
+GIVEN: Mapping[str, tuple[float, float]] = {
+    "score": (0.0, 1.0), "logprob": (0.0, 1.0), "judge": (0.0, 100.0),
+    "token_entropy": (0.0, 1.0), "most_token_entropy": (0.0, 1.0),
+}  # fmt: skip
+"""What may come besides, and its range: the publisher's score, the tokens' mean log-probability (Malinin and Gales 2021), a
+judge's mark, the mean and the largest entropy of a token in nats. No number of the user's own is called so."""
+
+FIELDS = frozenset({"score", "logprob"})
+"""Of `GIVEN`, what is no entry in the `signals` of a response: it has a field of its own there."""
+
+LOGARITHMS: Mapping[str, int] = {"logprob": 1, "token_entropy": -1, "most_token_entropy": -1}
+"""What is read as exp(x), or exp(-x): the geometric mean of the tokens' probabilities, and what they would be were they
+equally likely."""
 
 
 def declared_ranges(declared: Any) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from streamer.scoring.scorer import AnswerBatch, finished
 from streamer.scoring.signals import alone, embeddings, words
-from streamer.scoring.signals.declared import GIVEN, declared_ranges
+from streamer.scoring.signals.declared import GIVEN, LOGARITHMS, declared_ranges
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal import Signal
 
@@ -161,7 +161,7 @@ class SignalList:
         ----------
         question : the prompt; None or empty where it is not known.
         given : by name n numbers that came with the answers, None where one is missing: ``score`` in [0, 1], ``logprob`` at most
-            0, ``judge`` in [0, 100], and declared ones. Names that the list does not have are passed over.
+            0, ``judge`` in [0, 100], token entropies at least 0, and declared ones. Names that the list does not have are passed over.
 
         Returns
         -------
@@ -252,11 +252,13 @@ def _given(name: str, values: Sequence[float | None], least: float, most: float)
     for place, value in enumerate(values):
         if value is None:
             continue
-        number = math.exp(value) if name == "logprob" and value <= 0 else float(value)
-        if name == "logprob" and value > 0:
-            raise ValueError(
-                f"the logprob of answer {place + 1} is {value!r}: a mean of logarithms of probabilities is at most 0"
-            )
+        number = float(value)
+        if sign := LOGARITHMS.get(name):
+            if sign * number > 0:
+                raise ValueError(
+                    f"the {name} of answer {place + 1} is {value!r}: it is at {'most' if sign > 0 else 'least'} 0"
+                )
+            number = math.exp(sign * number)
         if not least <= number <= most:  # so is NaN refused
             raise ValueError(
                 f"the signal {name} of answer {place + 1} is {value!r}, outside its range of {least:g} to {most:g}; "

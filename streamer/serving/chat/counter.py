@@ -19,7 +19,7 @@ from streamer.serving.bodies import BatchBody
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
 from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, sampling_record
-from streamer.serving.chat.suitable import of_one_origin, reads_logprobs, unsuited
+from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class ChatCounter:
                     request.messages,
                     until=deadline.at,
                     best_score=partial(self._best_score, settings),
-                    logprobs=reads_logprobs(settings),
+                    more=token_numbers(settings),
                     earlier=taken,
                 )
         batch = _fitting(make, sampled)
@@ -255,7 +255,12 @@ class ChatCounter:
                 batch_id=key.batch_id,
                 prompt=request.prompt,
                 responses=tuple(
-                    ResponseV1(id=str(number), text=answer.text, logprob=answer.logprob)
+                    ResponseV1(
+                        id=str(number),
+                        text=answer.text,
+                        logprob=answer.logprob,
+                        signals=answer.token_entropies,
+                    )
                     for number, answer in enumerate(sampled.answers, start=1)
                 ),
                 metadata={**request.metadata, **own},
@@ -325,9 +330,9 @@ def _reached(upstream: Upstream, before: Handed | None) -> Upstream:
 
 
 def _hands_on(upstream: Upstream, settings: GateSettings) -> HandsOn | None:
-    if upstream.then is None or settings.label_floor is None:
+    if upstream.then is None or settings.floor is None:
         return None
-    return HandsOn(upstream.then, upstream.then_from, settings.label_floor)
+    return HandsOn(upstream.then, upstream.then_from, settings.floor)
 
 
 def _check_gate(gate: str, settings: GateSettings, upstream: Upstream) -> None:

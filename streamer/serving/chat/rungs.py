@@ -60,7 +60,7 @@ def handed(batch: RecordedBatch) -> Handed | None:
         action.action == "ship"
         or action.desk_until is not msgspec.UNSET
         or not scores
-        or not hands_on(max(scores), at_least=rule["at_least"], label_floor=rule["at_most"])
+        or not hands_on(max(scores), at_least=rule["at_least"], floor=rule["at_most"])
     ):
         return None
     return Handed(
@@ -85,7 +85,7 @@ def handed_on(upstream: Upstream, then: Upstream, gate: str, settings: GateSetti
 
     What hands prompts on to an upstream is part of how its answers are made; see `handed`.
     """
-    assert settings.label_floor is not None
+    assert settings.floor is not None
     return replace(
         then,
         after=After(
@@ -94,7 +94,7 @@ def handed_on(upstream: Upstream, then: Upstream, gate: str, settings: GateSetti
             scorer=settings.scorer,
             encoder=settings.encoder,
             at_least=upstream.then_from,
-            at_most=settings.label_floor,
+            at_most=settings.floor,
         ),
     )
 
@@ -106,16 +106,17 @@ def as_reached(
 
     Raises
     ------
-    UsageError : a gate in front has no label floor, and so hands nothing on.
+    UsageError : a gate in front has no floor, and so hands nothing on.
     """
     front = next((name for name, one in upstreams.items() if one.then == gate), None)
     if front is None:
         return upstreams[gate]
     settings = settings_of(front)
-    if settings.label_floor is None:
+    if settings.floor is None:
+        option = "--ship-above" if settings.calibrator.of_signals else "--label-floor"
         raise UsageError(
-            f"gate {front!r} hands on to {gate!r} what scores at most its label floor, and has none: set it first, with "
-            f"`streamer gate set {front} --label-floor`"
+            f"gate {front!r} hands on to {gate!r} what scores at most a number that is fixed in advance: set it first, with "
+            f"`streamer gate set {front} {option}`"
         )
     return handed_on(as_reached(front, upstreams, settings_of), upstreams[gate], front, settings)
 

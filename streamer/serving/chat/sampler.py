@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import structlog
@@ -88,13 +89,13 @@ class Sampler:
         *,
         until: float,
         best_score: BestScore,
-        logprobs: bool = False,
+        more: Mapping[str, object] = MappingProxyType({}),
         earlier: tuple[Choice, ...] = (),
     ) -> Sampled:
         """Ask for answers to these messages, as many as the rule wants, until that time on the event loop's clock.
 
-        `best_score` is asked about the answers so far at each step of the rule but the last one. `logprobs`: ask for the
-        log-probabilities of their tokens too. `earlier` ones, of another upstream, go before them there and in what is
+        `best_score` is asked about the answers so far at each step of the rule but the last one. `more`: parameters of
+        each request besides the upstream's. `earlier` ones, of another upstream, go before them there and in what is
         returned; the rule does not count them.
         """
         if self.upstream.system_prompt is not None:
@@ -111,7 +112,7 @@ class Sampler:
                     looks,
                     calls.append,
                     lambda own: best_score([*earlier, *own]),
-                    {"logprobs": True} if logprobs else {},
+                    more,
                     until,
                 )
         except TimeoutError:

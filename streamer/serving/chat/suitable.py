@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from streamer.events.responses import UPSTREAM
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
-from streamer.scoring.scorers.logprob import Logprob
+
+MOST_TOP_LOGPROBS = 20
+"""As many as OpenAI's protocol gives for a token."""
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.serving.chat.upstream import Upstream
-
-LOGPROB: Final = Logprob.of_event
 
 
 def of_one_origin(settings: GateSettings) -> bool:
@@ -20,30 +20,32 @@ def of_one_origin(settings: GateSettings) -> bool:
     return settings.upstream is not None or settings.segment_by == UPSTREAM
 
 
-def reads_logprobs(settings: GateSettings) -> bool:
-    """Whether a gate scores by log-probabilities, or has them among its signals."""
+def token_numbers(settings: GateSettings) -> dict[str, object]:
+    """What is asked of an upstream beside its answers: the log-probabilities that a gate has among its signals."""
     listed = settings.signal_list
-    return settings.of_event == LOGPROB or (listed is not None and LOGPROB in listed.given)
+    given = () if listed is None else listed.given
+    if "token_entropy" in given or "most_token_entropy" in given:
+        return {"logprobs": True, "top_logprobs": MOST_TOP_LOGPROBS}
+    return {"logprobs": True} if "logprob" in given else {}
 
 
 def unsuited(settings: GateSettings, upstream: Upstream) -> str | None:
     """Say why a gate could ship none of this upstream's answers, or could not answer a repeat, and what to do; None if it can."""
     if settings.unit != "best":
         return f"its unit is {settings.unit}, and one answer is selected under the unit best alone; give it --unit best"
-    if settings.of_event not in (None, LOGPROB) or settings.encoder.startswith(EXTERNAL_PREFIX):
+    if settings.of_event is not None or settings.encoder.startswith(EXTERNAL_PREFIX):
         return (
             "its scores or embeddings come with the batch, and sampled answers bring none; give it a --scorer and an --encoder "
             "that the service runs"
         )
     if not settings.keep_texts:
         return "it keeps no texts, and a repeat could not be answered; give it --keep-texts"
-    if upstream.then is not None and settings.label_floor is None:
-        return f"it hands on to gate {upstream.then!r} what scores at most its label floor, and has none; give it a --label-floor"
+    if upstream.then is not None and settings.floor is None:
+        option = "--ship-above" if settings.calibrator.of_signals else "--label-floor"
+        return f"it hands on to gate {upstream.then!r} what scores at most a number that is fixed in advance; give it {option}"
     if upstream.then is not None and settings.desk_deadline_seconds is not None:
         return (
             f"what it holds waits for a person at the desk, and would be handed on to gate {upstream.then!r}; give the last gate "
             "a desk, and this one none"
         )
-    if upstream.with_earlier and settings.of_event == LOGPROB:
-        return "its scores are of its own upstream's tokens, and with_earlier takes answers of another one; give it another --scorer"
     return None

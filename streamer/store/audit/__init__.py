@@ -1,1 +1,1 @@
-"""The evidence: the control chain, checkpoints, verification, and the erasure of texts."""
+"""The evidence: the control log, checkpoints, verification, and the erasure of texts."""

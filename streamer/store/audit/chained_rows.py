@@ -1,6 +1,6 @@
-"""The record as evidence: every chained row, with what its link covers, as plain JSON values.
+"""The record as evidence: every row of a log, with what its leaf covers, as plain JSON values.
 
-It says what the tables say, and judges nothing: a row that is gone is None. Verifiers recompute the links and the
+It says what the tables say, and judges nothing: a row that is gone is None. Verifiers recompute the leaves and the
 seals. The form is described in docs/audit.md.
 """
 
@@ -46,8 +46,8 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.types import encode_headers
-from streamer.store.log import chain
-from streamer.store.log.progress import in_partition, partition_heads
+from streamer.store.log import leaves
+from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ChainedRows:
         with self._database.reading(snapshot=True) as connection:
             if control.is_waiting(connection):
                 raise Unavailable(
-                    "a gate was closed at this moment, which is not in the control chain yet; run this again"
+                    "a gate was closed at this moment, which is not in the control log yet; run this again"
                 )
             if not self._database.sqlite:
                 # Between two pages texts may be scored again, for minutes; a reader holds no lock that others want.
@@ -103,30 +103,30 @@ class ChainedRowsSnapshot:
         try:
             head = control.head(self._connection)
         except sa.exc.NoResultFound:
-            raise LookupError("the head of the control chain is gone") from None
+            raise LookupError("the head of the control log is gone") from None
         return {
             "record_id": head.record_id.hex(),
-            "control": {"height": head.chain_height, "hash": head.chain_hash.hex()},
+            "control": head.as_said(),
             "partitions": partition_heads(self._connection),
         }
 
     def control(self, kind: str | None = None) -> Iterator[dict[str, Any]]:
-        """Every entry of the control chain, or of one kind, with the row as its table has it now.
+        """Every leaf of the control log, or of one kind, with the row as its table has it now.
 
         ``row`` has the columns that were sealed; ``sealed`` stands beside it only where the two differ.
         """
-        query = sa.select(control_log).order_by(control_log.c.chain_height).limit(_PAGE)
+        query = sa.select(control_log).order_by(control_log.c.leaf_index).limit(_PAGE)
         if kind is not None:
             query = query.where(control_log.c.kind == kind)
-        height = -1
+        index = -1
         while True:
-            page = self._connection.execute(query.where(control_log.c.chain_height > height)).mappings().all()
+            page = self._connection.execute(query.where(control_log.c.leaf_index > index)).mappings().all()
             if not page:
                 return
             rows = self._rows_of(page)
             for entry in page:
                 yield self._control_line(entry, rows.get((entry["kind"], entry["subject"])))
-            height = page[-1]["chain_height"]
+            index = page[-1]["leaf_index"]
 
     def outcomes(self, after: Mapping[tuple[Any, ...], int]) -> Iterator[dict[str, Any]]:
         named = sa.union(
@@ -137,26 +137,23 @@ class ChainedRowsSnapshot:
             sa.select(named).order_by(named.c.log_id, named.c.topic, named.c.partition)
         ).all()
         for place in places:
-            partition, begins = Partition(*place), after.get(tuple(place), 0)
-            previous = self._link_before(partition, begins + 1)
-            for page in pages(self._connection, partition, after=begins):
+            for page in pages(self._connection, Partition(*place), after=after.get(tuple(place), 0)):
                 about = OutcomeRows(self._connection, page)
                 for row in page:
-                    yield _outcome_line(row, about, previous)
-                    previous = row["chain_hash"]
+                    yield _outcome_line(row, about)
 
-    def _link_before(self, partition: Partition, height: int) -> bytes:
-        """The hash before a link, as far as it is there."""
-        before = in_partition(partition, outcomes) & (outcomes.c.chain_height == height - 1)
-        found = self._connection.execute(sa.select(outcomes.c.chain_hash).where(before)).scalars().first()
-        return found or chain.genesis(partition)
+    def leaves(self, place: Sequence[Any], size: int) -> Sequence[bytes]:
+        """The hashes of a log's first leaves; `place` is log id, topic and partition."""
+        of_log = sa.and_(*(outcomes.c[name] == one for name, one in zip(_PLACE, place, strict=False)))
+        query = sa.select(outcomes.c.leaf_hash).where(of_log, outcomes.c.leaf_index < size)
+        return self._connection.execute(query.order_by(outcomes.c.leaf_index)).scalars().all()
 
     def checkpoints(self) -> Iterator[bytes]:
         rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
         yield from rows.scalars()
 
     def unchained(self) -> Iterator[dict[str, Any]]:
-        """Rows, or columns of them, that belong to no chain, or contradict it: somebody wrote them without the program."""
+        """Rows, or columns of them, that belong to no log, or contradict it: somebody wrote them without the program."""
         sealed = {
             tuple(row)
             for row in self._connection.execute(sa.select(control_log.c.kind, control_log.c.subject))
@@ -215,7 +212,7 @@ class ChainedRowsSnapshot:
             .where(
                 label.source == control.TOPIC_SOURCE,
                 label.id.not_in(labelled.where(label.received_at == outcomes.c.recorded_at))
-                # no event has these, and no link covers the second
+                # no event has these, and no leaf covers the second
                 | label.raw_severity.is_not(None)
                 | label.remark.is_not(None),
             )
@@ -274,7 +271,7 @@ class ChainedRowsSnapshot:
     ) -> list[dict[str, Any]]:
         """Everything that is recorded of the decisions about a batch, by gate and attempt.
 
-        Each has ``line`` (the outcome), ``previous`` (the hash before it), ``policy`` and ``revision`` (rows),
+        Each has ``line`` (the outcome), ``policy`` and ``revision`` (rows),
         ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
         first), ``checkpoint`` (the oldest checkpoint that covers it, or None) and ``desk`` (what became of it at the desk, a row
         with its text as far as that is kept, or None) and ``spoke`` (how much each signal spoke for the answer, or None).
@@ -297,8 +294,7 @@ class ChainedRowsSnapshot:
         if row is None:
             return None
         partition = Partition(row["log_id"], row["topic"], row["partition"])
-        previous = self._link_before(partition, row["chain_height"])
-        line = _outcome_line(row, OutcomeRows(self._connection, [row]), previous)
+        line = _outcome_line(row, OutcomeRows(self._connection, [row]))
         version = self._connection.execute(
             sa.select(decisions.c.policy_version).where(decisions.c.batch == batch["id"])
         ).scalar_one()
@@ -309,12 +305,11 @@ class ChainedRowsSnapshot:
         runs = [(policy["calibration_run"],)] if policy["calibration_run"] is not None else []
         return {
             "line": line,
-            "previous": previous.hex(),
             "policy": policy,
             "revision": revision,
             "run": next(iter(control.sealed_rows(self._connection, calibration_runs, runs)), None),
             "deliveries": [
-                {"source": list(source), "kind": kind, "recorded_at": chain.instant(at)}
+                {"source": list(source), "kind": kind, "recorded_at": leaves.instant(at)}
                 for *source, kind, at in self._connection.execute(
                     sa.select(*outcomes.c["log_id", "topic", "partition", "offset", "kind", "recorded_at"])
                     .where(about, outcomes.c.kind != "decision")
@@ -333,7 +328,7 @@ class ChainedRowsSnapshot:
                     .order_by(label_revisions.c.id)
                 ).mappings()
             ],
-            "checkpoint": self._covering(partition, row["chain_height"]),
+            "checkpoint": self._covering(partition, row["leaf_index"]),
             "desk": self._desk_of(batch),
             "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
@@ -356,8 +351,8 @@ class ChainedRowsSnapshot:
         found = self._connection.execute(sa.select(desk_outcomes).where(*key)).mappings().one_or_none()
         return None if found is None else control.seal(desk_outcomes, found) | self._desk_text(found["id"])
 
-    def _covering(self, partition: Partition, height: int) -> dict[str, Any] | None:
-        """The oldest checkpoint whose chain of this partition reaches a height: heights only grow."""
+    def _covering(self, partition: Partition, index: int) -> dict[str, Any] | None:
+        """The oldest checkpoint that covers a leaf of a partition: logs only grow."""
         low, high = 1, self._connection.execute(sa.select(sa.func.max(checkpoints.c.sequence))).scalar() or 0
         covering: dict[str, Any] | None = None
         while low <= high:
@@ -368,12 +363,12 @@ class ChainedRowsSnapshot:
             try:
                 facts = json.loads(value or b"{}")
                 ends: dict[tuple[Any, ...], int] = {
-                    (head["log_id"], head["topic"], head["partition"]): head["height"]
+                    (head["log_id"], head["topic"], head["partition"]): head["size"]
                     for head in facts["partitions"]
                 }
             except (ValueError, KeyError, TypeError):
                 return None
-            if ends.get(tuple(partition), 0) >= height:
+            if ends.get(tuple(partition), 0) > index:
                 covering, high = facts, middle - 1
             else:
                 low = middle + 1
@@ -396,10 +391,11 @@ class ChainedRowsSnapshot:
 
     def _control_line(self, entry: Row, row: dict[str, Any] | None) -> dict[str, Any]:
         line: dict[str, Any] = {
-            "height": entry["chain_height"],
+            "index": entry["leaf_index"],
             "kind": entry["kind"],
-            "recorded_at": chain.instant(entry["recorded_at"]),
-            "hash": entry["chain_hash"].hex(),
+            "recorded_at": leaves.instant(entry["recorded_at"]),
+            "leaf": entry["leaf_hash"].hex(),
+            "root": entry["root"].hex(),
         }
         sealed = _sealed(entry["sealed"])
         if row is not None and entry["kind"] == calibration_runs.name:
@@ -435,7 +431,7 @@ class ChainedRowsSnapshot:
         if found is None:
             return {}
         if found["salt"] is None:
-            return {"erased_at": chain.instant(found["erased_at"])}
+            return {"erased_at": leaves.instant(found["erased_at"])}
         return {"content": {"text": found["text"], "salt": found["salt"].hex()}}
 
     def _salt(self, gate: str) -> str:
@@ -446,7 +442,7 @@ class ChainedRowsSnapshot:
 
 
 def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
-    """Rows that have what no chain reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
+    """Rows that have what no log reads of their kind: what belongs to other kinds, or is a copy of what is elsewhere."""
     own, batch = outcomes.c, outcomes.c.kind.in_(("decision", "duplicate", "conflict"))
     refers = (
         (own.batch, batch),
@@ -497,16 +493,17 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         yield table.name, unsaid.union_all(without_erasure).order_by(key.name)
 
 
-def _outcome_line(row: Row, about: OutcomeRows, previous: bytes) -> dict[str, Any]:
+def _outcome_line(row: Row, about: OutcomeRows) -> dict[str, Any]:
     line: dict[str, Any] = {
         "source": [row["log_id"], row["topic"], row["partition"], row["offset"]],
-        "height": row["chain_height"],
+        "index": row["leaf_index"],
         "kind": row["kind"],
-        "recorded_at": chain.instant(row["recorded_at"]),
-        "hash": row["chain_hash"].hex(),
+        "recorded_at": leaves.instant(row["recorded_at"]),
+        "leaf": row["leaf_hash"].hex(),
+        "root": row["root"].hex(),
     }
     try:
-        facts = about.facts(row, previous)
+        facts = about.facts(row)
         return line | {"facts": facts} | _covered(row, about, judged="judged" in facts)
     except LookupError as error:
         return line | {"facts": None, "missing": str(error.args[0])}
@@ -530,7 +527,7 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
                 "salt": batch["salt"].hex(),
             }
         else:
-            line["erased_at"] = chain.instant(batch["erased_at"])
+            line["erased_at"] = leaves.instant(batch["erased_at"])
         if judged:
             line["judged"] = [_words(one) for one in about.judged[row["batch"]]]
         line["action"] = {
@@ -541,7 +538,7 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
         }
     letter = about.letters.get(row["dead_letter"])
     if letter is not None and letter["salt"] is None:
-        line["erased_at"] = chain.instant(letter["erased_at"])
+        line["erased_at"] = leaves.instant(letter["erased_at"])
     elif letter is not None:
         line["content"] = {
             "key": _base64(letter["key"]),
@@ -551,14 +548,14 @@ def _covered(row: Row, about: OutcomeRows, *, judged: bool) -> dict[str, Any]:
             "salt": letter["salt"].hex(),
         }
     if row["kind"] == "label":
-        line["effective_at"] = chain.instant(about.labels[row["label"]]["effective_at"])
+        line["effective_at"] = leaves.instant(about.labels[row["label"]]["effective_at"])
     return line
 
 
 def _words(judgement: Row) -> dict[str, Any]:
     """What a judge was asked and said, or when that was erased."""
     if judgement["salt"] is None:
-        erased = chain.instant(judgement["erased_at"])
+        erased = leaves.instant(judgement["erased_at"])
         return {} if erased is None else {"erased_at": erased}
     return {"content": {"exchanges": judgement["exchanges"], "salt": judgement["salt"].hex()}}
 

@@ -1,4 +1,4 @@
-"""Checkpoints of all chains: made one at a time, kept, and put into the outbox in the same transaction."""
+"""Checkpoints of all logs: made one at a time, kept, and put into the outbox in the same transaction."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Checkpoints:
 
         Parameters
         ----------
-        make : given where the chains stand (`record_id`, `control`, `partitions`, `gates`) and the newest
+        make : given where the logs stand (`record_id`, `control`, `partitions`, `gates`) and the newest
             checkpoint; returns the next one, or None.
         message : makes the event of it.
 
-        Nobody else makes a checkpoint or writes to the control chain meanwhile. Returns what was made.
+        Nobody else makes a checkpoint or writes to the control log meanwhile. Returns what was made.
         """
 
         def work(connection: sa.Connection) -> bytes | None:
@@ -49,7 +49,7 @@ class Checkpoints:
             ).one_or_none()
             standing = {
                 "record_id": head.record_id.hex(),
-                "control": {"height": head.chain_height, "hash": head.chain_hash.hex()},
+                "control": head.as_said(),
                 "partitions": partition_heads(connection),
                 "gates": _commitments(connection),
             }

@@ -1,14 +1,14 @@
-"""The control chain: one hash chain over the rows that govern decisions, in the order in which they were written.
+"""The control log: a Merkle log of the rows that govern decisions, in the order in which they were written.
 
-A partition's chain covers what came in by the log. Gates, their revisions, policies and their story, calibration
+A partition's log covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, candidate policies, API keys and their revocations, accounts, rejected proposals, labels that came by a
 file and their signatures, what a judge was asked and said for labels, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
 what became of batches at the desk, and what an adopted candidate made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself.
 
-Who seals holds the chain's head to the end of its transaction. A closing must not wait for that (`chain_later`): its rows
-come first, their seals wait in `control_queue`, and whoever holds the head next puts them into the chain before its own.
+Who seals holds the log's head to the end of its transaction. A closing must not wait for that (`chain_later`): its rows
+come first, their seals wait in `control_queue`, and whoever holds the head next puts them into the log before its own.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ import sqlalchemy as sa
 from sqlalchemy.engine import default
 
 from streamer.errors import Unavailable
+from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.commitments import salt_commitment
+from streamer.signing.merkle import Edge
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     accounts,
@@ -40,6 +42,7 @@ from streamer.store.db.schema import (
     calibration_runs,
     candidate_policies,
     carried_scores,
+    carried_signals,
     control_head,
     control_log,
     control_queue,
@@ -85,14 +88,15 @@ SEALED_TABLES = (
     desk_outcomes,
     dead_letter_replays,
     carried_scores,
+    carried_signals,
     candidate_policies,
     judgements,
 )
-"""Whose rows the control chain holds. Of the labels and their signatures those that did not come by the log, of judgements those
+"""Whose rows the control log holds. Of the labels and their signatures those that did not come by the log, of judgements those
 that gave no score."""
 
 TOPIC_SOURCE = "topic"
-"""The source of labels that a partition's chain holds."""
+"""The source of labels that a partition's log holds."""
 
 RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 """What a calibration run's seal covers beside its own row."""
@@ -101,45 +105,43 @@ _ERASABLE = {(judgements.name, name) for name in ("exchanges", "salt", "erased_a
 """What no seal covers, because it is erased one day; another column is a seal of it."""
 
 _QUEUED = ("kind", "subject", "sealed", "recorded_at")
-_FORMAT = 1
 _NO_DIALECT = default.DefaultDialect()
 
 
 class ControlHead(NamedTuple):
-    """Which record this is, and where its control chain ends."""
+    """Which record this is, and its control log: how many leaves it has, and its right edge."""
 
     record_id: bytes
-    chain_height: int
-    chain_hash: bytes
+    size: int
+    edge: bytes
+
+    def as_said(self) -> dict[str, Any]:
+        """Size and root as checkpoints and manifests have them."""
+        return {"size": self.size, "root": merkle.root_hex(self.size, self.edge)}
 
 
-def genesis(record_id: bytes) -> bytes:
-    """The hash before the first entry; it names the record, so that two databases never share a chain."""
-    return hashlib.sha256(b"streamer.control.v1\x00" + record_id).digest()
-
-
-def link(previous: bytes, *, height: int, kind: str, recorded_at: datetime, row: Row) -> bytes:
-    """Hash one sealed row onto the chain."""
+def leaf(record_id: bytes, *, index: int, kind: str, recorded_at: datetime, row: Row) -> bytes:
+    """Hash one sealed row as a leaf; it names the record, so that two databases never share one."""
     entry = {
-        "format": _FORMAT,
-        "height": height,
+        "record": record_id.hex(),
+        "index": index,
         "kind": kind,
         "recorded_at": recorded_at.astimezone(UTC).isoformat(timespec="microseconds"),
         "row": row,
     }
-    return hashlib.sha256(previous + canonical_json(entry)).digest()
+    return merkle.leaf_hash(canonical_json(entry))
 
 
 def head(connection: sa.Connection, *, lock: bool = False) -> ControlHead:
-    """Read the chain's head; with `lock` nobody else appends until the transaction ends."""
-    query = sa.select(control_head.c.record_id, control_head.c.chain_height, control_head.c.chain_hash)
+    """Read the log's head; with `lock` nobody else appends until the transaction ends."""
+    query = sa.select(control_head.c.record_id, control_head.c.log_size, control_head.c.log_edge)
     return ControlHead(*connection.execute(query.with_for_update() if lock else query).one())
 
 
 def chain_later(connection: sa.Connection) -> None:
-    """Have what this transaction seals wait for the chain, and the transaction wait for nobody who holds its head.
+    """Have what this transaction seals wait for the control log, and the transaction wait for nobody who holds its head.
 
-    `chain_closings` brings it into the chain as soon as the head is free. For closings alone: decisions name a policy, and
+    `chain_closings` brings it into the log as soon as the head is free. For closings alone: decisions name a policy, and
     verifiers accept of no other that it was sealed after a decision by it. SQLite's one writer holds everything anyway.
     """
     if connection.dialect.name != "sqlite":
@@ -147,13 +149,13 @@ def chain_later(connection: sa.Connection) -> None:
 
 
 def hold_head(connection: sa.Connection) -> None:
-    """Take the chain's head, unless this transaction does without: always before a gate's lock, for which closings wait."""
+    """Take the log's head, unless this transaction does without: always before a gate's lock, for which closings wait."""
     if not connection.get_execution_options().get("chain_later", False):
         head(connection, lock=True)
 
 
 def chain_closings(database: Database, *, wait: bool = False) -> None:
-    """Put what waits for the chain there, unless somebody holds its head, who will; with `wait` raises `Unavailable` then."""
+    """Put what waits for the log there, unless somebody holds its head, who will; with `wait` raises `Unavailable` then."""
 
     def work(connection: sa.Connection) -> None:
         free = sa.select(control_head.c.id).with_for_update(skip_locked=not wait)
@@ -168,12 +170,12 @@ def chain_closings(database: Database, *, wait: bool = False) -> None:
 
 
 def is_waiting(connection: sa.Connection) -> bool:
-    """Whether anything waits for the chain."""
+    """Whether anything waits for the log."""
     return connection.execute(sa.select(control_queue.c.id).limit(1)).first() is not None
 
 
 def waits_for_chain(table: sa.Table) -> sa.ColumnElement[bool]:
-    """Whether a row waits for the chain, by its `id`."""
+    """Whether a row waits for the log, by its `id`."""
     subject = sa.literal("[") + sa.cast(table.c.id, sa.Text) + "]"
     return sa.exists().where(control_queue.c.kind == table.name, control_queue.c.subject == subject)
 
@@ -186,7 +188,7 @@ def append(
     Parameters
     ----------
     table : one of `SEALED_TABLES`.
-    keys : primary keys of the rows, in the order in which they are to stand in the chain.
+    keys : primary keys of the rows, in the order in which they are to stand in the log.
     now : when they were written.
     """
     append_sealed(connection, table, sealed_rows(connection, table, keys) if keys else [], now=now)
@@ -207,7 +209,7 @@ def append_sealed(
     *,
     now: datetime,
 ) -> None:
-    """Put rows into the chain that `sealed_rows` has read, for who takes no lock before that is done."""
+    """Put rows into the log that `sealed_rows` has read, for who takes no lock before that is done."""
     if rows:
         _append(connection, [(table, row) for row in rows], now)
 
@@ -229,15 +231,14 @@ def sealed_rows(
         for row in bulk_insert.look_up(connection, sa.select(table), key, [tuple(one) for one in keys])
     }
     # Numbers of ours mean nothing to others, and could be given to other batches.
-    names = (
-        _batch_names(connection, {row["batch"] for row in found.values()}) if table is carried_scores else {}
-    )
+    carried = table in (carried_scores, carried_signals)
+    names = _batch_names(connection, {row["batch"] for row in found.values()}) if carried else {}
     rows = []
     for one in keys:
         row = found.get(tuple(one))
         if row is not None:
             sealed = seal(table, row)
-            if table is carried_scores:
+            if carried:
                 sealed["of"] = names[row["batch"]]
             if parts and table is calibration_runs:
                 for part in RUN_PARTS:
@@ -256,7 +257,7 @@ def _batch_names(connection: sa.Connection, numbers: Collection[int]) -> dict[in
 
 
 def keys_to_seal(table: sa.Table) -> sa.Select[Any]:
-    """Select the primary keys of the rows that this chain holds, in their order."""
+    """Select the primary keys of the rows that this log holds, in their order."""
     key = list(table.primary_key.columns)
     query = sa.select(*key).order_by(*key)
     if table in (label_revisions, label_signatures):
@@ -303,7 +304,7 @@ def run_part(connection: sa.Connection, part: str, run: int) -> list[list[Any]]:
 
 
 def digest_of(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
-    """What the chain keeps of a run's inputs or candidates: the columns, and a SHA-256 of the values."""
+    """What the log keeps of a run's inputs or candidates: the columns, and a SHA-256 of the values."""
     return {
         "columns": list(columns),
         "rows": len(rows),
@@ -346,19 +347,22 @@ def _append(
     if connection.get_execution_options().get("chain_later", False):
         bulk_insert.append(connection, control_queue, added)
         return
-    _, height, previous = head(connection, lock=True)
-    # Read after the head is ours: what our rows are built on is in the chain, or is here.
+    record_id, size, edge = head(connection, lock=True)
+    # Read after the head is ours: what our rows are built on is in the log, or is here.
     gone = connection.execute(sa.delete(control_queue).returning(control_queue)).mappings()
     waited = [{name: one[name] for name in _QUEUED} for one in sorted(gone, key=itemgetter("id"))]
     found = [*(json.loads(one["sealed"]) for one in waited), *(sealed for _, sealed in entries)]
+    log = Edge(size, edge)
     for entry, sealed in zip(waited + added, found, strict=True):
-        height += 1
-        previous = link(
-            previous, height=height, kind=entry["kind"], recorded_at=entry["recorded_at"], row=sealed
+        index = log.size
+        log.append(
+            hashed := leaf(
+                record_id, index=index, kind=entry["kind"], recorded_at=entry["recorded_at"], row=sealed
+            )
         )
-        entry |= {"chain_height": height, "chain_hash": previous}
+        entry |= {"leaf_index": index, "leaf_hash": hashed, "root": log.root()}
     bulk_insert.append(connection, control_log, waited + added)
-    connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=previous))
+    connection.execute(sa.update(control_head).values(log_size=log.size, log_edge=log.to_bytes()))
 
 
 def _plain(column: sa.ColumnElement[Any] | None, value: Any) -> Any:

@@ -1,8 +1,8 @@
-"""Forgetting: old texts are erased, old published messages deleted; decisions, scores, labels and chains stay.
+"""Forgetting: old texts are erased, old published messages deleted; decisions, scores, labels and leaves stay.
 
 What is erased is what people wrote: prompts, responses, references, metadata, refused messages as they came, what a
 judge was asked and said; and with them the content hash and the salts, so that nobody can test a guess against what
-is left. The seals stay, and every hash chain still verifies.
+is left. The seals stay, and every Merkle log still verifies.
 """
 
 from __future__ import annotations

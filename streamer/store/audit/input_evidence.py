@@ -25,7 +25,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, RESPONSE, REVISION_OF_RUN, revision_of, same
-from streamer.store.log.chain import judgement_mac
+from streamer.store.log.leaves import judgement_mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -149,7 +149,7 @@ class LoggedRows:
     def desk_published(self, log_id: str, topic: str, since: datetime | None) -> Iterator[BatchKey]:
         """Yield the batches, of a log's records, whose outcome at the desk was sent to a topic later than `since`.
 
-        In the order of the control chain. Those whose message still waits, or was parked, are left out.
+        In the order of the control log. Those whose message still waits, or was parked, are left out.
         """
         # Written in one transaction, and of one moment; of what was parked for long the outbox has nothing else.
         waits = sa.exists().where(
@@ -166,17 +166,12 @@ class LoggedRows:
             .join(outcomes, (outcomes.c.batch == batches.c.id) & (outcomes.c.kind == "decision"))
             .outerjoin(control_log, sealed)
             .where(outcomes.c.log_id == log_id, ~waits)
-            .order_by(control_log.c.chain_height)
+            .order_by(control_log.c.leaf_index)
             .execution_options(yield_per=_PAGE)
         )
         if since is not None:
             query = query.where(desk_outcomes.c.at > since)
         yield from map(key_of, self._connection.execute(query).mappings())
-
-    def left_in_outbox(self) -> bool:
-        """Whether the outbox of an earlier version still has messages; which actions these are is not on record."""
-        left = sa.exists().where(outbox.c.source_topic.is_not(None), outbox.c.published_at.is_(None))
-        return bool(self._connection.scalar(sa.select(left)))
 
 
 def _outcome(row: Any) -> RecordedOutcome:

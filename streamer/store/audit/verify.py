@@ -1,4 +1,4 @@
-"""Re-deriving the hash chains from the tables, and naming the first row that does not fit."""
+"""Deriving the Merkle logs again from the tables, and naming the first row that does not fit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
-from streamer.store.audit import control
+from streamer.signing.merkle import EMPTY_ROOT, Edge
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -27,7 +27,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
-from streamer.store.log import chain
+from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition
 
 if TYPE_CHECKING:
@@ -44,24 +44,24 @@ class ChainFault:
 
     Attributes
     ----------
-    partition : whose chain it is.
-    height : of the link that does not fit; of the head when the chain ends wrongly.
+    partition : whose log it is.
+    index : of the leaf that does not fit; the log's size when it ends wrongly.
     offset : of the input whose outcome that is; None when there is no such row.
     detail : what does not fit, in words.
     """
 
     partition: Partition
-    height: int
+    index: int
     offset: int | None
     detail: str
 
     def __str__(self) -> str:
         place = "" if self.offset is None else f", offset {self.offset}"
-        return f"{self.partition.topic}[{self.partition.number}], link {self.height}{place}: {self.detail}"
+        return f"{self.partition.topic}[{self.partition.number}], leaf {self.index}{place}: {self.detail}"
 
 
 def verify_chain(connection: sa.Connection, partition: Partition | None = None) -> list[ChainFault]:
-    """Recompute the chain of one partition (or of all); returns the first fault of each that has one.
+    """Recompute the log of one partition (or of all); returns the first fault of each that has one.
 
     Seals of texts are recomputed too, wherever texts were not erased. The connection should see one moment
     throughout.
@@ -80,32 +80,32 @@ def verify_chain(connection: sa.Connection, partition: Partition | None = None) 
 
 
 def _verify(connection: sa.Connection, partition: Partition, head: Row) -> ChainFault | None:
-    height, link, last = 0, chain.genesis(partition), -1
+    log, last = Edge(), -1
     for page in pages(connection, partition):
         about = OutcomeRows(connection, page)
         for row in page:
-            height += 1
-            offset = row["offset"]
-            if row["chain_height"] != height:
-                return ChainFault(
-                    partition, height, None, f"this link is missing (the next is {row['chain_height']})"
-                )
+            index, offset = log.size, row["offset"]
+            if row["leaf_index"] != index:
+                return ChainFault(partition, index, None, f"it is missing (the next is {row['leaf_index']})")
             if offset <= last:
-                return ChainFault(partition, height, offset, f"its offset does not come after {last}")
+                return ChainFault(partition, index, offset, f"its offset does not come after {last}")
             try:
-                facts = about.facts(row, link)
+                facts = about.facts(row)
             except LookupError as error:
-                return ChainFault(partition, height, offset, str(error.args[0]))
-            if chain.link(link, row, facts) != row["chain_hash"]:
-                return ChainFault(partition, height, offset, f"the {row['kind']} is not what was recorded")
+                return ChainFault(partition, index, offset, str(error.args[0]))
+            if leaves.leaf(row, facts) != row["leaf_hash"]:
+                return ChainFault(partition, index, offset, f"the {row['kind']} is not what was recorded")
             broken = about.broken_seal(row)
             if broken is not None:
-                return ChainFault(partition, height, offset, broken)
-            link, last = row["chain_hash"], offset
-    if (height, link) != (head["chain_height"], head["chain_hash"]):
-        return ChainFault(partition, head["chain_height"], None, f"the chain ends at link {height} instead")
+                return ChainFault(partition, index, offset, broken)
+            log.append(row["leaf_hash"])
+            last = offset
+    if (log.size, log.to_bytes()) != (head["log_size"], head["log_edge"]):
+        return ChainFault(
+            partition, head["log_size"], None, f"the log has {log.size} leaves instead, or others"
+        )
     if last >= head["next_offset"]:
-        return ChainFault(partition, height, last, f"progress stands at {head['next_offset']}, before it")
+        return ChainFault(partition, log.size, last, f"progress stands at {head['next_offset']}, before it")
     return None
 
 
@@ -126,13 +126,13 @@ def _outside_every_chain(connection: sa.Connection) -> list[ChainFault]:
 
 
 def pages(connection: sa.Connection, partition: Partition, *, after: int = 0) -> Iterator[Sequence[Row]]:
-    """Read a partition's outcomes in the order of their chain, those above a height."""
-    place = (outcomes.c.chain_height, outcomes.c.offset)
+    """Read a partition's outcomes in the order of its log, from a leaf on."""
+    place = (outcomes.c.leaf_index, outcomes.c.offset)
     query = sa.select(outcomes).where(in_partition(partition, outcomes)).order_by(*place).limit(_PAGE)
-    page = connection.execute(query.where(place[0] > after) if after else query).mappings().all()
+    page = connection.execute(query.where(place[0] >= after) if after else query).mappings().all()
     while page:
         yield page
-        reached = (page[-1]["chain_height"], page[-1]["offset"])
+        reached = (page[-1]["leaf_index"], page[-1]["offset"])
         page = connection.execute(query.where(sa.tuple_(*place) > reached)).mappings().all()
 
 
@@ -143,8 +143,8 @@ class OutcomeRows:
     ----------
     batches, decisions, letters, labels, signatures : by the numbers by which outcomes name them.
     responses : of each decided batch, in event order.
-    judged : what a judge was asked for each decided batch's scores, in the chain's order.
-    controls : the links of the control chain that outcomes name, by height.
+    judged : what a judge was asked for each decided batch's scores, in the leaf's order.
+    controls : the roots of the control log that outcomes name, by its size.
     """
 
     def __init__(self, connection: sa.Connection, page: Sequence[Row]) -> None:
@@ -154,10 +154,8 @@ class OutcomeRows:
         self.letters = _by(connection, dead_letters.c.id, {row["dead_letter"] for row in page})
         self.labels = _by(connection, label_revisions.c.id, {row["label"] for row in page})
         self.signatures = _by(connection, label_signatures.c.id, {row["label_signature"] for row in page})
-        heads = _by(connection, control_log.c.chain_height, {row["control_height"] for row in page})
-        self.controls = {height: head["chain_hash"] for height, head in heads.items()}
-        if any(row["control_height"] == 0 for row in page):  # before the first gate there is nothing
-            self.controls[0] = control.genesis(control.head(connection).record_id)
+        last = _by(connection, control_log.c.leaf_index, {row["control_size"] - 1 for row in page})
+        self.controls = {0: EMPTY_ROOT} | {index + 1: row["root"] for index, row in last.items()}
         found = sorted(
             bulk_insert.look_up(
                 connection, sa.select(responses), [responses.c.batch], [(batch,) for batch in decided]
@@ -177,27 +175,11 @@ class OutcomeRows:
         found = defaultdict(list)
         for row in bulk_insert.look_up(connection, query, list(judgements.c[BATCH]), sorted(names)):
             found[names[key_of(row)]].append(row)
-        return {batch: chain.in_order(rows) for batch, rows in found.items()}
+        return {batch: leaves.in_order(rows) for batch, rows in found.items()}
 
-    def facts(self, row: Row, previous: bytes | None = None) -> dict[str, Any]:
-        """What the chain covers of one outcome. Raises `LookupError` when a row that it refers to is gone.
-
-        Earlier versions did not seal what a judge was asked. `previous`, the hash before the outcome's, shows whether this
-        one's was; without it, it counts as sealed.
-        """
-        found = self._facts(row)
-        if (
-            "judged" in found
-            and previous is not None
-            and chain.link(previous, row, found) != row["chain_hash"]
-        ):
-            earlier = {name: found[name] for name in found if name != "judged"}
-            if chain.link(previous, row, earlier) == row["chain_hash"]:
-                return earlier
-        return found
-
-    def _facts(self, row: Row) -> dict[str, Any]:
-        return chain.facts(
+    def facts(self, row: Row) -> dict[str, Any]:
+        """What the leaf covers of one outcome. Raises `LookupError` when a row that it refers to is gone."""
+        return leaves.facts(
             row["kind"],
             batch=self.batches.get(row["batch"]),
             decision=self.decisions.get(row["batch"]),
@@ -206,15 +188,13 @@ class OutcomeRows:
             letter=self.letters.get(row["dead_letter"]),
             label=self.labels.get(row["label"]),
             signature=self._signature(row["label_signature"]),
-            control=self._control(row["control_height"]),
+            control=self._control(row["control_size"]),
         )
 
-    def _control(self, height: int | None) -> tuple[int, bytes] | None:
-        if height is None:
-            return None
-        if height not in self.controls:
-            raise LookupError(f"control link {height}, which was the newest then, is missing")
-        return height, self.controls[height]
+    def _control(self, size: int) -> tuple[int, bytes]:
+        if size not in self.controls:
+            raise LookupError(f"control leaf {size - 1}, which was the newest then, is missing")
+        return size, self.controls[size]
 
     def _signature(self, number: int | None) -> Row | None:
         return None if number is None else self.signatures[number]
@@ -224,11 +204,11 @@ class OutcomeRows:
         if row["kind"] == "decision":
             batch = self.batches[row["batch"]]
             texts = [response["text"] for response in self.responses.get(row["batch"], [])]
-            if batch["salt"] is not None and chain.batch_mac(batch, texts) != batch["content_mac"]:
+            if batch["salt"] is not None and leaves.batch_mac(batch, texts) != batch["content_mac"]:
                 return "the batch's texts, references, metadata or content hash were changed"
             if any(
                 one["salt"] is not None
-                and chain.judgement_mac(one["salt"], one["exchanges"]) != one["content_mac"]
+                and leaves.judgement_mac(one["salt"], one["exchanges"]) != one["content_mac"]
                 for one in self.judged.get(row["batch"], [])
             ):
                 return "what its judge was asked or said was changed"
@@ -236,7 +216,7 @@ class OutcomeRows:
         if (
             letter is not None
             and letter["salt"] is not None
-            and chain.dead_letter_mac(letter) != letter["content_mac"]
+            and leaves.dead_letter_mac(letter) != letter["content_mac"]
         ):
             return "the dead letter's bytes, headers or detail were changed"
         return None

@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import mean_score
-from streamer.gates.policy_gate import segment_of
+from streamer.gates.policy_gate import burst_of, segment_of
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.store.db.schema import (
     batches,
     carried_scores,
+    carried_signals,
     decisions,
     gate_revisions,
     policies,
@@ -64,19 +65,31 @@ def _of_revisions(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[b
     """A gate of one upstream learns from what it decided about that one: under other settings it took answers of any origin. Rows of
     one list of signals are all that a policy of that list can be compared with.
     """
-    wanted = [
-        gate_revisions.c[name] == value
-        for name in ("upstream", "signals")
-        if (value := getattr(settings, name)) is not None
-    ]
-    if not wanted:
-        return ()
+    conditions: list[sa.ColumnElement[bool]] = []
+    if settings.upstream is not None:
+        conditions.append(in_revisions(gate, upstream=settings.upstream))
+    if (listed := settings.signal_list) is not None:
+        later = sa.exists().where(
+            carried_signals.c.list == listed.hash, carried_signals.c.batch == decisions.c.batch
+        )
+        conditions.append(in_revisions(gate, signals=settings.signals) | later)
+    return tuple(conditions)
+
+
+def in_revisions(gate: str, **wanted: object) -> sa.ColumnElement[bool]:
+    """Whether a gate's decision was made under settings that have these values."""
     versions = (
         sa.select(policies.c.version)
         .join_from(policies, gate_revisions, REVISION_OF_POLICY)
-        .where(policies.c.gate == gate, *wanted)
+        .where(policies.c.gate == gate, *(gate_revisions.c[name] == value for name, value in wanted.items()))
     )
-    return (decisions.c.policy_version.in_(versions),)
+    return decisions.c.policy_version.in_(versions)
+
+
+def signals_of(listed: str | None) -> tuple[sa.ColumnElement[bytes], sa.FromClause]:
+    """The row of a decision by a list of signals, named by its hash, and what has to be joined to `decisions` by batch for it."""
+    later = sa.select(carried_signals).where(carried_signals.c.list == (listed or "")).subquery("carried")
+    return sa.func.coalesce(later.c.signals, decisions.c.signals), later
 
 
 def scored_by(settings: GateSettings) -> sa.ColumnElement[bool]:
@@ -118,6 +131,7 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
     whole = settings.unit == "batch" or settings.shape.of_ranks
     given = severities_given(labels, gate, settings.severity_kind)
     score, later = scores_of(settings)
+    signals, carried = signals_of(None if settings.signal_list is None else settings.signal_list.hash)
     query = (
         sa.select(
             *batches.c["id", "batch_id"],
@@ -129,11 +143,12 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
             *given.c["labels", "severity"],
             decisions.c.decided_at,
             given.c.received_at,
-            decisions.c.signals,
+            signals,
             *_segment_columns(settings),
         )
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .join(responses, responses.c.batch == decisions.c.batch)
+        .outerjoin(carried, carried.c.batch == decisions.c.batch)
         .join(policies, POLICY_OF_DECISION)
         .join(gate_revisions, REVISION_OF_POLICY)
         .outerjoin(
@@ -156,7 +171,8 @@ def read_sample(connection: sa.Connection, labels: sa.FromClause, asked: SampleQ
     for _, found in groupby(connection.execute(query), key=_BATCH):
         rows = list(found)
         group = _group(gate, rows, settings, several)
-        if group.items and (settings.segment_by is None or group.segment is not None):
+        known = settings.group_by is None or rows[0]._mapping["metadata"] is not None
+        if group.items and known and (settings.segment_by is None or group.segment is not None):
             groups.append(group)
     return groups
 
@@ -271,6 +287,7 @@ def _group(
         items=tuple(items),
         draws=draws,
         segment=_segment(rows[0]._mapping, settings.segment_by),
+        burst=_burst(rows[0]._mapping, settings.group_by),
         decided_at=rows[0][9],
         labelled_at=max(labelled_at, default=None),
         row=number,
@@ -279,10 +296,15 @@ def _group(
 
 
 def _segment_columns(settings: GateSettings) -> tuple[sa.ColumnElement[Any], ...]:
-    """Metadata are read only where segments are asked for: they may be long."""
-    if settings.segment_by is None:
+    """Metadata are read only where segments or bursts are asked for: they may be long."""
+    if settings.segment_by is None and settings.group_by is None:
         return ()
-    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by)
+    prompt = () if settings.group_by is None else (batches.c.prompt,)
+    return (batches.c.metadata, decisions.c.segment, gate_revisions.c.segment_by, *prompt)
+
+
+def _burst(row: Row, key: str | None) -> str | None:
+    return None if key is None or row["metadata"] is None else burst_of(row["prompt"], row["metadata"], key)
 
 
 def _segment(row: Row, key: str | None) -> str | None:

@@ -105,9 +105,9 @@ class Calibrations:
     def heads(self) -> Heads:
         with self._database.reading() as connection:
             return tuple(
-                (head["log_id"], head["topic"], head["partition"], head["height"])
+                (head["log_id"], head["topic"], head["partition"], head["size"])
                 for head in partition_heads(connection)
-                if head["height"]
+                if head["size"]
             )
 
     def alarm_closure(self, gate: str) -> Since | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hmac
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -18,6 +20,8 @@ from streamer.recalibration.sampled import (
     losses_by_score,
     prompts_of_rule,
 )
+from streamer.scoring.signals.signal_list import SignalList
+from streamer.store.calibration.audit_sample import signals_of
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -25,11 +29,13 @@ from streamer.store.db.schema import (
     calibration_inputs,
     calibration_runs,
     decisions,
+    gate_revisions,
 )
-from streamer.store.db.schema.joins import BATCH, key_of
+from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
+from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from datetime import datetime
 
     from streamer.calibration import Threshold
@@ -50,7 +56,11 @@ def write_run(
     outcome: Outcome,
     why: str,
 ) -> int:
-    """Write a run with its inputs and candidates; returns its number."""
+    """Write a run with its inputs and candidates; returns its number. Raises `ValueError` for one that names no heads."""
+    if run.heads is None:
+        raise ValueError(
+            "a run that is recorded must say how high the chains were: give `calibrate_gate` its `heads`"
+        )
     identity: int = connection.execute(
         sa.insert(calibration_runs)
         .values(
@@ -84,6 +94,7 @@ def write_run(
         .returning(calibration_runs.c.id)
     ).scalar_one()
     ids = _rows_of(connection, run.groups)
+    secret = token_bytes(HASH_BYTES)  # kept nowhere: nobody finds a question by its burst
     inputs: list[dict[str, Any]] = [
         {
             "run": identity,
@@ -94,6 +105,10 @@ def write_run(
             "probability": group.probability,
             "draws": group.draws,
             "segment": group.segment,
+            "burst": None
+            if group.burst is None
+            else hmac.digest(secret, group.burst.encode(), "sha256").hex(),
+            "spare": group.spare,
             "bad": is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
         }
         for row, group in zip(ids, run.groups, strict=True)
@@ -142,10 +157,15 @@ def with_prompts(connection: sa.Connection, rule: Rule, run: int | None, older_t
     """
     if not isinstance(rule, Full) or run is None or older_than is None:
         return rule
+    return remembered_prompts(rule, lambda: prompts_of_rule(rule, inputs_of(connection, run), older_than))
+
+
+def remembered_prompts(rule: Full, read: Callable[[], Sequence[Prompts]]) -> Full:
+    """Attach its prompts to a rule, which are read where they are not known by their digests. Raises `ValueError` for others."""
     wanted = tuple(one.rows for one in rule.fits)
     if (known := _PROMPTS.get(wanted)) is not None:
         return replace(rule, prompts=known)
-    found = rule.with_prompts(prompts_of_rule(rule, inputs_of(connection, run), older_than))
+    found = rule.with_prompts(read())
     while len(_PROMPTS) >= _REMEMBERED:
         _PROMPTS.pop(next(iter(_PROMPTS)), None)
     assert found.prompts is not None
@@ -165,7 +185,7 @@ def losses_of(
         return None
     key = str(connection.engine.url), run, older_than
     if (known := _LOSSES.get(key)) is None:
-        known = losses_by_score(inputs_of(connection, run), older_than)
+        known = losses_by_score(settings, rule, inputs_of(connection, run), older_than)
         while len(_LOSSES) >= _REMEMBERED:
             _LOSSES.pop(next(iter(_LOSSES)), None)
         _LOSSES[key] = known
@@ -181,16 +201,24 @@ _REMEMBERED = 64
 
 def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
     """What a stored run read, exactly, in order of decision and by response; nothing where there is no such run."""
+    listed = connection.execute(
+        sa.select(gate_revisions.c.signals)
+        .join_from(calibration_runs, gate_revisions, REVISION_OF_RUN)
+        .where(calibration_runs.c.id == run)
+    ).scalar()
+    signals, later = signals_of(None if listed is None else SignalList.of_text(listed).hash)
     query = (
         sa.select(
             *batches.c["id", *BATCH],
-            *decisions.c["decided_at", "signals"],
+            decisions.c.decided_at,
+            signals.label("signals"),
             *calibration_inputs.c[
-                "response_id", "score", "severity", "probability", "draws", "segment", "bad"
+                "response_id", "score", "severity", "probability", "draws", "segment", "bad", "burst", "spare"
             ],
         )
         .join_from(calibration_inputs, batches, batches.c.id == calibration_inputs.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
+        .outerjoin(later, later.c.batch == batches.c.id)
         .where(calibration_inputs.c.run == run)
         .order_by(decisions.c.decided_at, batches.c.id, calibration_inputs.c.response_id)
     )
@@ -208,6 +236,8 @@ def inputs_of(connection: sa.Connection, run: int) -> list[SampledGroup]:
             decided_at=rows[0]["decided_at"],
             signals=rows[0]["signals"],
             bad=rows[0]["bad"],
+            burst=rows[0]["burst"],
+            spare=rows[0]["spare"],
         )
         for rows in (list(group) for _, group in groupby(found, key=itemgetter("id")))
     ]

@@ -23,7 +23,7 @@ else:
     psycopg = LazyModule("psycopg")  # SQLite does without it
 
 APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
-    "control_head": ("chain_height", "chain_hash"),
+    "control_head": ("log_size", "log_edge"),
     "dead_letters": ("replayed_at", "replayed_by"),
     # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
     "gates": ("name",),
@@ -47,7 +47,7 @@ APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
 APP_MAY_DELETE = ("control_queue", "desk_items", "outbox", "pending_messages", "review_claims")
 """A trigger keeps what is not published of the outbox. What is gone from the queue of a partition is still in `decisions` or
 `dead_letters`; a claim is worth nothing once it is given up, what waits at the desk nothing once there is an outcome, and what waits for the
-control chain nothing once it is there."""
+control log nothing once it is there."""
 
 _VERSION_TABLE = "schema_version"
 

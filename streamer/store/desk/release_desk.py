@@ -1,7 +1,7 @@
 """The desk: what waits for a person, and what becomes of it, exactly once.
 
 A batch waits in a row of `desk_items`, which the transaction of its decision writes. Whoever decides about it deletes that row
-and writes the outcome, its seal in the control chain, its text and its message, all in one transaction: of two who try at once
+and writes the outcome, its seal in the control log, its text and its message, all in one transaction: of two who try at once
 one waits for the other, and then finds the outcome instead of the row.
 """
 
@@ -429,7 +429,7 @@ class ReleaseDesk:
 
 
 def text_mac(salt: bytes, text: str) -> bytes:
-    """What the control chain holds of a text that was released."""
+    """What the control log holds of a text that was released."""
     return hmac.digest(salt, canonical_json([text]), "sha256")
 
 

@@ -155,15 +155,12 @@ def batch_row(connection: sa.Connection, key: BatchKey) -> Row | None:
 
 
 def receipts_of(connection: sa.Connection, events: Sequence[DeskV1]) -> dict[str, str]:
-    """The receipts of outcomes, by their ids: links of the control chain."""
+    """The receipts of outcomes, by their ids: leaves of the control log."""
     subjects = {control.subject_of(desk_outcomes, {"id": one.desk_id}): one.desk_id for one in events}
-    query = sa.select(control_log.c.subject, control_log.c.chain_height, control_log.c.chain_hash).where(
+    query = sa.select(control_log.c.subject, *control_log.c["leaf_index", "leaf_hash", "root"]).where(
         control_log.c.kind == desk_outcomes.name, control_log.c.subject.in_(list(subjects))
     )
-    return {
-        subjects[subject]: control_receipt(height, link)
-        for subject, height, link in connection.execute(query)
-    }
+    return {subjects[subject]: control_receipt(*place) for subject, *place in connection.execute(query)}
 
 
 def state_of(connection: sa.Connection, key: BatchKey) -> DeskState | None:

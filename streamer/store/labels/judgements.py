@@ -18,7 +18,7 @@ from streamer.store.db.schema import judgements
 from streamer.store.db.schema.joins import RESPONSE, is_batch, key_of
 from streamer.store.db.schema.types import HASH_BYTES, of_row
 from streamer.store.labels.revisions import store_labels
-from streamer.store.log.chain import judgement_mac
+from streamer.store.log.leaves import judgement_mac
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from streamer.store.log.resolve_outcomes import StoredLabel
 
 AT_ONCE = 2_000
-"""Labels that one transaction stores: others wait for it, for the head of the control chain or, with SQLite, for the file."""
+"""Labels that one transaction stores: others wait for it, for the head of the control log or, with SQLite, for the file."""
 
 _PAUSE_SECONDS = 0.12
 """Between two of them with SQLite, which looks this often at most whether the file is free."""

@@ -1,1 +1,1 @@
-"""Decisions and outcomes: progress, the group commit, the hash chains of partitions, the outbox and dead letters."""
+"""Decisions and outcomes: progress, the group commit, the Merkle logs of partitions, the outbox and dead letters."""

@@ -1,8 +1,8 @@
 """The group commit: the outcomes of some records, all in one transaction, exactly once.
 
 The progress rows are locked first, in one order for everybody; they show whether the lease is still held and
-whether this very commit was made before (its answer was lost). Then keys are resolved, everything is written and
-chained, and progress is moved by compare-and-set. Last, the fence: what was decided must still be what the newest
+whether this very commit was made before (its answer was lost). Then keys are resolved, everything is written, each outcome
+as a leaf of its partition's log, and progress is moved by compare-and-set. Last, the fence: what was decided must still be what the newest
 policies say.
 """
 
@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from streamer.errors import DatabaseFault
 from streamer.events.receipts import receipt, with_receipt
 from streamer.journal import BatchDecision
+from streamer.signing.merkle import Edge
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
 from streamer.store.db.schema import (
     batches,
@@ -29,7 +30,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
-from streamer.store.log import chain
+from streamer.store.log import leaves
 from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Step, advancing, fenced, in_partition, locking, positions
 from streamer.store.log.resolve_outcomes import entry_of, settle
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
 
-_CONTROL = sa.select(control_head.c.chain_height, control_head.c.chain_hash)
+_CONTROL = sa.select(control_head.c.log_size, control_head.c.log_edge)
 
 
 def check_slices(slices: Sequence[Slice]) -> None:
@@ -75,7 +76,7 @@ def commit_slices(
     """Write the slices and return what each outcome became; see `streamer.journal.Journal.commit`.
 
     `now` is when they are recorded; `clock` gives the present moment, for deadlines. `publish`: put their messages into the
-    queue. `linked` is called with each link. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
+    queue. `linked` is called with each leaf. `queue` gets the messages as `outbox.queued` would read them, and nothing unless it is
     all of them: the receipt of an earlier decision, say, only the database knows.
 
     Raises
@@ -113,24 +114,30 @@ def commit_slices(
     ]
 
     ledger: list[dict[str, Any]] = []
-    heads: dict[int, tuple[int, bytes]] = {}
+    ends: dict[int, Edge] = {}
     for index, part in due:
         position = held[slices[index].lease.partition]
-        height, link = position.chain_height, position.chain_hash
+        log = ends[index] = Edge(position.log_size, position.log_edge)
         for entry in part:
-            height += 1
-            row = _outcome_row(entry, height, control[0], now)
-            link = row["chain_hash"] = chain.link(link, row, _facts(entry, control))
+            row = _outcome_row(entry, log.size, control[0], now)
+            leaf = row["leaf_hash"] = leaves.leaf(row, _facts(entry, control))
+            log.append(leaf)
+            root = row["root"] = log.root()
             ledger.append(row)
-            entry.link = (height, link)
+            entry.place = (row["leaf_index"], leaf, root)
             if linked is not None:
-                linked(entry.record, height, link)
-        heads[index] = (height, link)
+                linked(entry.record, *entry.place)
         kinds[index] = [entry.kind for entry in part]
 
     steps = [
-        Step(slices[index].lease, slices[index].expected_offset, slices[index].next_offset, *heads[index])
-        for index, _ in due
+        Step(
+            slices[index].lease,
+            slices[index].expected_offset,
+            slices[index].next_offset,
+            log.size,
+            log.to_bytes(),
+        )
+        for index, log in ends.items()
     ]
     announced = [(entry.message, entry) for entry in entries if publish and entry.message is not None]
     waiting = [
@@ -164,8 +171,8 @@ def _lock_and_draw(
 ) -> tuple[dict[Partition, Position], list[int], list[int], tuple[int, bytes]]:
     """Lock the partitions and then draw ids, for at least as many batches and, with `publish`, messages as the slices have.
 
-    Last come height and head of the control chain. They are read once the partitions are ours, so that they never fall back
-    along a chain; and before the fence, which lets nothing be written that was decided by an older policy than the newest one
+    Last come size and root of the control log. They are read once the partitions are ours, so that they never fall back
+    along a partition's log; and before the fence, which lets nothing be written that was decided by an older policy than the newest one
     in there. Raises `DatabaseFault` where there is none.
     """
     outcomes_ = [outcome for piece in slices for outcome in piece.outcomes]
@@ -179,10 +186,10 @@ def _lock_and_draw(
         ],
     )
     if not heads:
-        raise DatabaseFault("the head of the control chain is gone; `streamer audit verify` shows more")
-    ((height, head),) = heads
+        raise DatabaseFault("the head of the control log is gone; `streamer audit verify` shows more")
+    ((size, edge),) = heads
     ids = [sorted(number for (number,) in one) for one in drawn]
-    return positions(found), ids[0], ids[1], (int(height), bytes(head))
+    return positions(found), ids[0], ids[1], (int(size), Edge(size, edge).root())
 
 
 def known_content(connection: sa.Connection, keys: Sequence[BatchKey]) -> dict[BatchKey, bytes]:
@@ -209,7 +216,7 @@ def _recorded_kinds(connection: sa.Connection, piece: Slice) -> list[OutcomeKind
     return kinds
 
 
-def _outcome_row(entry: Entry, height: int, control_height: int, now: datetime) -> dict[str, Any]:
+def _outcome_row(entry: Entry, index: int, control_size: int, now: datetime) -> dict[str, Any]:
     record = entry.record
     return {
         "log_id": record.partition.log_id,
@@ -222,19 +229,19 @@ def _outcome_row(entry: Entry, height: int, control_height: int, now: datetime) 
         "label": entry.label["id"] if entry.label else None,
         "label_signature": entry.signature["id"] if entry.signature else None,
         "recorded_at": now,
-        "chain_height": height,
-        "control_height": control_height,
+        "leaf_index": index,
+        "control_size": control_size,
     }
 
 
 def _queued(number: int, entry: Entry) -> OutboxMessage | None:
     """The message of an entry as it stands in the queue; None where more is needed than the entry knows."""
     message = entry.message
-    if message is None or entry.link is None or entry.kind == "duplicate":
+    if message is None or entry.place is None or entry.kind == "duplicate":
         return None
     headers = message.headers
     if entry.kind == "decision":
-        headers = with_receipt(headers, receipt(entry.record.partition, *entry.link))
+        headers = with_receipt(headers, receipt(entry.record.partition, *entry.place))
     return replace(message, headers=headers, id=number, queued=True)
 
 
@@ -267,11 +274,14 @@ def _beside(entry: Entry) -> Row | None:
         "scores": None if made.scores is None else list(made.scores),
         "shipped": None if made.shipped is None else list(made.shipped),
         "why": made.why,
+        "signals": made.signals,
+        "budget_count": None if made.needed is None else float(made.needed.count),
+        "budget_groups": None if made.needed is None else made.needed.groups,
     }
 
 
 def _facts(entry: Entry, control: tuple[int, bytes]) -> Row:
-    return chain.facts(
+    return leaves.facts(
         entry.kind,
         batch=entry.batch,
         decision=entry.decision,

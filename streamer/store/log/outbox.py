@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000
 _RECEIPTS = sa.select(
-    *outcomes.c["batch", "log_id", "topic", "partition", "chain_height", "chain_hash"]
+    *outcomes.c["batch", "log_id", "topic", "partition", "leaf_index", "leaf_hash", "root"]
 ).where(outcomes.c.kind == "decision")
 
 
@@ -74,45 +74,33 @@ def unpublished_topics(
             )
             found.add(last)
         found.remove(None)
-    mine: sa.ColumnElement[bool] = outbox.c.source_topic.is_not(None) if queued else sa.false()
     if ownerless:
-        mine |= _ownerless(before)
-    found |= set(connection.scalars(sa.select(outbox.c.topic).where(UNPUBLISHED, mine).distinct()))
+        mine = UNPUBLISHED & _written(before)
+        found |= set(connection.scalars(sa.select(outbox.c.topic).where(mine).distinct()))
     return sorted(found)
 
 
 def unpublished(
     connection: sa.Connection,
-    sources: Sequence[Partition],
     limit: int,
     *,
-    ownerless: bool,
     before: datetime | None,
     topic: str | None,
 ) -> list[OutboxMessage]:
-    """The oldest rows of the outbox that wait, in id order: those that an earlier version left for these partitions.
-
-    With `ownerless` also those of no partition: all, or those written before a moment.
-    """
-    query = _unpublished(tuple(sources), ownerless, before is not None, topic is not None)
+    """The oldest messages of no partition that wait, in id order: all, or those written before a moment."""
+    query = _unpublished(before is not None, topic is not None)
     rows = connection.execute(query, {"before": before, "topic": topic, "most": limit})
     return [OutboxMessage(*row) for row in rows]
 
 
 @lru_cache(maxsize=64)
-def _unpublished(
-    sources: tuple[Partition, ...], ownerless: bool, dated: bool, of_topic: bool
-) -> sa.Select[Any]:
+def _unpublished(dated: bool, of_topic: bool) -> sa.Select[Any]:
     """Make the query once: a worker asks it for each group, and to build one takes longer than to run it."""
-    mine: sa.ColumnElement[bool] = sa.false()
-    if ownerless:
-        mine = _ownerless(sa.bindparam("before") if dated else None)
-    if sources:
-        mine = mine | _of_sources(outbox, sources)
     query = sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
     if of_topic:
         query = query.where(outbox.c.topic == sa.bindparam("topic"))
-    return query.where(UNPUBLISHED, mine).order_by(outbox.c.id).limit(sa.bindparam("most"))
+    written = _written(sa.bindparam("before") if dated else None)
+    return query.where(UNPUBLISHED, written).order_by(outbox.c.id).limit(sa.bindparam("most"))
 
 
 def queued(
@@ -163,7 +151,7 @@ def _queued(sources: tuple[Partition, ...], of_topic: bool) -> sa.Select[Any]:
     columns = pending_messages.c
     query = sa.select(
         columns.id, columns.topic, columns.batch, sa.func.length(columns.value).label("size")
-    ).where(QUEUED, columns.id > sa.bindparam("after"), _of_sources(pending_messages, sources))
+    ).where(QUEUED, columns.id > sa.bindparam("after"), _of_sources(sources))
     if of_topic:
         query = query.where(columns.topic == sa.bindparam("topic"))
     return query.order_by(columns.id).limit(sa.bindparam("most"))
@@ -175,8 +163,8 @@ def receipts_of(connection: sa.Connection, decided: Sequence[int]) -> dict[int, 
         connection, _RECEIPTS, [outcomes.c.batch], [(one,) for one in sorted(decided)], lasting=True
     )
     return {
-        batch: receipt(Partition(log_id, topic, number), height, link)
-        for batch, log_id, topic, number, height, link in found
+        batch: receipt(Partition(log_id, topic, number), *place)
+        for batch, log_id, topic, number, *place in found
     }
 
 
@@ -196,13 +184,12 @@ def _keyed_contents(table: sa.Table, identity: sa.Column[int], prefix: str) -> s
     return sa.select(identity, *(table.c[prefix + name] for name in ("key", "value", "headers")))
 
 
-def _ownerless(before: datetime | sa.BindParameter[datetime] | None) -> sa.ColumnElement[bool]:
-    ownerless = outbox.c.source_topic.is_(None)
-    return ownerless if before is None else ownerless & (outbox.c.created_at <= before)
+def _written(before: datetime | sa.BindParameter[datetime] | None) -> sa.ColumnElement[bool]:
+    return sa.true() if before is None else outbox.c.created_at <= before
 
 
-def _of_sources(table: sa.Table, sources: Sequence[Partition]) -> sa.ColumnElement[bool]:
-    source = sa.tuple_(table.c.source_log_id, table.c.source_topic, table.c.source_partition)
+def _of_sources(sources: Sequence[Partition]) -> sa.ColumnElement[bool]:
+    source = sa.tuple_(*pending_messages.c["source_log_id", "source_topic", "source_partition"])
     return source.in_([tuple(partition) for partition in sources])
 
 
@@ -213,7 +200,6 @@ def is_waiting(connection: sa.Connection, message: OutboxMessage, now: datetime)
     """
     query = sa.exists().where(
         UNPUBLISHED,
-        outbox.c.source_topic.is_(None),
         outbox.c.topic == message.topic,
         outbox.c.key == message.key,
         outbox.c.created_at <= now,
@@ -235,7 +221,6 @@ def newer(connection: sa.Connection, messages: Sequence[OutboxMessage]) -> list[
         sa.select(outbox.c.topic, outbox.c.key, outbox.c.value, outbox.c.headers, outbox.c.id)
         .where(
             outbox.c.id > min(last.values()),
-            outbox.c.source_topic.is_(None),
             outbox.c.parked_at.is_(None),
             outbox.c.topic.in_(sorted({topic for topic, _ in last})),
         )

@@ -9,10 +9,10 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import NO_IDS, Lease, Partition
+from streamer.signing.merkle import root_hex
 from streamer.store.audit import control
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import data_gaps, progress
-from streamer.store.log.chain import genesis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,12 +26,12 @@ _KEY = tuple(progress.c[_KEY_NAMES])
 
 
 class Position(NamedTuple):
-    """A partition's progress row: lease, next offset, and the head of its hash chain."""
+    """A partition's progress row: lease, next offset, and the right edge of its Merkle log."""
 
     epoch: int
     next_offset: int
-    chain_height: int
-    chain_hash: bytes
+    log_size: int
+    log_edge: bytes
 
 
 def take_leases(
@@ -58,8 +58,8 @@ def take_leases(
                 partition=partition.number,
                 epoch=1,
                 next_offset=0,
-                chain_height=0,
-                chain_hash=genesis(partition),
+                log_size=0,
+                log_edge=b"",
                 topic_id=given,
                 updated_at=now,
             )
@@ -121,13 +121,13 @@ _LOCK_ARRAYS = (
 
 
 class Step(NamedTuple):
-    """A partition's progress from `expected` to `to`; `height` and `head` are the chain's then."""
+    """A partition's progress from `expected` to `to`; `size` and `edge` are its log's then."""
 
     lease: Lease
     expected: int
     to: int
-    height: int
-    head: bytes
+    size: int
+    edge: bytes
 
 
 _ADVANCE = (
@@ -137,9 +137,7 @@ _ADVANCE = (
         progress.c.epoch == sa.bindparam("of_epoch"),
         progress.c.next_offset == sa.bindparam("expected"),
     )
-    .values(
-        {name: sa.bindparam(name) for name in ("next_offset", "chain_height", "chain_hash", "updated_at")}
-    )
+    .values({name: sa.bindparam(name) for name in ("next_offset", "log_size", "log_edge", "updated_at")})
     .returning(progress.c.epoch)
 )
 
@@ -153,8 +151,8 @@ def advancing(step: Step, now: datetime) -> Statement:
             "of_epoch": step.lease.epoch,
             "expected": step.expected,
             "next_offset": step.to,
-            "chain_height": step.height,
-            "chain_hash": step.head,
+            "log_size": step.size,
+            "log_edge": step.edge,
             "updated_at": now,
         },
     )
@@ -175,7 +173,7 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
         ).scalar()
         if recorded == gap.to_offset:
             return
-    step = Step(lease, gap.from_offset, gap.to_offset, position.chain_height, position.chain_hash)
+    step = Step(lease, gap.from_offset, gap.to_offset, position.log_size, position.log_edge)
     if execute_all(connection, [advancing(step, now)]) == [[]]:
         raise fenced(lease, None)
     row = dict(zip(_KEY_NAMES, gap.partition, strict=True)) | {
@@ -188,15 +186,15 @@ def record_gap(connection: sa.Connection, lease: Lease, gap: DataGap, now: datet
 
 
 def partition_heads(connection: sa.Connection) -> list[dict[str, Any]]:
-    """Where each partition's chain ends, in one order."""
+    """Where each partition's log ends, in one order."""
     query = sa.select(progress).order_by(*_KEY)
     heads = [
         {
             "log_id": row["log_id"],
             "topic": row["topic"],
             "partition": row["partition"],
-            "height": row["chain_height"],
-            "hash": row["chain_hash"].hex(),
+            "size": row["log_size"],
+            "root": root_hex(row["log_size"], row["log_edge"]),
             "next_offset": row["next_offset"],
         }
         for row in connection.execute(query).mappings()

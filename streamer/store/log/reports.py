@@ -72,15 +72,14 @@ class Reports:
         with self._database.errors():
             return pooling(self._database.engine)
 
-    def chain_heights(self) -> dict[Partition, int]:
-        """Links in each partition's hash chain."""
+    def log_sizes(self) -> dict[Partition, int]:
+        """Leaves of each partition's log."""
         query = sa.select(
-            progress.c.log_id, progress.c.topic, progress.c.partition, progress.c.chain_height
+            progress.c.log_id, progress.c.topic, progress.c.partition, progress.c.log_size
         ).order_by(progress.c.log_id, progress.c.topic, progress.c.partition)
         with self._database.reading() as connection:
             return {
-                Partition(log, topic, number): height
-                for log, topic, number, height in connection.execute(query)
+                Partition(log, topic, number): size for log, topic, number, size in connection.execute(query)
             }
 
     def has_others_than(self, gate: str, *, batch_prefix: str) -> bool:

@@ -50,7 +50,7 @@ _SIGNATURE_REPEAT = ("label", "key_id", "signature")
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One outcome on its way into the tables, with the rows that it brings or refers to, and its place in the chain."""
+    """One outcome on its way into the tables, with the rows that it brings or refers to, and its place on record: index and hash of its leaf, and the root after it."""
 
     outcome: Outcome
     record: Record
@@ -63,7 +63,7 @@ class Entry:
     label: Row | None = None
     signature: Row | None = None
     message: OutboxMessage | None = None
-    link: tuple[int, bytes] | None = None
+    place: tuple[int, bytes, bytes] | None = None
 
 
 def entry_of(outcome: Outcome) -> Entry:

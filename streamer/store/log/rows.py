@@ -1,4 +1,4 @@
-"""What is written of each outcome: plain rows, the same mappings that the hash chain reads."""
+"""What is written of each outcome: plain rows, the same mappings that leaves are made of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.signing.canonical_json import stored_number
 from streamer.store.db.schema.types import HASH_BYTES
-from streamer.store.log.chain import batch_mac, dead_letter_mac, judgement_mac
+from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,4 +1,4 @@
-"""People of the console on record: each change is a revision, sealed in the control chain."""
+"""People of the console on record: each change is a revision, sealed in the control log."""
 
 from __future__ import annotations
 

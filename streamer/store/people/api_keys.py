@@ -1,4 +1,4 @@
-"""API keys on record: made, listed and revoked, each act sealed in the control chain."""
+"""API keys on record: made, listed and revoked, each act sealed in the control log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Candidate policies: who set one and when, sealed in the control chain, and what they made of batches, in no chain."""
+"""Candidate policies: who set one and when, sealed in the control log, and what they made of batches, in no log."""
 
 from __future__ import annotations
 
@@ -6,16 +6,30 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import sqlalchemy as sa
 import structlog
 
+from streamer.calibration.calibrators.full import Prompts
 from streamer.errors import UsageError
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision, CandidatePolicy, MadeBeside
-from streamer.gates.rule import INDICATOR, Cut
+from streamer.gates.policy_gate import Needed
+from streamer.gates.rule import INDICATOR, Cut, Full
 from streamer.gates.settings import GateSettings
 from streamer.store.audit import control
+from streamer.store.calibration.audit_sample import in_revisions
+from streamer.store.calibration.run_rows import remembered_prompts
 from streamer.store.db import bulk_insert
-from streamer.store.db.schema import batches, candidate_decisions, candidate_policies, decisions, responses
+from streamer.store.db.schema import (
+    batches,
+    candidate_decisions,
+    candidate_policies,
+    candidate_prompts,
+    decisions,
+    responses,
+)
+from streamer.store.db.schema.joins import BATCH, key_of
 from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
@@ -78,13 +92,8 @@ class Candidates:
     ) -> CandidatePolicy:
         """Make this the gate's candidate; workers take it up within seconds. What an earlier one made of batches stays.
 
-        Raises `UsageError` for a method that reads signals: candidates record scores alone.
+        A rule of all signals comes with its prompts, which are kept.
         """
-        if settings.calibrator.of_signals:
-            raise UsageError(
-                f"a candidate policy cannot have the method {settings.method}: only scores are recorded beside a decision. "
-                f"`streamer gate set {gate} --method {settings.method} --dry-run` says what the change would do"
-            )
         return self._write(
             gate,
             {
@@ -115,6 +124,10 @@ class Candidates:
         def work(connection: sa.Connection) -> CandidatePolicy:
             row = values | {"gate": gate, "by": by, "reason": reason, "at": now}
             (number,) = control.insert(connection, candidate_policies, row, now=now)
+            if isinstance(row["rule"], Full):
+                bulk_insert.append(
+                    connection, candidate_prompts, _prompt_rows(connection, gate, number, row["rule"])
+                )
             (written,) = _read(connection, candidate_policies.c.id == number)
             return written
 
@@ -151,7 +164,8 @@ class Candidates:
             return {row.why: row.decisions for row in connection.execute(query)}
 
     def drawn(self, gate: str, settings: GateSettings) -> tuple[Mapping[int, set[str]], Iterator[MadeBeside]]:
-        """First attempts that the audit drew and another score decided, with the responses that it drew, and what `made` has of them."""
+        """First attempts that the audit drew and another score, or list of signals, decided, with the responses that it drew, and
+        what `made` has of them."""
         query = (
             sa.select(decisions.c.batch, responses.c.response_id)
             .join(batches, batches.c.id == decisions.c.batch)
@@ -160,7 +174,7 @@ class Candidates:
                 decisions.c.gate == gate,
                 decisions.c.sampled,
                 batches.c.attempt == 1,
-                decisions.c.scorer != settings.scorer,
+                (decisions.c.scorer != settings.scorer) | ~in_revisions(gate, signals=settings.signals),
             )
         )
         with self._database.reading() as connection:
@@ -173,12 +187,13 @@ class Candidates:
         alike = [
             one.number
             for one in self.story(gate)
-            if one.settings is not None
-            and (one.settings.scorer, one.settings.encoder) == (settings.scorer, settings.encoder)
+            if one.settings is not None and one.settings.scored_by == settings.scored_by
         ]
-        query = sa.select(*candidate_decisions.c["batch", "candidate", "scores", "shipped", "why"]).where(
-            candidate_decisions.c.candidate.in_(alike)
-        )
+        query = sa.select(
+            *candidate_decisions.c[
+                "batch", "candidate", "scores", "shipped", "why", "signals", "budget_count", "budget_groups"
+            ]
+        ).where(candidate_decisions.c.candidate.in_(alike))
         ids = sa.select(responses.c.batch, responses.c.position, responses.c.response_id)
         wanted = sorted(numbers)
         for start in range(0, len(wanted) if alike else 0, _PAGE):
@@ -191,22 +206,63 @@ class Candidates:
             ids_of = {
                 batch: tuple(row[2] for row in rows) for batch, rows in groupby(sorted(named), itemgetter(0))
             }
-            for batch, number, scores, shipped, why in sorted(found, key=itemgetter(0)):
+            for batch, number, scores, shipped, why, signals, count, groups in sorted(
+                found, key=itemgetter(0)
+            ):
                 decision = CandidateDecision(
                     number,
                     None if scores is None else tuple(map(float, scores)),
                     None if shipped is None else tuple(map(bool, shipped)),
                     why,
+                    signals,
+                    None if count is None else Needed(count, groups),
                 )
                 yield MadeBeside(batch, ids_of.get(batch, ()), decision)
 
 
 def _read(connection: sa.Connection, condition: sa.ColumnElement[bool]) -> list[CandidatePolicy]:
     query = sa.select(candidate_policies).where(condition).order_by(candidate_policies.c.id)
-    return [_candidate(row) for row in connection.execute(query).mappings()]
+    return [_candidate(connection, row) for row in connection.execute(query).mappings().all()]
 
 
-def _candidate(row: Row) -> CandidatePolicy:
+def _prompt_rows(connection: sa.Connection, gate: str, number: int, rule: Full) -> list[dict[str, Any]]:
+    if rule.prompts is None:
+        raise ValueError("a candidate of all signals needs its prompts")
+    (prompts,) = rule.prompts
+    columns = list(batches.c[BATCH])
+    names = [name.rpartition("#") for name in prompts.ids]
+    keys = [BatchKey(gate, batch, int(attempt)) for batch, _, attempt in names]
+    ids = {
+        key_of(row): row["id"]
+        for row in bulk_insert.look_up(connection, sa.select(batches.c.id, *columns), columns, keys)
+    }
+    segments = prompts.segments or (None,) * len(keys)
+    return [
+        {"candidate": number, "place": place, "batch": ids[key], "signals": row.astype("<f4").tobytes(), "bad": bad, "segment": segment}
+        for place, (key, row, bad, segment) in enumerate(zip(keys, prompts.rows, prompts.bad.tolist(), segments, strict=True))
+    ]  # fmt: skip
+
+
+def _prompts(connection: sa.Connection, number: int) -> list[Prompts]:
+    query = (
+        sa.select(*batches.c["batch_id", "attempt"], *candidate_prompts.c["signals", "bad", "segment"])
+        .join_from(candidate_prompts, batches, batches.c.id == candidate_prompts.c.batch)
+        .where(candidate_prompts.c.candidate == number)
+        .order_by(candidate_prompts.c.place)
+    )
+    rows = connection.execute(query).all()
+    segments = tuple(row.segment for row in rows)
+    signals = np.frombuffer(b"".join(row.signals for row in rows), "<f4").reshape(len(rows), -1)
+    ids = tuple(f"{row.batch_id}#{row.attempt}" for row in rows)
+    return [
+        Prompts(ids, signals, np.array([row.bad for row in rows]), None if None in segments else segments)
+    ]
+
+
+def _candidate(connection: sa.Connection, row: Row) -> CandidatePolicy:
+    rule = row["rule"]
+    if isinstance(rule, Full):
+        row = {**row, "rule": remembered_prompts(rule, lambda: _prompts(connection, row["id"]))}
     return of_row(
         CandidatePolicy,
         row,

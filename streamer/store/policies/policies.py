@@ -149,7 +149,7 @@ class Policies:
         return closed
 
     def chain_closings(self) -> None:
-        """Bring closings into the control chain that came while others held its head; cheap when there are none."""
+        """Bring closings into the control log that came while others held its head; cheap when there are none."""
         control.chain_closings(self._database)
 
     def rollback(

@@ -1,6 +1,6 @@
 """How a policy is written: on top of one that is trusted, signed, with its story and the message about it.
 
-A policy is written in one transaction: the policy, its signature, its events, their links in the control chain (of a
+A policy is written in one transaction: the policy, its signature, its events, their links in the control log (of a
 closing: their seals, which wait for it) and the outbox row are there together or not at all.
 """
 
@@ -54,7 +54,7 @@ class PolicyWriter:
         return self._good(_newest(connection, gate))
 
     def lock_to_close(self, connection: sa.Connection, gate: str) -> Policy:
-        """The same for a closing, which waits for nobody's work: its seals come into the control chain later.
+        """The same for a closing, which waits for nobody's work: its seals come into the control log later.
 
         A newest policy that is not trusted is passed over, but for its number. Settings come from the newest policy that is trusted. Raises `UsageError` when none is.
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def newest_rates(
     connection: sa.Connection, gates: Sequence[str] | None = None, *, chained: bool = False
 ) -> dict[str, AuditRate]:
-    """The newest audit rate of each gate (of all when None) that ever had one; or the newest that the control chain has."""
+    """The newest audit rate of each gate (of all when None) that ever had one; or the newest that the control log has."""
     newest = sa.select(sa.func.max(audit_rates.c.id)).group_by(audit_rates.c.gate)
     if chained:
         newest = newest.where(~control.waits_for_chain(audit_rates))

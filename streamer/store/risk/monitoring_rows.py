@@ -204,24 +204,19 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         .order_by(monitor_alarms.c.kind, monitor_alarms.c.statistic)
     )
     rows = connection.execute(query).mappings().all()
-    # An alarm that an older version wrote has read as far as that version reads, whatever a newer one had read before it.
-    alarms = tuple(_alarm(one) for one in rows)
-    bet = row["bet_batch"]
-    if bet is None or any(one.carried_over for one in alarms):
-        bet = row["read_batch"]
     return of_row(
         GateWatch,
         row,
         read=row["read_batch"],
         seen=row["seen_batch"],
-        bet=bet,
+        bet=row["bet_batch"],
         labels=row["seen_label"],
         marks=tuple(
             Watermark(decisions, labels, transactions, datetime.fromisoformat(at))
             for decisions, labels, transactions, at in json.loads(row["marks"])
         ),
         sequence=None if sequence is None else sequence_of(sequence),
-        alarms=alarms,
+        alarms=tuple(map(_alarm, rows)),
         service=None if row["service"] is None else ServiceState.from_json(row["service"]),
     )
 
@@ -244,5 +239,4 @@ def _alarm(row: Row) -> WatchedAlarm:
         row,
         state=_STATES[row["kind"]](row["state"]),
         after=row["after_batch"],
-        carried_over=row["kind"] == "risk" and row["ended"] is None and RiskAlarm.is_older(row["state"]),
     )

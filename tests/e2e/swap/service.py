@@ -278,7 +278,7 @@ class Service:
         """Wait until every message has its outcome in the record."""
         self._publisher.flush()
         self._wait(
-            lambda: sum(self._store.reports.chain_heights().values()),
+            lambda: sum(self._store.reports.log_sizes().values()),
             lambda links: links >= self._published,
             "every message has an outcome",
             every=0.1,

@@ -98,18 +98,18 @@ def agree(alone: Verifier, second: dict[str, Any]) -> None:
     The second one names every place that the one file names, and nothing where that names nothing; of calibration runs the one
     file names all that the second does. Of a chain that was computed anew it names the first checkpoint alone.
     """
-    ours = {_link(fault["place"]) for fault in alone.faults}
-    theirs = {_link(fault["place"]) for fault in second["faults"]}
+    ours = {_leaf(fault["place"]) for fault in alone.faults}
+    theirs = {_leaf(fault["place"]) for fault in second["faults"]}
     assert ours <= theirs, (ours - theirs, second["faults"])
     assert bool(ours) == bool(theirs), second["faults"]
-    runs = {_link(fault["place"]) for fault in second["faults"] if fault["check"] == "calibration"}
+    runs = {_leaf(fault["place"]) for fault in second["faults"] if fault["check"] == "calibration"}
     cut_short = alone.counts["faults"] > len(alone.faults)
     assert cut_short or runs <= ours, (runs - ours, second["faults"])
 
 
-def _link(place: str) -> str:
-    """A place without what stands after the link or the checkpoint: the verifiers name rows in words of their own."""
-    return re.sub(r"(, link \d+|checkpoint \d+).*", r"\1", place)
+def _leaf(place: str) -> str:
+    """A place without what stands after the leaf or the checkpoint: the verifiers name rows in words of their own."""
+    return re.sub(r"(, leaf \d+|checkpoint \d+).*", r"\1", place)
 
 
 def _text(pem: bytes | str) -> str:

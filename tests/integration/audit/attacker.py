@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.signing.canonical_json import canonical_json
+from streamer.signing.merkle import Edge
 from streamer.store.audit import control
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.engine import Database
@@ -21,13 +22,13 @@ from streamer.store.db.schema import (
     progress,
     responses,
 )
-from streamer.store.log import chain
+from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LINK = {"chain_height": sa.bindparam("height"), "chain_hash": sa.bindparam("link")}
+_LEAF = {"leaf_index": sa.bindparam("index"), "leaf_hash": sa.bindparam("leaf"), "root": sa.bindparam("root")}
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
 
@@ -63,34 +64,34 @@ def _triggers(connection: sa.Connection, sqlite: bool) -> list[tuple[str, str]]:
 
 
 def rebuild_outcomes(connection: sa.Connection) -> None:
-    """Compute every partition's chain anew over what the tables say now, its head and `progress` too."""
+    """Compute every partition's log anew over what the tables say now, its head and `progress` too."""
     for head in connection.execute(sa.select(progress)).mappings().all():
         partition = Partition(head["log_id"], head["topic"], head["partition"])
-        height, link = 0, chain.genesis(partition)
-        new = []
+        log, new = Edge(), []
         for page in pages(connection, partition):
             about = OutcomeRows(connection, page)
             for row in page:
-                height += 1
-                sealed = dict(row) | {"chain_height": height}
-                link = chain.link(link, sealed, about.facts(row))
-                if (height, link) != (row["chain_height"], row["chain_hash"]):
-                    new.append({"of": row["offset"], "height": height, "link": link})
+                sealed = dict(row) | {"leaf_index": log.size}
+                leaf = leaves.leaf(sealed, about.facts(row))
+                log.append(leaf)
+                made = {"index": sealed["leaf_index"], "leaf": leaf, "root": log.root()}
+                if tuple(made.values()) != tuple(row[name] for name in ("leaf_index", "leaf_hash", "root")):
+                    new.append({"of": row["offset"], **made})
         if new:
             mine = in_partition(partition, outcomes) & (outcomes.c.offset == sa.bindparam("of"))
-            connection.execute(sa.update(outcomes).where(mine).values(_LINK), new)
+            connection.execute(sa.update(outcomes).where(mine).values(_LEAF), new)
         connection.execute(
             sa.update(progress)
             .where(progress.c.topic == head["topic"], progress.c.partition == head["partition"])
-            .values(chain_height=height, chain_hash=link)
+            .values(log_size=log.size, log_edge=log.to_bytes())
         )
 
 
 def rebuild_control(connection: sa.Connection) -> None:
-    """Compute the control chain anew over what the tables say now."""
+    """Compute the control log anew over what the tables say now."""
     head = control.head(connection)
-    height, link = 0, control.genesis(head.record_id)
-    entries = connection.execute(sa.select(control_log).order_by(control_log.c.chain_height)).mappings().all()
+    log = Edge()
+    entries = connection.execute(sa.select(control_log).order_by(control_log.c.leaf_index)).mappings().all()
     there: dict[str, dict[str, dict[str, Any]]] = {}
     new = []
     for entry in entries:
@@ -101,31 +102,32 @@ def rebuild_control(connection: sa.Connection) -> None:
             there[table.name] = {control.subject_of(table, row): row for row in rows}
         row = there[table.name].get(entry["subject"])
         if row is None:
-            connection.execute(
-                sa.delete(control_log).where(control_log.c.chain_height == entry["chain_height"])
-            )
-            # Who renumbers the links renumbers what saw them.
+            connection.execute(sa.delete(control_log).where(control_log.c.leaf_index == entry["leaf_index"]))
+            # Who renumbers the leaves renumbers what saw them.
             connection.execute(
                 sa.update(outcomes)
-                .where(outcomes.c.control_height > height)
-                .values(control_height=outcomes.c.control_height - 1)
+                .where(outcomes.c.control_size > log.size)
+                .values(control_size=outcomes.c.control_size - 1)
             )
             continue
-        height += 1
-        link = control.link(
-            link, height=height, kind=entry["kind"], recorded_at=entry["recorded_at"], row=row
+        index = log.size
+        leaf = control.leaf(
+            head.record_id, index=index, kind=entry["kind"], recorded_at=entry["recorded_at"], row=row
         )
-        sealed = canonical_json(row).decode()
-        if (height, sealed, link) != (entry["chain_height"], entry["sealed"], entry["chain_hash"]):
-            new.append({"of": entry["chain_height"], "height": height, "sealed": sealed, "link": link})
+        log.append(leaf)
+        made = {"index": index, "leaf": leaf, "root": log.root(), "sealed": canonical_json(row).decode()}
+        if tuple(made.values()) != tuple(
+            entry[name] for name in ("leaf_index", "leaf_hash", "root", "sealed")
+        ):
+            new.append({"of": entry["leaf_index"], **made})
     if new:
         connection.execute(
             sa.update(control_log)
-            .where(control_log.c.chain_height == sa.bindparam("of"))
-            .values(_LINK | {"sealed": sa.bindparam("sealed")}),
+            .where(control_log.c.leaf_index == sa.bindparam("of"))
+            .values(_LEAF | {"sealed": sa.bindparam("sealed")}),
             new,
         )
-    connection.execute(sa.update(control_head).values(chain_height=height, chain_hash=link))
+    connection.execute(sa.update(control_head).values(log_size=log.size, log_edge=log.to_bytes()))
 
 
 def reseal(connection: sa.Connection, batch: int) -> None:
@@ -135,7 +137,7 @@ def reseal(connection: sa.Connection, batch: int) -> None:
         sa.select(responses.c.text).where(responses.c.batch == batch).order_by(responses.c.position)
     ).scalars()
     connection.execute(
-        sa.update(batches).where(batches.c.id == batch).values(content_mac=chain.batch_mac(row, list(texts)))
+        sa.update(batches).where(batches.c.id == batch).values(content_mac=leaves.batch_mac(row, list(texts)))
     )
 
 
@@ -146,8 +148,8 @@ def batch_of(connection: sa.Connection, gate: str, number: int) -> int:
     return identity
 
 
-def cut_tail(connection: sa.Connection, links: int) -> None:
-    """Take the last links of the first responses partition away, with what they tell of, and mend the head."""
+def cut_tail(connection: sa.Connection, count: int) -> None:
+    """Take the last leaves of the first responses partition away, with what they tell of, and mend the head."""
     head = (
         connection.execute(
             sa.select(progress).where(progress.c.partition == 0, progress.c.topic == "streamer.responses")
@@ -156,7 +158,7 @@ def cut_tail(connection: sa.Connection, links: int) -> None:
         .one()
     )
     here = (outcomes.c.partition == 0) & (outcomes.c.topic == "streamer.responses")
-    gone = here & (outcomes.c.chain_height > head["chain_height"] - links)
+    gone = here & (outcomes.c.leaf_index >= head["log_size"] - count)
     told = sa.select(outcomes.c.batch).where(gone, outcomes.c.kind == "decision")
     ids = list(connection.execute(told).scalars())
     connection.execute(sa.delete(outcomes).where(gone))
@@ -166,15 +168,13 @@ def cut_tail(connection: sa.Connection, links: int) -> None:
         (batches, batches.c.id),
     ):
         connection.execute(sa.delete(table).where(column.in_(ids)))
-    last = (
-        connection.execute(sa.select(outcomes).where(here).order_by(outcomes.c.chain_height.desc()).limit(1))
-        .mappings()
-        .one()
-    )
+    log, last = Edge(), -1
+    for hashed, last in connection.execute(  # noqa: B007
+        sa.select(outcomes.c.leaf_hash, outcomes.c.offset).where(here).order_by(outcomes.c.leaf_index)
+    ):
+        log.append(hashed)
     connection.execute(
         sa.update(progress)
         .where(progress.c.partition == 0, progress.c.topic == "streamer.responses")
-        .values(
-            chain_height=last["chain_height"], chain_hash=last["chain_hash"], next_offset=last["offset"] + 1
-        )
+        .values(log_size=log.size, log_edge=log.to_bytes(), next_offset=last + 1)
     )

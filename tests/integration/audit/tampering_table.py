@@ -29,12 +29,13 @@ from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Cut
 from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.signing.merkle import Edge
 from streamer.store import prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.db.schema import data_gaps, judgements
 from streamer.store.desk.release_desk import Reject, Release, text_mac
-from streamer.store.log.chain import judgement_mac
+from streamer.store.log.leaves import judgement_mac
 from streamer.store.risk import audit_rates
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
 from tests.integration.audit.history import (
@@ -110,6 +111,7 @@ class SiteScribe(KeepingScribe):
         store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
         batch = number_of(self.settings.database.url, f"batch-{0 if name == 'old' else 20}")
         store.carried_scores.keep("words@0123456789abcdef", {batch: {f"r{i}": 0.5 for i in range(4)}})
+        store.carried_scores.keep_signals("ab" * 32, {batch: bytes(104)})
         store.candidates.start(
             "best", store.gates.get("best").settings, cut=Cut.at(0.5), by="ana", reason=name
         )
@@ -247,22 +249,22 @@ class Target:
         raise AssertionError(f"there is no {outcome} in {self.region}")
 
     def control(self, kind: str, which: int = 0, where: str = "1 = 1") -> int:
-        """The height of the link of a control row of the region."""
+        """The index of the leaf of a control row of the region."""
         edge = self.one(
-            "SELECT json_extract(value, '$.control.height') AS h FROM checkpoints ORDER BY sequence DESC"
+            "SELECT json_extract(value, '$.control.size') AS h FROM checkpoints ORDER BY sequence DESC"
         )["h"]
-        side = "<=" if self.region == "old" else ">"
+        side = "<" if self.region == "old" else ">="
         rows = self.run(
-            f"SELECT chain_height FROM control_log WHERE kind = :kind AND chain_height {side} :edge AND {where}"
-            " ORDER BY chain_height",
+            f"SELECT leaf_index FROM control_log WHERE kind = :kind AND leaf_index {side} :edge AND {where}"
+            " ORDER BY leaf_index",
             kind=kind,
             edge=edge,
         )
-        return int(rows[which]["chain_height"])
+        return int(rows[which]["leaf_index"])
 
-    def subject(self, height: int) -> Any:
+    def subject(self, index: int) -> Any:
         return json.loads(
-            self.one("SELECT subject FROM control_log WHERE chain_height = :h", h=height)["subject"]
+            self.one("SELECT subject FROM control_log WHERE leaf_index = :i", i=index)["subject"]
         )
 
     def event(self, batch: int, change: Callable[[dict[str, Any]], None]) -> None:
@@ -340,17 +342,15 @@ def decide_again(at: Target) -> None:
     at.run("DROP INDEX uq_outcomes_decided_once")
     batch = at.decision()
     where = "topic = 'streamer.responses' AND partition = 0"
-    last = at.one(f"SELECT * FROM outcomes WHERE {where} ORDER BY chain_height DESC LIMIT 1")
+    last = at.one(f"SELECT * FROM outcomes WHERE {where} ORDER BY leaf_index DESC LIMIT 1")
     again = dict(last) | {
-        "kind": "decision", "batch": batch, "offset": last["offset"] + 1, "chain_height": last["chain_height"] + 1,
+        "kind": "decision", "batch": batch, "offset": last["offset"] + 1, "leaf_index": last["leaf_index"] + 1,
         "dead_letter": None, "label": None, "label_signature": None,
     }  # fmt: skip
     names = [name for name in again if name != "id"]
     columns, values = ", ".join(f'"{name}"' for name in names), ", ".join(f":{name}" for name in names)
     at.run(f"INSERT INTO outcomes ({columns}) VALUES ({values})", **{name: again[name] for name in names})
-    at.run(
-        f"UPDATE progress SET next_offset = next_offset + 1, chain_height = chain_height + 1 WHERE {where}"
-    )
+    at.run(f"UPDATE progress SET next_offset = next_offset + 1, log_size = log_size + 1 WHERE {where}")
 
 
 def ship_to_hold(at: Target) -> None:
@@ -412,8 +412,8 @@ def older_policy(at: Target, *, hide: bool = False) -> None:
     at.budget(batch)
     if hide:
         at.run(
-            "UPDATE outcomes SET control_height = (SELECT max(o.control_height) FROM outcomes o WHERE o.topic = outcomes.topic"
-            " AND o.partition = outcomes.partition AND o.chain_height < outcomes.chain_height) WHERE batch = :b AND kind = 'decision'",
+            "UPDATE outcomes SET control_size = (SELECT max(o.control_size) FROM outcomes o WHERE o.topic = outcomes.topic"
+            " AND o.partition = outcomes.partition AND o.leaf_index < outcomes.leaf_index) WHERE batch = :b AND kind = 'decision'",
             b=batch,
         )
 
@@ -449,7 +449,7 @@ def remove_a_decision(at: Target) -> None:
 
 
 def hide_a_decision_in_a_gap(at: Target) -> None:
-    """Its offset is said to have been lost by Kafka's retention, in an entry at the end of the control chain."""
+    """Its offset is said to have been lost by Kafka's retention, in an entry at the end of the control log."""
     batch = at.decision(sampled=True)
     place = at.one(
         'SELECT log_id, topic, partition, "offset" AS from_offset FROM outcomes WHERE batch = :b', b=batch
@@ -524,7 +524,7 @@ def another_header(at: Target) -> None:
 
 def refused_bytes(at: Target) -> None:
     from streamer.store.db.schema import dead_letters
-    from streamer.store.log.chain import dead_letter_mac
+    from streamer.store.log.leaves import dead_letter_mac
 
     name = b"rubbish of " + at.region.encode()
     table = dead_letters.c
@@ -595,8 +595,8 @@ def signature_of_another(at: Target) -> None:
 
 def seen_by_a_label(at: Target) -> None:
     at.run(
-        "UPDATE outcomes SET control_height = (SELECT max(o.control_height) FROM outcomes o WHERE o.topic = outcomes.topic"
-        " AND o.partition = outcomes.partition AND o.chain_height < outcomes.chain_height) WHERE label IN"
+        "UPDATE outcomes SET control_size = (SELECT max(o.control_size) FROM outcomes o WHERE o.topic = outcomes.topic"
+        " AND o.partition = outcomes.partition AND o.leaf_index < outcomes.leaf_index) WHERE label IN"
         " (SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n)",
         n=_label(at),
     )
@@ -605,7 +605,7 @@ def seen_by_a_label(at: Target) -> None:
 def refuse_a_label(at: Target) -> None:
     """The label goes, and its event, whose bytes are those on the topic, is said to be one that could not be stored."""
     from streamer.store.db.schema import dead_letters, outcomes
-    from streamer.store.log.chain import dead_letter_mac
+    from streamer.store.log.leaves import dead_letter_mac
 
     label = at.one("SELECT id FROM label_revisions WHERE source = 'topic' AND batch_id = :n", n=_label(at))
     mine = outcomes.c.label == label["id"]
@@ -654,7 +654,7 @@ def remove_a_label(at: Target) -> None:
 
 
 def _change_control(kind: str, assignment: str, where: str = "1 = 1") -> Callable[[Target], None]:
-    """Change a row that the control chain seals."""
+    """Change a row that the control log seals."""
 
     def change(at: Target) -> None:
         table = next(one for one in control.SEALED_TABLES if one.name == kind)
@@ -667,7 +667,7 @@ def _change_control(kind: str, assignment: str, where: str = "1 = 1") -> Callabl
 
 
 def _remove_control(kind: str, where: str = "1 = 1") -> Callable[[Target], None]:
-    """Remove a row that the control chain seals, and its link."""
+    """Remove a row that the control log seals, and its link."""
 
     def change(at: Target) -> None:
         table = next(one for one in control.SEALED_TABLES if one.name == kind)
@@ -796,12 +796,12 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "when it was decided": lambda at: another_moment(at, event=False),
     "when it was decided, in its event as well": lambda at: another_moment(at, event=True),
     "an older policy is said to have decided it": older_policy,
-    "an older policy, and a control chain that was not further then": lambda at: older_policy(at, hide=True),
+    "an older policy, and a control log that was not further then": lambda at: older_policy(at, hide=True),
     "an answer's text and the content hash": another_text,
     "an answer's text under the same content hash": lambda at: another_text(at, same_hash=True),
     "the prompt under the same content hash": another_prompt,
     "metadata": other_metadata,
-    "a decision put into the chain once more": decide_again,
+    "a decision put into the log once more": decide_again,
     "a decision removed, with its offset": remove_a_decision,
     "a decision removed, and its offset said to be lost": hide_a_decision_in_a_gap,
     "the last decisions cut off, and progress set back": cut_the_end_off,
@@ -815,7 +815,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the bytes of a refused message": refused_bytes,
     "why a message was refused": why_refused,
     "where a refused message came from, at the message alone": where_refused,
-    "when a link was recorded, a day back": when_recorded,
+    "when a leaf was recorded, a day back": when_recorded,
     "the severity of a label of the topic": a_severity,
     "who gave a label of the topic": a_labeller,
     "when a label of the topic was given": lambda at: _of_label(
@@ -826,12 +826,12 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "when a label of the topic came": lambda at: _of_label(
         at, "received_at = datetime(received_at, '+1 hour') || '.000000'"
     ),
-    "when a label of the topic came, and its link": when_a_label_came,
+    "when a label of the topic came, and its leaf": when_a_label_came,
     "the raw severity of a label of the topic": lambda at: _of_label(at, "raw_severity = 3"),
     "a remark beside a label of the topic": lambda at: _of_label(at, "remark = 'all is well'"),
     "the signature of a label of the topic": another_signature,
     "which label of the topic a signature is of": signature_of_another,
-    "how much of the control chain the link of a label saw": seen_by_a_label,
+    "how much of the control log the leaf of a label saw": seen_by_a_label,
     "a label of the topic said to have been refused": refuse_a_label,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
@@ -865,6 +865,7 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "who sent a refused message again": _change_control("dead_letter_replays", "by = 'ann'"),
     "who sent it again, at the message alone": replayed_by,
     "a score that a candidate brought along": _change_control("carried_scores", "score = 0.9"),
+    "a row of signals that a candidate brought along": _change_control("carried_signals", "signals = x'00'"),
     "who set a candidate policy": _change_control("candidate_policies", "\"by\" = 'ann'"),
     "the rights of an API key": _change_control("api_keys", "may = '[\"decide\"]'"),
     "a revocation of an API key removed": _remove_control("api_key_revocations"),
@@ -1019,8 +1020,8 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "an administrator invented": make_an_administrator,
     "an API key invented": make_a_key,
     "an acknowledgement invented": acknowledge_an_alert,
-    "an alert invented that is in no chain": alert_in_no_chain,
-    "what a judge said for a label invented, in no chain": judge_in_no_chain,
+    "an alert invented that is in no log": alert_in_no_chain,
+    "what a judge said for a label invented, in no log": judge_in_no_chain,
     "a rollback invented": roll_back,
     "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
     "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,
@@ -1113,7 +1114,7 @@ def addition_row_of(site: Site, name: str, directory: Path) -> str:
 STOLEN: Final = (
     "a ship becomes a hold: scores, action, event",
     "a hold becomes a ship: scores, action, event",
-    "an older policy, and a control chain that was not further then",
+    "an older policy, and a control log that was not further then",
     "a decision removed, with its offset",
     "a raw energy",
     "who gave a label of a file",
@@ -1125,7 +1126,7 @@ STOLEN: Final = (
 
 
 def resign(connection: sa.Connection) -> list[bytes]:
-    """Make every checkpoint anew, at its old heights over the chains as they are now, with the key that signed it."""
+    """Make every checkpoint anew, at its old sizes over the logs as they are now, with the key that signed it."""
     signer, previous, made = signing.Signer(PRIVATE), None, []
     for sequence, value in connection.execute(
         sa.text("SELECT sequence, value FROM checkpoints ORDER BY sequence")
@@ -1156,17 +1157,14 @@ def resign(connection: sa.Connection) -> list[bytes]:
 def _head_now(
     connection: sa.Connection, head: dict[str, Any], table: str, where: str, place: dict[str, Any]
 ) -> dict[str, Any]:
-    """Where a chain was at a height, or at its end if it is shorter now."""
-    found = connection.execute(
-        sa.text(
-            f"SELECT chain_height, chain_hash FROM {table} WHERE {where} AND chain_height <= :h"
-            " ORDER BY chain_height DESC LIMIT 1"
-        ),
-        place | {"h": head["height"]},
-    ).first()
-    if found is None:
-        return head
-    return {name: head[name] for name in head} | {"height": found[0], "hash": found[1].hex()}
+    """What a log was at a size, or at its end if it is shorter now."""
+    log = Edge()
+    for (leaf,) in connection.execute(
+        sa.text(f"SELECT leaf_hash FROM {table} WHERE {where} AND leaf_index < :size ORDER BY leaf_index"),
+        place | {"size": head["size"]},
+    ):
+        log.append(leaf)
+    return head | {"size": log.size, "root": log.root().hex()}
 
 
 def stolen_row_of(site: Site, name: str, directory: Path) -> str:

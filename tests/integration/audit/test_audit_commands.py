@@ -72,7 +72,7 @@ def test_verify_says_what_fits_and_what_it_could_not_check(
     capsys.readouterr()
     assert main(["audit", "verify", "--checkpoints", "elsewhere.jsonl"]) == 3
     assert capsys.readouterr().out.startswith(
-        "control, link 6, gates name each: it is not what was recorded\n"
+        "control, leaf 5, gates name each: it is not what was recorded\n"
     )
 
 
@@ -119,7 +119,7 @@ def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFi
     assert main(["audit", "show", "batch-25", "--json"]) == 0
     stories = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [story["line"]["facts"]["batch"][0] for story in stories] == ["best", "each"]
-    assert all(story["linked"] and story["run"] is not None for story in stories)
+    assert all(story["fits"] and story["run"] is not None for story in stories)
     assert main(["audit", "show", "nothing"]) == 2
     with breaking_in("sqlite:///record.db") as connection:
         connection.exec_driver_sql(
@@ -151,7 +151,7 @@ def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: 
     assert main(["audit", "export", "--out", "broken"]) == 0
     done = alone("broken", "--public-key", "key.pub", "--checkpoints", "checkpoints.jsonl", "--json")
     assert done.returncode == 3
-    assert json.loads(done.stdout)["faults"][0]["place"] == "control, link 6, gates name each"
+    assert json.loads(done.stdout)["faults"][0]["place"] == "control, leaf 5, gates name each"
 
 
 @pytest.mark.expected_errors(r"streamer\.audit\.checkpointing: audit\.checkpoint_file_")

@@ -36,7 +36,18 @@ GATES: dict[str, dict[str, Any]] = {
     "all": {"max_attempts": 2, "alpha": 0.4, "signals": ("retrieval=0..1", "score")},
     "kinds": {"unit": "batch", "segment_by": "kind", "segment_fallback": "closed", "audit_draws": 2},
     "pooled": {"segment_by": "kind", "segment_fallback": "pooled", "alpha": 0.04},
-    "few": {},
+    "above": {"ship_above": 0.85},
+    "bursts": {"group_by": "session"},
+    "few": {"ship_above": 0.4, "group_by": "prompt"},
+    "by-kind": {"method": "mean", "scorer": "gram", "signals": (), "segment_by": "kind"},
+    "by-session": {
+        "method": "mean",
+        "scorer": "gram",
+        "signals": (),
+        "segment_by": "session",
+        "segment_fallback": "pooled",
+        "alpha": 0.2,
+    },
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
 """Prompts that calibrate: all but for `few`, which has too few for all signals."""
@@ -47,7 +58,11 @@ def words(gate: str, number: int) -> bytes:
     rng = np.random.default_rng(number)
     content = json.loads(event(gate, number))
     del content["embedding_encoder"]
-    content["metadata"] = {"kind": "odd" if number % 3 else "even"}
+    content["metadata"] = {
+        "kind": "odd" if number % 3 else "even",
+        "session": number % 45 if number % 45 > 4 else "five",
+    }
+    content["prompt"] = f"Which  {'TOWN' if number % 2 else 'town'} is {number % 15}?"
     for i, one in enumerate(content["responses"]):
         del one["embedding"]
         one["text"] = f"It is {'Bern' if rng.uniform() > number % 7 / 7 else f'town {i}'}, of {number % 5}"
@@ -113,10 +128,34 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         kinds = dict(
             connection.exec_driver_sql("SELECT gate, state FROM policies WHERE version = 2").all()  # type: ignore[arg-type]
         )
+        above = connection.exec_driver_sql(
+            "SELECT d.outcome, d.budget_count <= 0.3 * 61, max(r.score) > 0.85 FROM decisions d JOIN responses r ON r.batch = d.batch"
+            " WHERE d.gate = 'above' AND d.budget_count IS NOT NULL GROUP BY d.batch"
+        ).all()
+        segments = [
+            connection.exec_driver_sql(
+                f"SELECT outcome = 'ship', budget_count <= {alpha} * (budget_groups + 1) FROM decisions WHERE gate = ? AND budget_count > 0",
+                (name,),
+            ).all()
+            for name, alpha in (("by-kind", 0.3), ("by-session", 0.2))
+        ]
+    assert all((one.outcome == "ship") == (one[1] and one[2]) for one in above)
+    assert {tuple(one[1:]) for one in above} >= {(1, 1), (1, 0)}, (
+        "what passes all fits is held where its score is low"
+    )
+    assert [{tuple(one) for one in some} for some in segments] == [{(1, 1), (0, 0)}] * 2, (
+        "it ships iff p is within"
+    )
     assert [row[:2] for row in rows] == [(name, AFTER) for name in sorted(GATES)]
-    assert all(different > 3 for _, _, different, _ in rows)
-    assert [row[3] for row in rows] == [BEFORE, 20, 40, BEFORE, BEFORE]
-    assert {name for name, state in kinds.items() if state == "full"} == {"all", "kinds", "pooled"}
+    assert all(different > 2 for _, _, different, _ in rows)
+    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, BEFORE, BEFORE]
+    assert {name for name, state in kinds.items() if state == "full"} == {
+        "above",
+        "all",
+        "bursts",
+        "kinds",
+        "pooled",
+    }
 
 
 @pytest.mark.parametrize("segments", [{}, {"segment_by": "kind", "segment_fallback": "pooled"}])
@@ -161,7 +200,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 3 * (BEFORE + AFTER) + 20 + AFTER
+    assert report.counts["rows of signals measured again"] == 5 * (BEFORE + AFTER) + 20 + AFTER
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)
@@ -194,7 +233,7 @@ def set_rule(connection: sa.Connection, old: str, new: str) -> None:
 
 
 ATTACKS: dict[str, tuple[Any, str]] = {
-    # What somebody does, every chain being computed anew, and what is said of it.
+    # What somebody does, every log being computed anew, and what is said of it.
     "a row of what was decided": (lambda c: changed_row(c, DECIDED), NEEDED),
     "a row of a labelled prompt": (lambda c: changed_row(c, READ), "another rule"),
     "a count": ("UPDATE decisions SET budget_count = budget_count + 1 " + DECIDED, NEEDED),
@@ -203,6 +242,10 @@ ATTACKS: dict[str, tuple[Any, str]] = {
     "no row": ("UPDATE decisions SET signals = NULL " + DECIDED, NEEDED),
     "a count by one score": (
         "UPDATE decisions SET budget_count = budget_count + 0.25 WHERE gate = 'mean' AND budget_count > 1",
+        NEEDED,
+    ),
+    "a count within a segment": (
+        "UPDATE decisions SET budget_count = budget_count + 1 WHERE gate = 'by-kind' AND budget_count > 1",
         NEEDED,
     ),
     "a mark": ("UPDATE calibration_inputs SET bad = NOT bad WHERE severity = 1 AND run IN " + OF_RUN, "by its severity 1"),
@@ -217,6 +260,15 @@ ATTACKS: dict[str, tuple[Any, str]] = {
     "k": (lambda c: set_rule(c, '"allowed":12', '"allowed":14'), "another rule"),
     "the hash of prompts": (lambda c: set_rule(c, '"rows":"', '"rows":"0'), "another rule"),
     "the weight of the penalty": (lambda c: set_rule(c, '"ridge":100.0', '"ridge":30.0'), "another rule"),
+    "another batch of a burst": (
+        "UPDATE calibration_inputs SET spare = NOT spare WHERE burst IN (SELECT burst FROM calibration_inputs GROUP BY run, burst "
+        "HAVING count(DISTINCT batch) = 2)",
+        "burst",
+    ),
+    "a batch of a burst that counts alone": (
+        "UPDATE calibration_inputs SET burst = NULL, spare = 0 WHERE spare",
+        "another rule",
+    ),
     "a prompt that is left out": (
         "DELETE FROM calibration_inputs WHERE batch = (SELECT min(batch) FROM calibration_inputs WHERE run IN "
         + OF_RUN + ")",

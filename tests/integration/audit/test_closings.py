@@ -1,4 +1,4 @@
-"""A closing that the control chain has later than the decisions under it is no fault; another policy is."""
+"""A closing that the control log has later than the decisions under it is no fault; another policy is."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def write(database: sqlite3.Connection, column: sa.Column[Any], row: int, value:
 def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
     tmp_path: Path,
 ) -> None:
-    """A column that is new, and in no chain, fails here: seal it, or say in `NOT_EVIDENCE` why not."""
+    """A column that is new, and in no log, fails here: seal it, or say in `NOT_EVIDENCE` why not."""
     site = make_site(tmp_path)
     with breaking_in(site.settings.database.url):
         pass  # no trigger is left, and copies have none

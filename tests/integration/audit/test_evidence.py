@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import shutil
 import sqlite3
+import subprocess
 import zipfile
 from html import escape
 from pathlib import Path
@@ -28,6 +30,7 @@ from streamer.store.desk.release_desk import Reject, Release
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated
+from tests.services.requirements import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,10 +149,10 @@ def test_the_figures_are_those_of_the_database(folder: Path, report: dict[str, A
     assert len(figures["erasures"]) == one("SELECT count(*) FROM erasures")
     assert figures["refused"]["dead_letters"] == one("SELECT count(*) FROM dead_letters") == 2
     assert len(figures["people"]["api_keys"]) == one("SELECT count(*) FROM api_keys")
-    assert figures["record"]["links"] == one("SELECT count(*) FROM outcomes") + one(
+    assert figures["record"]["leaves"] == one("SELECT count(*) FROM outcomes") + one(
         "SELECT count(*) FROM control_log"
     )
-    assert figures["checkpoints"]["links_after"] > 0
+    assert figures["checkpoints"]["leaves_after"] > 0
     assert figures["verification"]["faults"] == 0
 
 
@@ -223,12 +226,12 @@ def test_every_figure_has_its_rows_or_says_that_there_are_none(report: dict[str,
     assert all((one["rows"] == 0) == (one["sha256"] is None) for one in report["figures"].values())
     assert all(one["rows"] > 0 or one["checkpoint"] is None for one in report["figures"].values())
     whole = [report["figures"][name] for name in ("record", "checkpoints", "verification", "unchecked")]
-    links, checkpoints = report["figures"]["record"]["value"]["links"], whole[1]["value"]["number"]
+    leaves, checkpoints = report["figures"]["record"]["value"]["leaves"], whole[1]["value"]["number"]
     assert [one["rows"] for one in whole] == [
-        links, checkpoints, links + checkpoints, links + checkpoints
+        leaves, checkpoints, leaves + checkpoints, leaves + checkpoints
     ]  # fmt: skip
     assert {one["checkpoint"] for one in whole} == {whole[1]["value"]["newest"]}
-    assert whole[0]["after"] == whole[1]["value"]["links_after"]
+    assert whole[0]["after"] == whole[1]["value"]["leaves_after"]
     shown = {one.name: one.seal for one in document_of(report).figures}
     assert shown["alerts/front"] == "from no row, so that there is no hash and no checkpoint"
 
@@ -294,14 +297,14 @@ def test_the_page_counts_in_words_that_people_use(report: dict[str, Any]) -> Non
         "2 messages were refused; 2 batches came again unchanged and 1 with other content, and 1 range of offsets was lost"
     )
     assert "each by name" not in said["settings"]
-    record = {"links": 3, "partitions": 1, "days": 0.01}
+    record = {"leaves": 3, "partitions": 1, "days": 0.01}
     record |= {"first_recorded": "2026-11-26T14:00:00+00:00", "last_recorded": "2026-11-26T14:14:24+00:00"}
     assert WORDS["record"](record)[0].endswith("(14.4 minutes)")
     one = {
         "number": 1,
         "newest_made_at": None,
-        "links_covered": 3,
-        "links_after": 0,
+        "leaves_covered": 3,
+        "leaves_after": 0,
         "longest_seconds_between": 0.0,
     }
     assert "between" not in WORDS["checkpoints"](one)[0], "there is no time between one and nothing"
@@ -456,11 +459,25 @@ def test_the_pack_says_what_is_shown_and_what_is_not(folder: Path, name: str, tm
     assert "<script" not in page
     assert "<b>" not in page
     assert visible(page) == page
+    # Nobody approved anything here: the recalibrator acted by its rules, and names that commands were given are claims.
+    assert "approved by" not in page
+    if any(one["by"] == "recalibrator" for one in made["figures"]["policies/best"]["value"]):
+        assert "by the recalibrator" in page
     if "policies/third" in made["figures"]:
         assert escape(SEEN) in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert pdf.startswith(b"%PDF-")
     assert len(pdf) > 50_000
+    if shutil.which("pdftotext") is None:
+        missing("no pdftotext", "install Poppler's utilities (Debian: apt-get install poppler-utils)")
+    words = subprocess.run(
+        ["pdftotext", "-layout", tmp_path / "pack" / PDF, "-"], capture_output=True, check=True
+    )
+    text = words.stdout.decode()
+    assert visible(text.replace("\n", "").replace("\f", "")) == text.replace("\n", "").replace("\f", "")
+    hashes = {one["sha256"] for one in made["figures"].values()} - {None}
+    assert len(hashes) > 10
+    assert [one for one in hashes if one not in text] == []  # a search finds each, and a copy has it whole
     # Nothing but the bundle goes in: whoever has it makes the same report.
     again = make_report(folder / BUNDLE, ALL[name], since=None, until=None, keys=KEYS)
     write_report(again, tmp_path / "again")

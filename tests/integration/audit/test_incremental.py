@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.reached import Reached, read_reached, write_reached
-from streamer.audit.standalone.verify_bundle import complete_lines, sha256
+from streamer.audit.standalone.verify_bundle import Log, complete_lines, sha256
 from streamer.cli import main
 from streamer.errors import UsageError
 from tests.integration.audit.attacker import breaking_in, cut_tail, rebuild_outcomes
@@ -26,7 +28,7 @@ __all__ = ["here"]
 
 ON_SQLITE = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 
-# Changes to labels by the topic that were verified before. All but the one of a date show in what belongs to no chain, or in
+# Changes to labels by the topic that were verified before. All but the one of a date show in what belongs to no log, or in
 # what a run says it has read, all of which every verification reads.
 OLDER = "source = 'topic' AND batch_id = 'batch-3'"
 UNSEEN = "UPDATE label_revisions SET effective_at"
@@ -36,7 +38,30 @@ def at_checkpoint(record: Record, sequence: int) -> Reached:
     """What a run has remembered that was made right after a checkpoint."""
     lines = complete_lines(record.file.read_bytes())
     value = lines[sequence - 1]
-    return Reached(json.loads(value)["record_id"], sequence, sha256(value))
+    facts = json.loads(value)
+    query = (
+        "SELECT leaf_hash FROM outcomes WHERE log_id = :log_id AND topic = :topic AND partition = :partition"
+        " AND leaf_index < :size ORDER BY leaf_index"
+    )
+    logs = []
+    with breaking_in(record.url) as connection:
+        for head in facts["partitions"]:
+            log = Log()
+            for leaf in connection.execute(sa.text(query), head).scalars():
+                log.append(leaf)
+            assert (log.size, log.root()) == (head["size"], head["root"])
+            place = [head[name] for name in ("log_id", "topic", "partition")]
+            logs.append([*place, log.size, [one.hex() for one in log.edge]])
+    return Reached(facts["record_id"], sequence, sha256(value), logs)
+
+
+def test_a_remembered_log_that_is_not_the_checkpoints_is_a_fault(record: Record) -> None:
+    since = at_checkpoint(record, 2)
+    others = [[*place, size, edge[::-1] or ["00" * 32]] for *place, size, edge in since.logs]
+    (fault,) = record.verify(since=replace(since, logs=others)).faults
+    assert (fault.place, fault.detail) == (
+        "checkpoint 2", "it is not what an earlier verification has kept of it"
+    )  # fmt: skip
 
 
 def test_only_what_came_since_is_read(record: Record) -> None:
@@ -47,7 +72,7 @@ def test_only_what_came_since_is_read(record: Record) -> None:
     assert rest.faults == ()
     assert rest.reached == whole.reached
     older = sum(
-        head["height"] for head in json.loads(complete_lines(record.file.read_bytes())[1])["partitions"]
+        head["size"] for head in json.loads(complete_lines(record.file.read_bytes())[1])["partitions"]
     )
     assert 0 < rest.counts["outcomes"] == whole.counts["outcomes"] - older
     assert rest.counts["calibrations derived again"] == 1 < whole.counts["calibrations derived again"]
@@ -107,21 +132,21 @@ def test_a_tail_that_was_cut_off(record: Record) -> None:
     assert record.verify(since=since).faults == (), "what is younger than the last checkpoint"
     with breaking_in(record.url) as connection:
         cut_tail(connection, 8)
-    assert any("ends at link" in fault.detail for fault in record.verify(since=since).faults)
+    assert any("and should have" in fault.detail for fault in record.verify(since=since).faults)
 
 
 @ON_SQLITE
 def test_the_checkpoint_itself_is_gone_or_another(record: Record) -> None:
     since = at_checkpoint(record, 2)
-    other = Reached(since.record_id, since.sequence, "0" * 64)
+    other = replace(since, digest="0" * 64)
     assert [fault.place for fault in record.verify(since=other).faults] == ["checkpoint 2"]
-    ahead = Reached(since.record_id, 9, since.digest)
+    ahead = replace(since, sequence=9)
     (fault,) = record.verify(since=ahead).faults
     assert (fault.place, fault.detail) == (
         "checkpoint 9",
         "an earlier verification came this far, and it is gone",
     )
-    elsewhere = Reached("ab" * 32, since.sequence, since.digest)
+    elsewhere = replace(since, record_id="ab" * 32)
     assert [fault.check for fault in record.verify(since=elsewhere).faults] == ["checkpoint"]
 
 
@@ -172,6 +197,6 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         read_reached(tmp_path)
     with pytest.raises(UsageError, match="cannot write"):
-        write_reached(tmp_path / "no" / "folder", Reached("a", 1, "b"))
-    write_reached(path, Reached("a", 1, "b"))
-    assert read_reached(path) == Reached("a", 1, "b")
+        write_reached(tmp_path / "no" / "folder", Reached("a", 1, "b", []))
+    write_reached(path, Reached("a", 1, "b", []))
+    assert read_reached(path) == Reached("a", 1, "b", [])

@@ -1,4 +1,4 @@
-"""A calibration run that read what nobody decided or labelled is named, though every chain was computed anew."""
+"""A calibration run that read what nobody decided or labelled is named, though every log was computed anew."""
 
 from __future__ import annotations
 

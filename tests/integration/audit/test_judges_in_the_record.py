@@ -1,4 +1,4 @@
-"""What a judge was asked and said is sealed: with the decision whose score it made, or in the control chain beside its label."""
+"""What a judge was asked and said is sealed: with the decision whose score it made, or in the control log beside its label."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.store import prune
-from streamer.store.log import chain
+from streamer.store.log import leaves
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
@@ -107,8 +107,8 @@ def test_each_judgement_is_in_a_chain_and_its_words_fit_their_seal(
         ("DELETE FROM judgements WHERE {one}", "labelled", "the row that was sealed here is gone"),
         ("UPDATE judgements SET batch_id = 'batch-1' WHERE {one}", "scored", "the decision is not what was recorded"),
         ("UPDATE judgements SET response_id = 'no' WHERE {one}", "scored", "the decision is not what was recorded"),
-        ("UPDATE judgements SET batch_id = 'none' WHERE {one}", "scored", "belongs to no chain"),
-        ("UPDATE judgements SET label = 1 WHERE {one}", "scored", "belongs to no chain"),
+        ("UPDATE judgements SET batch_id = 'none' WHERE {one}", "scored", "belongs to no log"),
+        ("UPDATE judgements SET label = 1 WHERE {one}", "scored", "belongs to no log"),
         (
             "UPDATE judgements SET exchanges = NULL, salt = NULL, erased_at = judged_at WHERE {one}",
             "scored",
@@ -167,7 +167,7 @@ def test_a_rubric_that_was_sealed_anew_is_not_that_of_its_name(settings: Setting
         words["messages"][0]["content"] = "Whatever it says, it is good."
         connection.execute(
             sa.text("UPDATE judgements SET exchanges = :w, content_mac = :m WHERE id = :i"),
-            {"w": json.dumps(words), "m": chain.judgement_mac(row["salt"], words), "i": row["id"]},
+            {"w": json.dumps(words), "m": leaves.judgement_mac(row["salt"], words), "i": row["id"]},
         )
         rebuild_outcomes(connection)
     assert [one.detail for one in verify(settings, rescorer=Rescorer({})).faults if one.check == "score"] == [

@@ -46,7 +46,7 @@ def record(migrated_database_url: str, tmp_path: Path) -> Settings:
         (
             "INSERT INTO api_keys (id, digest, may, note, created_at, created_by) SELECT 'mine', salt, may, '', created_at,"
             " 'ana' FROM api_keys, (SELECT audit_salt AS salt FROM gates) gates WHERE gates IS NULL",
-            "this row, or what it says of itself, belongs to no chain",
+            "this row, or what it says of itself, belongs to no log",
         ),
     ],
     ids=["gates", "rate", "revocation", "key"],

@@ -101,7 +101,7 @@ def test_a_policy_that_a_worker_refused_is_told_and_no_fault(scribe: Scribe) -> 
     assert fault.detail == "it was decided under policy 1, when policy 2 was in force"
 
 
-def test_what_links_say_of_the_control_chain_never_falls(scribe: Scribe) -> None:
+def test_what_leaves_say_of_the_control_log_never_falls(scribe: Scribe) -> None:
     place = Partition(LOG, "streamer.responses", 0)
     decide(scribe, place, [0, 1], [1, 2])
     scribe.import_labels("best", [1])
@@ -111,26 +111,26 @@ def test_what_links_say_of_the_control_chain_never_falls(scribe: Scribe) -> None
     assert verify(scribe.settings).faults == ()
     with breaking_in(scribe.settings.database.url) as connection:
         connection.exec_driver_sql(
-            'UPDATE outcomes SET control_height = (SELECT control_height - 1 FROM outcomes WHERE "offset" = 1)'
+            'UPDATE outcomes SET control_size = (SELECT control_size - 1 FROM outcomes WHERE "offset" = 1)'
             ' WHERE "offset" = 3'
         )
         rebuild_outcomes(connection)
     faults = verify(scribe.settings).faults
-    assert any("a link before it saw" in fault.detail for fault in faults)
+    assert any("a leaf before it saw" in fault.detail for fault in faults)
     with breaking_in(scribe.settings.database.url) as connection:
-        connection.exec_driver_sql('UPDATE outcomes SET control_height = 10000 WHERE "offset" = 3')
+        connection.exec_driver_sql('UPDATE outcomes SET control_size = 10000 WHERE "offset" = 3')
     (fault, *_) = verify(scribe.settings).faults
-    assert "control link 10000, which was the newest then, is missing" in fault.detail
+    assert "control leaf 9999, which was the newest then, is missing" in fault.detail
 
 
-def test_a_link_saw_no_more_of_the_control_chain_than_the_checkpoint_that_covers_it(scribe: Scribe) -> None:
+def test_a_leaf_saw_no_more_of_the_control_log_than_the_checkpoint_that_covers_it(scribe: Scribe) -> None:
     place = Partition(LOG, "streamer.responses", 0)
     decide(scribe, place, [0, 1], [1, 2])
     scribe.checkpoint()
     scribe.import_labels("best", [1])
     with breaking_in(scribe.settings.database.url) as connection:
         connection.exec_driver_sql(
-            'UPDATE outcomes SET control_height = (SELECT chain_height FROM control_head) WHERE "offset" = 1'
+            'UPDATE outcomes SET control_size = (SELECT log_size FROM control_head) WHERE "offset" = 1'
         )
         rebuild_outcomes(connection)
     faults = verify(scribe.settings, from_database=True).faults

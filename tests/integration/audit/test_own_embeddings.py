@@ -79,9 +79,7 @@ def test_embeddings_in_base64_are_recorded_like_lists(here: Path) -> None:
     with wiring.open_store(load_settings()) as store:
         Scribe(store, load_settings()).deliver([first, first, again, rounded, cut_off])
         with store._database.reading() as connection:
-            said = (
-                connection.exec_driver_sql("SELECT kind FROM outcomes ORDER BY chain_height").scalars().all()
-            )
+            said = connection.exec_driver_sql("SELECT kind FROM outcomes ORDER BY leaf_index").scalars().all()
             source = connection.exec_driver_sql(
                 "SELECT embedding_source, reason FROM v_decisions WHERE batch_id = 'batch-7'"
             ).one()

@@ -106,7 +106,7 @@ CHANGES = [
         "its logged probability should be 0.25",
     ),
     (f"audit_rate = NULL, extra_draw = (1 = 0) WHERE batch = {RAISED_ONE.format('sampled')}", "should be 0.25"),
-    (f"audit_rate = 99 WHERE batch = {RAISED_ONE.format('sampled')}", "the audit rate 99 that it names is in no chain"),
+    (f"audit_rate = 99 WHERE batch = {RAISED_ONE.format('sampled')}", "the audit rate 99 that it names is in no log"),
     (f"audit_rate = 2 WHERE batch = {RAISED_ONE.format('sampled')}", "audit rate 2 that it names raises nothing"),
     (f"audit_rate = 3 WHERE batch = {RAISED_ONE.format('sampled')}", "is one of the gate other"),
     (

@@ -96,7 +96,7 @@ def test_a_stranger_runs_it(settings: Settings, tmp_path: Path) -> None:
     export(settings, tmp_path / "changed")
     done = run(tmp_path / "changed", *given)
     assert done.returncode == 3
-    assert "FAULT  chain: control, link 6" in done.stdout
+    assert "FAULT  log: control, leaf 5" in done.stdout
 
 
 def test_both_read_the_same_files_alike(
@@ -107,10 +107,12 @@ def test_both_read_the_same_files_alike(
     (tmp_path / "empty").write_bytes(b"")
     bundle = tmp_path / "bundle"
     export(settings, bundle)
-    (height, link) = next(
-        (one["height"], one["hash"]) for one in Bundle(bundle).values("control.jsonl") if one["height"] == 3
+    (index, leaf, root) = next(
+        (one["index"], one["leaf"], one["root"])
+        for one in Bundle(bundle).values("control.jsonl")
+        if one["index"] == 2
     )
-    receipt = json.dumps(["control", "", 0, height, link])
+    receipt = json.dumps(["control", "", 0, index, leaf, root])
     receipts = tmp_path / "receipts.jsonl"
 
     def both(*given: object) -> list[tuple[int, str]]:
@@ -233,7 +235,7 @@ def test_a_damaged_zip_is_unreadable(settings: Settings, tmp_path: Path) -> None
 
 
 RUNS = {
-    # The run, its candidate and its policy are changed together, and every chain is computed anew.
+    # The run, its candidate and its policy are changed together, and every log is computed anew.
     "a lower threshold": (
         "UPDATE calibration_runs SET threshold = 0.5 WHERE id = 3;"
         "UPDATE calibration_candidates SET threshold = 0.5 WHERE run = 3 AND decides;"

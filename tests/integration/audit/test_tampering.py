@@ -54,16 +54,16 @@ CHANGES = [
     (f"UPDATE batches SET prompt = 'else' WHERE id = {B25}", "best/batch-25#1", "texts"),
     (f"UPDATE responses SET text = 'else' WHERE batch = {B25} AND position = 0", "best/batch-25#1", "texts"),
     (f"UPDATE batches SET metadata = '{{}}' WHERE id = {B25}", "best/batch-25#1", "metadata"),
-    ("UPDATE dead_letters SET value = key WHERE code = 'not_utf8'", r"streamer.responses[0], link", "bytes"),
-    ("UPDATE dead_letters SET code = 'nan' WHERE code = 'not_utf8'", r"streamer.responses[0], link", "not what"),
-    # links
-    (f'DELETE FROM outcomes WHERE {HERE} AND "offset" = 21', "streamer.responses[0], link 22", "missing"),
-    (f"DELETE FROM decisions WHERE batch = {B25}", "streamer.responses[0], link", "missing"),
+    ("UPDATE dead_letters SET value = key WHERE code = 'not_utf8'", r"streamer.responses[0], leaf", "bytes"),
+    ("UPDATE dead_letters SET code = 'nan' WHERE code = 'not_utf8'", r"streamer.responses[0], leaf", "not what"),
+    # leaves
+    (f'DELETE FROM outcomes WHERE {HERE} AND "offset" = 21', "streamer.responses[0], leaf 21", "missing"),
+    (f"DELETE FROM decisions WHERE batch = {B25}", "streamer.responses[0], leaf", "missing"),
     (f"DELETE FROM responses WHERE batch = {B25} AND position = 3", "best/batch-25#1", "not what"),
-    (f'UPDATE outcomes SET "offset" = 900 WHERE {HERE} AND chain_height = 40', "offset 900", "not what"),
-    (f"UPDATE outcomes SET kind = 'duplicate' WHERE batch = {B25}", "link 26, offset 25", "not what"),
-    (f"UPDATE outcomes SET chain_hash = (SELECT chain_hash FROM outcomes WHERE {HERE} AND chain_height = 3)"
-     f" WHERE {HERE} AND chain_height = 26", "link 26, offset 25", "not what"),
+    (f'UPDATE outcomes SET "offset" = 900 WHERE {HERE} AND leaf_index = 39', "offset 900", "not what"),
+    (f"UPDATE outcomes SET kind = 'duplicate' WHERE batch = {B25}", "leaf 25, offset 25", "not what"),
+    (f"UPDATE outcomes SET leaf_hash = (SELECT leaf_hash FROM outcomes WHERE {HERE} AND leaf_index = 2)"
+     f" WHERE {HERE} AND leaf_index = 25", "leaf 25, offset 25", "not what"),
     (f"UPDATE progress SET next_offset = 3 WHERE {HERE}", "streamer.responses[0]", "before it"),
     (f"DELETE FROM progress WHERE {HERE}", "streamer.responses[0]", "does not know"),
     # labels
@@ -75,13 +75,13 @@ CHANGES = [
     ("DELETE FROM label_revisions WHERE source = 'file' AND batch_id = 'batch-5'", "label_revisions", "gone"),
     ("DELETE FROM label_revisions WHERE source = 'topic' AND batch_id = 'batch-3'", "streamer.labels[0]", "missing"),
     ("UPDATE label_revisions SET source = 'topic' WHERE source = 'file' AND batch_id = 'batch-5'", "label_revisions gate each", "not what"),
-    ("UPDATE label_revisions SET source = 'file' WHERE source = 'topic' AND batch_id = 'batch-3'", "label_revisions [", "no chain"),
+    ("UPDATE label_revisions SET source = 'file' WHERE source = 'topic' AND batch_id = 'batch-3'", "label_revisions [", "no log"),
     *[(f"""INSERT INTO label_revisions (gate, batch_id, attempt, response_id, kind, labeller, severity, labelled_at,
            received_at, effective_at, source) SELECT gate, batch_id, attempt, response_id, kind, 'mallory', 0,
            labelled_at, received_at, effective_at, '{source}' FROM label_revisions WHERE source = 'file'
-           AND batch_id = 'batch-5'""", "label_revisions [", "no chain") for source in ("file", "topic")],
+           AND batch_id = 'batch-5'""", "label_revisions [", "no log") for source in ("file", "topic")],
     # what governs decisions
-    ("UPDATE gates SET seed = 7 WHERE name = 'each'", "control, link 6, gates name each", "not what"),
+    ("UPDATE gates SET seed = 7 WHERE name = 'each'", "control, leaf 5, gates name each", "not what"),
     ("UPDATE gates SET audit_salt = (SELECT audit_salt FROM gates WHERE name = 'best') WHERE name = 'each'", "gates name each", "not what"),
     ("UPDATE gate_revisions SET alpha = 0.9 WHERE gate = 'each'", "gate_revisions gate each revision 1", "not what"),
     ("UPDATE gate_revisions SET reason = 'other' WHERE gate = 'each'", "gate_revisions gate each revision 1", "not what"),
@@ -91,20 +91,20 @@ CHANGES = [
     ("DELETE FROM policy_events WHERE event = 'closed' AND gate = 'best'", "policy_events", "gone"),
     (f"INSERT INTO policies (gate, version, gate_revision, state, threshold, calibrated, calibration_run, guarantee,"
      f" valid_from, created_by, reason, rule) SELECT gate, 99, gate_revision, state, threshold, calibrated, calibration_run, guarantee,"
-     f" valid_from, created_by, reason, rule FROM policies WHERE gate = 'best' AND version = {CUT}", 'policies ["best",99]', "no chain"),
+     f" valid_from, created_by, reason, rule FROM policies WHERE gate = 'best' AND version = {CUT}", 'policies ["best",99]', "no log"),
     (f"UPDATE calibration_runs SET seed = 7 WHERE id = {LAST_RUN}", "calibration_runs gate best", "not what"),
     (f"UPDATE calibration_inputs SET severity = 0.25 WHERE run = {LAST_RUN} AND severity IS NOT NULL", "calibration_runs gate best", "not what"),
     (f"DELETE FROM calibration_inputs WHERE run = {LAST_RUN} AND severity IS NULL", "calibration_runs gate best", "not what"),
     (f"UPDATE calibration_candidates SET threshold = 0.1 WHERE run = {LAST_RUN} AND threshold IS NOT NULL", "calibration_runs gate best", "not what"),
     ("UPDATE data_gaps SET to_offset = to_offset + 5", "data_gaps topic streamer.responses", "not what"),
     ("DELETE FROM data_gaps", "data_gaps", "gone"),
-    ("UPDATE control_log SET sealed = replace(sealed, '\"seed\"', '\"sead\"') WHERE chain_height = 6", "control, link 6", ""),
-    ("DELETE FROM control_log WHERE chain_height = 7", "control, link 7", "missing"),
-    ("UPDATE control_head SET chain_height = 3", "control, link 3", "ends at"),
+    ("UPDATE control_log SET sealed = replace(sealed, '\"seed\"', '\"sead\"') WHERE leaf_index = 5", "control, leaf 5", ""),
+    ("DELETE FROM control_log WHERE leaf_index = 6", "control, leaf 6", "missing"),
+    ("UPDATE control_head SET log_size = 3", "control", "should have 3"),
     # checkpoints
     ("DELETE FROM checkpoints WHERE sequence = 3", "checkpoint 3", "the database does not have it"),
     ("DELETE FROM checkpoints WHERE sequence = 2", "checkpoint 2", "the database does not have it"),
-    ("UPDATE control_head SET record_id = chain_hash", "checkpoint 1", "another record"),
+    ("UPDATE control_head SET record_id = substr(log_edge, 1, 32)", "checkpoint 1", "another record"),
 ]  # fmt: skip
 
 
@@ -166,27 +166,27 @@ def test_a_decision_put_in_past_the_journal(record: Record) -> None:
             connection.exec_driver_sql(
                 f"INSERT INTO {table} ({quoted}) SELECT {values} FROM {table} WHERE {where} = {B25}"
             )
-    check(record, 'decisions ["best","stray",1]', "no chain")
+    check(record, 'decisions ["best","stray",1]', "no log")
 
 
-def test_links_that_changed_places(record: Record) -> None:
+def test_leaves_that_changed_places(record: Record) -> None:
     with breaking_in(record.url) as connection:
         for old, new in ((25, 999), (26, 25), (999, 26)):
             connection.exec_driver_sql(
-                f"UPDATE outcomes SET chain_height = {new} WHERE {HERE} AND chain_height = {old}"
+                f"UPDATE outcomes SET leaf_index = {new} WHERE {HERE} AND leaf_index = {old}"
             )
-    check(record, "streamer.responses[0], link 25", "not what was recorded")
+    check(record, "streamer.responses[0], leaf 25", "not what was recorded")
 
 
 def test_an_old_outcome_told_once_more(record: Record) -> None:
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql("DROP INDEX uq_outcomes_decided_once")
         connection.exec_driver_sql(
-            'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, chain_height, chain_hash)'
-            f" SELECT log_id, topic, partition, 500, kind, batch, recorded_at, 45, chain_hash FROM outcomes"
-            f" WHERE {HERE} AND chain_height = 3"
+            'INSERT INTO outcomes (log_id, topic, partition, "offset", kind, batch, recorded_at, leaf_index, leaf_hash, root, control_size)'
+            f" SELECT log_id, topic, partition, 500, kind, batch, recorded_at, 44, leaf_hash, root, control_size FROM outcomes"
+            f" WHERE {HERE} AND leaf_index = 2"
         )
-    check(record, "link 45, offset 500", "not what was recorded")
+    check(record, "leaf 44, offset 500", "not what was recorded")
 
 
 def test_texts_that_changed_places_with_their_seals(record: Record) -> None:
@@ -209,7 +209,7 @@ def test_texts_that_changed_places_and_were_sealed_again(record: Record) -> None
 def test_a_tail_that_was_cut_off_and_mended(record: Record) -> None:
     with breaking_in(record.url) as connection:
         cut_tail(connection, 8)
-    check(record, "streamer.responses[0], link 37", "the tail was cut off")
+    check(record, "streamer.responses[0], leaf 36", "the tail was cut off")
 
 
 def test_what_is_younger_than_the_last_checkpoint_can_be_cut_and_that_is_said(record: Record) -> None:
@@ -277,7 +277,7 @@ def test_a_sample_redrawn_with_the_chain_computed_anew_is_found_without_checkpoi
 def test_another_salt_with_everything_computed_anew_breaks_the_commitment(record: Record) -> None:
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
-            "UPDATE gates SET audit_salt = (SELECT chain_hash FROM control_head) WHERE name = 'best'"
+            "UPDATE gates SET audit_salt = (SELECT substr(log_edge, 1, 32) FROM control_head) WHERE name = 'best'"
         )
         rebuild_control(connection)
     check(record, "gates name best", "committed to another salt")
@@ -354,12 +354,12 @@ def test_what_contradicts_itself_is_named_with_everything_computed_anew(
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE outcomes SET recorded_at = 'yesterday' WHERE chain_height = 3",
-        "UPDATE outcomes SET chain_hash = 'x' WHERE chain_height = 3",
-        "UPDATE control_log SET recorded_at = 'x' WHERE chain_height = 3",
+        "UPDATE outcomes SET recorded_at = 'yesterday' WHERE leaf_index = 2",
+        "UPDATE outcomes SET leaf_hash = 'x' WHERE leaf_index = 2",
+        "UPDATE control_log SET recorded_at = 'x' WHERE leaf_index = 2",
         "UPDATE policies SET rule = '[' WHERE version = 2",
         "UPDATE batches SET metadata = '{' WHERE id = 3",
-        "UPDATE progress SET chain_hash = 'hello'",
+        "UPDATE progress SET log_edge = 'hello'",
         "UPDATE calibration_inputs SET score = 'x'",
         "UPDATE gate_revisions SET alpha = 'x' WHERE revision = 1",
         "DELETE FROM control_head",
@@ -442,7 +442,7 @@ def test_values_of_another_type_are_named_and_stop_nothing(record: Record) -> No
         connection.exec_driver_sql(
             f"UPDATE responses SET score = 'high' WHERE batch = {B26} AND position = 0"
         )
-    check(record, "streamer.responses[0], link 26", "cannot be read")
+    check(record, "streamer.responses[0], leaf 25", "cannot be read")
 
 
 @ON_SQLITE

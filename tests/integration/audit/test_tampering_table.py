@@ -98,7 +98,7 @@ def test_who_names_it_when_the_key_was_stolen(site: Site, name: str, tmp_path: P
 
 def test_a_batch_that_was_decided_twice_is_named_as_such(site: Site, tmp_path: Path) -> None:
     copy = site.copy(tmp_path)
-    attack(copy, "a decision put into the chain once more", "in the window")
+    attack(copy, "a decision put into the log once more", "in the window")
     said = "this batch was decided before"
     assert said in [fault.detail for fault in verify(copy.settings).faults]
     export(copy.settings, tmp_path / "bundle")
@@ -149,11 +149,12 @@ def test_what_is_no_receipt_is_said_to_be_none(site: Site) -> None:
         b"\xff",
         b'["a","b",0,0,"00"]',
         b'{"receipt":"["}',
-        b'["a","b","0",1,"' + b"0" * 64 + b'"]',
+        b'["a","b","0",1,"' + b"0" * 64 + b'","' + b"0" * 64 + b'"]',
+        b'["a","b",0,1,"' + b"0" * 64 + b'"]',  # without the root
     ]
     report = verify(site.settings, receipts=(lines, "what was kept"))
     assert [fault.check for fault in report.faults] == ["receipt"] * len(lines)
-    unknown = b'["log-1","nowhere",0,1,"' + b"0" * 64 + b'"]'
+    unknown = b'["log-1","nowhere",0,1,"' + b"0" * 64 + b'","' + b"0" * 64 + b'"]'
     report = verify(site.settings, receipts=([unknown], "what was kept"))
     assert any("does not know this partition" in fault.detail for fault in report.faults)
 
@@ -162,7 +163,7 @@ def test_a_receipt_of_a_partition_younger_than_the_bundle_is_no_fault_of_it(
     site: Site, tmp_path: Path
 ) -> None:
     export(site.settings, tmp_path / "bundle")
-    later = json.dumps(["log-1", "streamer.responses", 99, 1, "0" * 64]).encode()
+    later = json.dumps(["log-1", "streamer.responses", 99, 1, "0" * 64, "0" * 64]).encode()
     alone = verify_bundle(tmp_path / "bundle", KEYS, None, [*site.receipts, later])
     assert alone.faults == []
     assert "they are younger, or the end was cut off" in alone.notes["younger receipts"]

@@ -33,8 +33,8 @@ EVERYTHING = [
     ("outcomes", "batch", "'?'", "outcomes.jsonl"),
     ("batches", "prompt", NO_TEXT, "a value of the column prompt is no text"),
     ("checkpoints", "value", "'?'", "checkpoints.jsonl"),
-    ("control_head", "chain_height", NO_TEXT, "the heads of the chains"),
-    ("progress", "next_offset", "x'ff'", "the heads of the chains"),
+    ("control_head", "log_size", NO_TEXT, "the heads of the logs"),
+    ("progress", "next_offset", "x'ff'", "the heads of the logs"),
     ("control_log", "sealed", f"'{'[' * 100_000}'", "control.jsonl"),
     ("batches", "metadata", f"'{'[' * 100_000}'", "outcomes.jsonl"),
 ]

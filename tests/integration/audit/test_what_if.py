@@ -14,8 +14,8 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import StoredTexts
-from streamer.calibration.calibrators.full import allowed
-from streamer.cli import main
+from streamer.calibration.calibrators.full import allowed, chance_above
+from streamer.cli import WRONG_USAGE, main
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading
@@ -26,6 +26,7 @@ from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
 from streamer.whatif.rescored import from_texts, rescored
+from streamer.wording.numbers import percent
 from streamer.wording.what_if import basis_sentence, caveats
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
@@ -183,7 +184,9 @@ def test_a_given_threshold_says_which_answers_get_through(
     assert all(one.score <= 0.7 for one in at.less.answers)
 
 
-def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(tmp_path: Path) -> None:
+def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = settings_for(f"sqlite:///{tmp_path / 'record.db'}", tmp_path)
     migrated(settings)
     with wiring.open_store(settings) as store:
@@ -232,6 +235,23 @@ def test_method_full_comes_out_again_and_another_budget_is_read_off_the_record(t
         in_sample = asking.ask(Change(), in_sample=True)
         assert in_sample.reading.cut.state == "full"
         assert 0 < in_sample.asked.served < 1
+
+        monkeypatch.setenv("STREAMER_DATABASE_URL", settings.database.url)
+        assert main(["what-if", "all", "--scorer", "gram"]) == WRONG_USAGE
+        assert "--scorer gram goes with a method that cuts one score" in capsys.readouterr().err
+        assert main(["threshold", "show", "all"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert (
+            f"{percent(chance_above(0.45, alpha=0.3, groups=60))} of calibrations on 60 prompts expose more than 45 %"
+            in said
+        )
+        assert "is a selection" not in said, "the budget was settled before the first prompt"
+        store.gates.revise("all", {"alpha": 0.2}, by="ana", reason="what-if said so")
+        scribe.recalibrate("all")
+        assert main(["threshold", "show", "all"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "when 120 of the 120 prompts that calibrate were decided already" in said
+        assert "is a selection" in said
 
         with breaking_in(settings.database.url) as connection:
             row = sa.text(

@@ -149,9 +149,7 @@ def test_what_is_approved_is_recorded_as_of_somebody_who_signed_in(
     assert (newest.version, newest.calibration_run) == (3, 2)
     assert (newest.created_by, newest.reason) == ("account:approver", "looked at it")
     assert people.announced == 1
-    sealed = peopled_world.rows(
-        "SELECT sealed FROM control_log WHERE kind = 'policies' ORDER BY chain_height"
-    )
+    sealed = peopled_world.rows("SELECT sealed FROM control_log WHERE kind = 'policies' ORDER BY leaf_index")
     assert json.loads(sealed[-1].sealed)["created_by"] == "account:approver"
     page = client.get("/proposals").body
     assert "Run 2 is in force at gate support-bot, as policy 3." in page

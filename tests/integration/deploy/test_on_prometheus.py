@@ -132,7 +132,7 @@ class Installation:
         worker.set_desk_outcomes({(GATES[0], "released"): 3})
         worker.set_unwitnessed("http", 60.0, failed=True)
         worker.lag("streamer.responses", number, self._draw.randrange(3))
-        worker.set_chain_height("streamer.responses", number, round(50 * time.monotonic()))
+        worker.set_log_leaves("streamer.responses", number, round(50 * time.monotonic()))
 
 
 @pytest.fixture

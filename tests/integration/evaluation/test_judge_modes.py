@@ -50,7 +50,7 @@ def reply(request: ChatRequest) -> ChatReply:
 
 
 def endpoint(server: OpenAIServer, **options: object) -> JudgeEndpoint:
-    chosen = {"model": "judge", "tries": 2, "first_delay": 0.0, "concurrency": 4, "timeout": 5.0} | options
+    chosen = {"model": "judge", "tries": 2, "first_delay": 0.0, "concurrency": 4, "timeout": 240.0} | options
     return JudgeEndpoint(base_url=server.url, **chosen)
 
 
@@ -108,20 +108,25 @@ def test_a_judge_that_stops_answering_loses_nothing(clouds, tmp_path):
     ("bad", "code"),
     [
         (ChatReply("It is about 80, I think."), "malformed_reply"),
-        (ChatReply(after=3.0, content="{}"), "timed_out"),
+        (ChatReply(after=300.0), "timed_out"),
         (ChatReply(raw=b"<html>rubbish</html>"), "malformed_reply|server_error|rejected"),
         (ChatReply(hang_up=True), "unreachable|server_error"),
     ],
     ids=["rubbish", "timeout", "no JSON", "hangs up"],
 )
 def test_an_answer_without_a_mark_is_held_and_told_of(clouds, tmp_path, bad, code):
-    def for_most(request: ChatRequest) -> ChatReply:
-        return bad if "question 5?" in request.texts[1] else reply(request)
+    def asking(instead: ChatReply, **options: object):
+        def for_most(request: ChatRequest) -> ChatReply:
+            return instead if "question 5?" in request.texts[1] else reply(request)
 
-    with OpenAIServer(for_most) as server:
-        found = judged(
-            server, clouds, tmp_path / "cache", timeout=0.5 if code == "timed_out" else 5.0, tries=1
-        )
+        with OpenAIServer(for_most) as server:
+            return judged(server, clouds, tmp_path / "cache", tries=1, **options)
+
+    if code == "timed_out":
+        asking(ChatReply("rubbish"))  # all others are marked, and never asked about when time is short
+        found = asking(bad, timeout=0.5)
+    else:
+        found = asking(bad)
     (result,) = found.data_sets
     (note,) = [note for note in result.notes if "gave no rating" in note]
     assert re.search(rf"no rating to 2 of {DISTINCT} distinct answers \(({code}) 2\)", note), note

@@ -64,8 +64,6 @@ def sqlite_site(new_site: Callable[..., Site], migrated_sqlite_url: str) -> Site
 GATES: dict[str, dict[str, Any]] = {
     GATE: {},
     "likely": {},
-    "likely-steps": {"answers": 4, "steps": [2], "stop_above": 0.9},
-    "also-likely": {},
     "away": {"base_url": "http://127.0.0.1:9/v1"},
     "one-by-one": {"per_request": 1, "concurrency": 1},
     "cached": {"per_request": 1, "cached": "accept"},
@@ -98,14 +96,10 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
                 "mode": "shadow" if gate.startswith("shadow") else "enforce",
                 "segment_by": "upstream" if gate == "segmented" else None,
             }
-            likely = gate.startswith("likely")
-            of = (
-                {"scorer": "logprob", "encoder": "event"}
-                if likely
-                else {"scorer": "gram", "encoder": ENCODER}
-            )
-            if gate == "also-likely":
-                of |= {"scorer": "choice", "signals": signal_list(["logprob"]).text}
+            of = {"scorer": "gram", "encoder": ENCODER}
+            if gate == "likely":
+                listed = signal_list(["logprob", "token_entropy", "most_token_entropy"])
+                of |= {"scorer": "choice", "signals": listed.text}
             site.gate(gate, **of, **own)
         yield Plain(site, model, model.serve(site, gates=GATES))
         site.check()
@@ -213,46 +207,28 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
     assert KEY not in everything
 
 
-@pytest.mark.parametrize("gate", ["likely", "likely-steps"])
-def test_a_gate_of_log_probabilities_asks_its_upstream_for_them(plain: Plain, gate: str) -> None:
-    plain.model.reply = lambda request: ChatReply(
-        "Maybe.",
-        further=["Surely.", *["Perhaps."] * 2][: request.body["n"] - 1],
-        logprobs=(-2.0, -0.01, -3.0, -4.0),
-    )
-    told = ask(plain.endpoint, gate=gate).streamer
-    assert (told["action"], told["reason"], told["selected"]) == ("ship", "scored", "2")
-    decided = json.loads(plain.site.recorded()[told["batch_id"]])
-    assert decided["responses"][1]["score"] == 0.99005
-    (asked,) = plain.model.asked
-    assert asked.body["logprobs"] is True
-    assert asked.body["n"] == (2 if gate == "likely-steps" else 4)
-    plain.model.reply = differing
-    told = ask(plain.endpoint, gate=gate).streamer
-    wanted = "too_few_responses" if gate == "likely-steps" else "no_logprob"
-    assert (told["action"], told["reason"]) == ("abstain", wanted)
-
-
-def test_a_gate_that_reads_log_probabilities_as_a_signal_asks_for_them_and_does_without(plain: Plain) -> None:
+def test_a_gate_that_reads_log_probabilities_asks_for_them_and_does_without(plain: Plain) -> None:
     found = []
-    for logprobs in ((-2.0, -0.01, -3.0, -4.0), None):
-        plain.model.reply = lambda request, given=logprobs: ChatReply(
-            AGREED,
-            further=[AGREED] * (request.body["n"] - 1),
-            **({} if given is None else {"logprobs": given}),
+    for given in ({"logprobs": (-2.0, -0.01, -3.0, -4.0), "top": ([0.5, 0.25, 0.25], [0.9])}, {}):
+        plain.model.reply = lambda request, given=given: ChatReply(
+            AGREED, further=[AGREED] * (request.body["n"] - 1), **given
         )
-        told = ask(plain.endpoint, gate="also-likely").streamer
+        told = ask(plain.endpoint, gate="likely").streamer
         assert told["action"] == "ship"
-        assert plain.model.asked[-1].body["logprobs"] is True
+        asked = plain.model.asked[-1].body
+        assert (asked["logprobs"], asked["top_logprobs"]) == (True, 20)
         rows = dict(
             plain.site.rows(
                 "SELECT batch_id, signals FROM batches JOIN decisions ON decisions.batch = batches.id"
             )
         )
         row = rows[told["batch_id"]]
-        found.append(np.frombuffer(row, "<f4")[-2:].tolist())
-    # All four agree, and the first is chosen: exp(-2) in [0, 1] around 1/2; and the mark that it is missing.
-    assert found == [[pytest.approx(2 * math.exp(-2) - 1), 0.0], [0.0, 1.0]]
+        found.append(np.frombuffer(row, "<f4")[-6:].tolist())
+    # All four agree, and the first is chosen. What 0.9 leaves of a token's probability counts as one token.
+    entropies = [1.5 * math.log(2), -0.9 * math.log(0.9) - 0.1 * math.log(0.1)]
+    wanted = [math.exp(-2), math.exp(-sum(entropies) / 2), math.exp(-max(entropies))]
+    assert found[0] == pytest.approx([value for one in wanted for value in (2 * one - 1, 0.0)], abs=1e-6)
+    assert found[1] == [0.0, 1.0] * 3
 
 
 def test_usage_is_the_sum_of_all_upstream_calls(plain: Plain) -> None:

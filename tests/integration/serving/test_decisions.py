@@ -28,16 +28,17 @@ def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:
     assert action(ships)["source"] == {"topic": "http", "partition": 0, "offset": 0}
     found = endpoint.client.get(f"/v1/gates/{GATE}/decisions/b-1")
     assert (found.status_code, found.content) == (200, ships.content)
-    links = site.rows(
-        "SELECT chain_height, chain_hash FROM outcomes WHERE topic = 'http' ORDER BY \"offset\""
+    leaves = site.rows(
+        "SELECT leaf_index, leaf_hash, root FROM outcomes WHERE topic = 'http' ORDER BY \"offset\""
     )
-    for answer, (height, link) in zip((ships, holds), links, strict=True):
+    for answer, (index, leaf, root) in zip((ships, holds), leaves, strict=True):
         assert json.loads(answer.headers["streamer-receipt"]) == [
             "http",
             "http",
             0,
-            height,
-            bytes(link).hex(),
+            index,
+            bytes(leaf).hex(),
+            bytes(root).hex(),
         ]
     assert found.headers["streamer-receipt"] == ships.headers["streamer-receipt"]
     assert site.rows("SELECT count(*) FROM pending_messages") == [(0,)]

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from streamer.gates.settings import GateSettings
+from streamer.scoring.signals.signal_list import SignalList
 from tests.faults.endpoint import PATIENCE, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model
 from tests.services.openai_server import ChatReply, ChatRequest
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from tests.faults.endpoint import Endpoint
 
 CHEAP, DEAR = "small", "large"
-FLOOR, CUT = 0.5, 0.9
+FLOOR, ABOVE, CUT = 0.5, 0.6, 0.9
 HELD = "Ask a person."
 GATES: dict[str, dict[str, Any]] = {
     "bot": {"then": "bot-dear", "hold_message": HELD},
@@ -35,6 +36,10 @@ GATES: dict[str, dict[str, Any]] = {
     "floorless-dear": {"model": DEAR},
     "hopeless": {"then": "hopeless-dear", "then_from": 0.45},
     "hopeless-dear": {"model": DEAR},
+    "signals": {"then": "signals-dear"},
+    "signals-dear": {"model": DEAR},
+    "unfixed": {"then": "unfixed-dear"},
+    "unfixed-dear": {"model": DEAR},
     "mixed": {"then": "mixed-dear"},
     "mixed-dear": {"model": DEAR},
 }
@@ -76,7 +81,11 @@ def make(site: Site) -> None:
         later: dict[str, Any] = {"method": "mean" if gate == "mixed-dear" else "hb"}
         floors = {"floorless": None, "hopeless": 0.6}
         first: dict[str, Any] = {"label_floor": floors.get(gate, FLOOR), "cut": CUT}
-        site.gate(gate, scorer="gram", encoder=ENCODER, **(later if gate.endswith("-dear") else first))
+        if gate in ("signals", "unfixed"):
+            full = {"method": "full", "signals": SignalList().text, "scorer": "choice"}
+            first = full | {"ship_above": ABOVE if gate == "signals" else 0.0, "cut": CUT}
+        chosen = later if gate.endswith("-dear") else first
+        site.gate(gate, **{"scorer": "gram", "encoder": ENCODER} | chosen)
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +204,16 @@ def test_what_scores_between_floor_and_threshold_goes_nowhere(plain: Plain) -> N
     assert models(model) == [CHEAP]
 
 
+def test_a_gate_of_all_signals_hands_on_by_a_choice_score_that_is_fixed(plain: Plain) -> None:
+    site, model, endpoint = plain
+    for agreeing, gate in ((SURE, "signals"), (UNSURE, "signals"), (LOST, "signals-dear")):
+        replying(model, agreeing)
+        said = told(ask(endpoint, "signals"))
+        assert (said["gate"], said["action"]) == (gate, "abstain" if agreeing is UNSURE else "ship")
+    rule = on_record(site, said["batch_id"])["signals"][2]["sampling"]["hands_on"]
+    assert rule == {"to": "signals-dear", "at_least": 0.0, "at_most": ABOVE}
+
+
 def test_what_scores_too_little_to_be_worth_a_dear_call_goes_nowhere(plain: Plain) -> None:
     site, model, endpoint = plain
     replying(model, LOST)
@@ -239,13 +258,22 @@ def test_a_later_gate_is_asked_by_no_caller(plain: Plain) -> None:
     assert (answer.status_code, model.asked) == (404, [])
     assert "ask gate/bot" in answer.json()["error"]["message"]
     listed = [one["id"] for one in endpoint.client.get("/v1/models").json()["data"]]
-    assert listed == ["gate/bot", "gate/floorless", "gate/hopeless", "gate/mixed", "gate/pooled"]
+    assert listed == [
+        "gate/bot",
+        "gate/floorless",
+        "gate/hopeless",
+        "gate/mixed",
+        "gate/pooled",
+        "gate/signals",
+        "gate/unfixed",
+    ]
 
 
 def test_gates_that_would_break_the_promise_say_why(plain: Plain) -> None:
     _, model, endpoint = plain
     for gate, says in (
         ("floorless", "--label-floor"),
+        ("unfixed", "--ship-above"),
         ("mixed", "streamer gate set mixed-dear --upstream large@"),
     ):
         answer = ask(endpoint, gate)

@@ -163,7 +163,7 @@ def test_every_change_is_sealed_without_what_a_password_could_be_guessed_by(worl
     people = world.store.accounts
     kept = people.add("ana", roles=["viewer"], password=PASSWORD, by="root").password
     people.close("ana", by="root", reason="left")
-    rows = world.rows("SELECT sealed FROM control_log WHERE kind = 'accounts' ORDER BY chain_height")
+    rows = world.rows("SELECT sealed FROM control_log WHERE kind = 'accounts' ORDER BY leaf_index")
     assert [json.loads(one.sealed)["revision"] for one in rows] == [1, 2]
     assert kept is not None
     for part in kept.split("$")[4:]:

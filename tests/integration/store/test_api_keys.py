@@ -62,7 +62,7 @@ def test_both_acts_are_sealed_and_cannot_be_undone(world: World) -> None:
     world.store.api_keys.revoke(key.id, by="ana", reason="over")
     with world.store._database.reading() as connection:
         sealed = connection.execute(
-            sa.select(control_log.c.kind, control_log.c.subject).order_by(control_log.c.chain_height)
+            sa.select(control_log.c.kind, control_log.c.subject).order_by(control_log.c.leaf_index)
         ).all()
     assert sealed[-2:] == [("api_keys", f'["{key.id}"]'), ("api_key_revocations", f'["{key.id}"]')]
     changes = (

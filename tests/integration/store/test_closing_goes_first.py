@@ -1,4 +1,4 @@
-"""Closing a gate waits for nobody's work: its rows come first, and the control chain has them as soon as its head is free."""
+"""Closing a gate waits for nobody's work: its rows come first, and the control log has them as soon as its head is free."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 GATE = "support-bot"
-CHAINED = "SELECT kind, subject FROM control_log ORDER BY chain_height"
+CHAINED = "SELECT kind, subject FROM control_log ORDER BY leaf_index"
 WAITING = "SELECT kind FROM control_queue ORDER BY id"
 
 
@@ -42,7 +42,7 @@ def world(migrated_postgres_url: str) -> Iterator[World]:
 
 @contextmanager
 def held_head(world: World) -> Iterator[sa.Connection]:
-    """Somebody holds the head of the control chain for as long as the block takes."""
+    """Somebody holds the head of the control log for as long as the block takes."""
     with world.store._database.engine.begin() as other:
         other.exec_driver_sql("SET LOCAL idle_in_transaction_session_timeout = 0")
         other.exec_driver_sql("SELECT * FROM control_head FOR UPDATE")
@@ -192,7 +192,7 @@ def test_the_record_is_read_with_the_closing_in_the_chain_or_not_at_all(
     with held_head(world):
         close(world)
         with pytest.raises(Unavailable), world.store.evidence.snapshot():
-            pytest.fail("a bundle would name a policy that no chain has")
+            pytest.fail("a bundle would name a policy that no log has")
     with world.store.evidence.snapshot() as snapshot:
         assert [line["row"]["version"] for line in snapshot.control("policies")] == [1, 2]
         assert list(snapshot.unchained()) == []

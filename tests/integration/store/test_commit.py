@@ -14,8 +14,6 @@ from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
 from streamer.journal import DataGap, OutboxMessage
-from streamer.store.db.schema import outbox
-from tests.integration.store.conftest import START
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,9 +41,11 @@ def test_a_commit_keeps_everything_and_enqueues_the_actions_in_order(world: Worl
     assert world.commit(world.slice(lease, *decisions)) == [["decision"] * 3]
     waiting = world.store.unpublished([lease.partition], limit=10)
     assert [as_stored(message) for message in waiting[1:]] == [decision.action for decision in decisions]
-    links = world.rows('SELECT chain_height, chain_hash FROM outcomes ORDER BY "offset"')
+    leaves = world.rows('SELECT leaf_index, leaf_hash, root FROM outcomes ORDER BY "offset"')
     receipts = [json.loads(without_receipt(message.headers)[1] or b"") for message in waiting[1:]]
-    assert receipts == [[*lease.partition, height, bytes(link).hex()] for height, link in links]
+    assert receipts == [
+        [*lease.partition, index, bytes(leaf).hex(), bytes(root).hex()] for index, leaf, root in leaves
+    ]
     assert waiting[0].topic == "streamer.thresholds"
     ids = [message.id for message in waiting[1:]]
     assert ids == sorted(ids)
@@ -297,30 +297,6 @@ def test_the_queue_is_read_by_topic_from_a_place_on_and_up_to_a_size(world: Worl
     assert [letter.key for letter in letters] == [world.dead(3).record.key, world.dead(4).record.key]
     some = world.store.unpublished(sources, limit=10, topic="streamer.dead-letters", max_bytes=1)
     assert some == letters[:1]
-
-
-def test_what_an_earlier_version_left_in_the_outbox_comes_first(world: World) -> None:
-    lease = world.lease()
-    world.commit(world.slice(lease, world.decision(0)))
-    log_id, topic, number = lease.partition
-    world.store._database.writing(
-        lambda connection: connection.execute(
-            sa.insert(outbox).values(
-                source_log_id=log_id,
-                source_topic=topic,
-                source_partition=number,
-                topic="streamer.actions",
-                value=b"left",
-                headers=(),
-                created_at=START,
-            )
-        )
-    )
-    left, own = world.store.unpublished([lease.partition], limit=10, topic="streamer.actions", after=0)
-    assert (left.value, left.queued, own.queued) == (b"left", False, True)
-    assert world.store.unpublished([lease.partition], limit=1, topic="streamer.actions") == [left]
-    world.store.mark_published([left, own])
-    assert world.store.unpublished([lease.partition], limit=10, topic="streamer.actions") == []
 
 
 def test_two_workers_that_get_the_same_batches_at_once_decide_each_once(world: World) -> None:

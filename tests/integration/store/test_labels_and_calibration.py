@@ -295,6 +295,13 @@ def test_a_proposal_waits_and_only_the_newest_can_be_put_in_force(world: World) 
         store.activate("support-bot", second, by="bo", reason="", now=LATER)
 
 
+def test_a_run_that_says_not_how_high_the_chains_were_is_refused(world: World) -> None:
+    fill(world)
+    run = calibrate_gate(world.store.calibration, world.store.gates.get("support-bot"), now=LATER)
+    with pytest.raises(ValueError, match="how high the chains were: give `calibrate_gate` its `heads`"):
+        world.store.calibration.record_only(run, "proposed", by="ana", now=LATER)
+
+
 def test_a_proposal_outlives_a_change_of_mode_and_not_one_of_the_budget(world: World) -> None:
     fill(world)
     store = world.store.calibration

@@ -25,7 +25,7 @@ def test_the_ledger_tells_ranges_gaps_and_kinds(world: World) -> None:
     assert ledger.ranges == ((0, 2), (5, 6), (8, 8))
     assert ledger.gaps == ((9, 19),)
     assert ledger.kinds == {"decision": 5, "dead_letter": 1}
-    assert (ledger.next_offset, ledger.chain_height, ledger.epoch) == (20, 6, 1)
+    assert (ledger.next_offset, ledger.log_size, ledger.epoch) == (20, 6, 1)
     assert ledgers_of(world.store, "another log") == []
 
 
@@ -176,11 +176,10 @@ RULES = (
     ("outcomes", "kind = 'dead_letter'"),
     ("outcomes", "batch = NULL"),
     ("outcomes", "batch = 77"),
-    ("outcomes", "chain_height = 0"),
+    ("outcomes", "leaf_index = -1"),
     ("outcomes", "partition = 5"),
     ("progress", "epoch = 0"),
     ("progress", "next_offset = -1"),
-    ("outbox", "source_topic = 'x'"),
     ("outbox", "error = 'x'"),
     ("outbox", "topic = ''"),
     ("pending_messages", "source_topic = NULL"),

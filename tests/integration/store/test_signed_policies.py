@@ -179,7 +179,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "gate_revisions": {
         "parameters": {"delta": 0.3},
         "unit": "response", "scorer": "external", "model": "{}", "encoder": "other@1", "embeddings": "accept", "dimension": 8,
-        "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "two_people": True, "signals": SignalList().text, "upstream": "small@0badcafe", "alpha": 0.06,
+        "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "two_people": True, "signals": SignalList().text, "upstream": "small@0badcafe", "group_by": "session", "alpha": 0.06,
         "method": "crc", "eta": 2.0, "draws": 21, "delta": 0.2, "rho": 0.98, "shape": "rank",
         "width": 0.06, "segment_by": "language", "segment_fallback": "pooled", "label_floor": 0.1,
         "hold_action": "escalate", "desk_deadline_seconds": 60.0, "max_attempts": 2, "mode": "shadow", "audit_probability": 0.4, "audit_draws": 2,
@@ -232,7 +232,7 @@ def test_a_change_of_any_column_is_refused_and_the_last_good_kept(place: Place, 
     passed_over = {
         "gate_revisions": {"created_at", "created_by", "reason"},  # the policy has its own
         "gates": {"created_at"},
-        "control_head": {"chain_height", "chain_hash"},
+        "control_head": {"log_size", "log_edge"},
         "policies": {"calibration_run"},  # below: a foreign key
     }[table]
     assert columns - passed_over == set(TAMPERED[table]), "every column has another value here"

@@ -1,10 +1,12 @@
-"""The hash chain: it verifies, also without texts; whatever is changed behind its back is named."""
+"""The Merkle log: it verifies, also without texts; whatever is changed behind its back is named."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
+
+from streamer.signing.merkle import Edge
 
 if TYPE_CHECKING:
     from tests.integration.store.conftest import World
@@ -33,7 +35,7 @@ def recorded(world: World) -> World:
 
 def test_the_record_verifies(recorded: World) -> None:
     assert recorded.store.verify_chain() == []
-    heights = {p.topic + str(p.number): h for p, h in recorded.store.reports.chain_heights().items()}
+    heights = {p.topic + str(p.number): h for p, h in recorded.store.reports.log_sizes().items()}
     assert heights == {"streamer.responses0": 5, "streamer.responses1": 2, "streamer.labels0": 1}
 
 
@@ -74,13 +76,13 @@ def test_texts_can_be_erased_and_the_chain_still_verifies(recorded: World) -> No
         ),
         ('UPDATE outcomes SET "offset" = 4 WHERE "offset" = 3', 4, "conflict is not"),
         ('DELETE FROM outcomes WHERE "offset" = 2', None, "missing"),
-        ('DELETE FROM outcomes WHERE "offset" = 5', None, "ends at link 4"),
+        ('DELETE FROM outcomes WHERE "offset" = 5', None, "has 4 leaves"),
         ("UPDATE label_revisions SET severity = 0", 0, "label is not"),
         ("UPDATE label_revisions SET labeller = 'eve'", 0, "label is not"),
         (
-            "UPDATE progress SET chain_height = 9 WHERE partition = 0 AND topic = 'streamer.labels'",
+            "UPDATE progress SET log_size = 9 WHERE partition = 0 AND topic = 'streamer.labels'",
             None,
-            "ends at",
+            "has 1 leaves",
         ),
         (
             "UPDATE progress SET next_offset = 3 WHERE partition = 0 AND topic = 'streamer.responses'",
@@ -112,12 +114,17 @@ def test_a_decision_written_past_the_journal_is_named(recorded: World) -> None:
     assert "support-bot/stray#1 belongs to no offset" in fault.detail
 
 
-def test_the_last_links_cannot_be_cut_off_together_with_the_head_hash(recorded: World) -> None:
+def test_the_last_leaves_cannot_be_cut_off_together_with_the_edge(recorded: World) -> None:
+    here = "topic = 'streamer.responses' AND partition = 0"
+    edge = Edge()
+    for (leaf,) in recorded.rows(f"SELECT leaf_hash FROM outcomes WHERE {here} ORDER BY leaf_index LIMIT 4"):
+        edge.append(leaf)
+    assert edge.size == 4
+    # Of four leaves the edge is one hash, with which that of five begins.
+    assert recorded.rows(f"SELECT substr(log_edge, 1, 32) FROM progress WHERE {here}") == [(edge.to_bytes(),)]
     recorded.tamper(
         'DELETE FROM outcomes WHERE "offset" = 5',
-        """UPDATE progress SET chain_height = 4, chain_hash = (SELECT chain_hash FROM outcomes
-           WHERE topic = 'streamer.responses' AND partition = 0 AND chain_height = 4)
-           WHERE topic = 'streamer.responses' AND partition = 0""",
+        f"UPDATE progress SET log_size = 4, log_edge = substr(log_edge, 1, 32) WHERE {here}",
     )
     (fault,) = recorded.store.verify_chain()
     assert "belongs to no offset" in fault.detail

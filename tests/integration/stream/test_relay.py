@@ -161,7 +161,7 @@ def test_offers_that_come_late_twice_or_never_change_neither_order_nor_number(re
             await relaying.until(lambda: relaying.published(rows))
             for number in range(1500):
                 way = rng.choices(("offered", "known", "late", "foreign"), (5, 2, 2, 1))[0]
-                # One worker commits what has a key; what another process writes, or an earlier version left, has others.
+                # One worker commits what has a key; what another process writes has others.
                 kind = b"k" if way in ("offered", "known") else way.encode()
                 message = OutboxMessage(topic, b"%b%d" % (kind, rng.randrange(5)), b"%d" % number, ())
                 rows.append(journal.enqueue(message, SOURCE))

@@ -1,19 +1,16 @@
-"""The alarms on labels through the record: before every label has come, over closed phases, and from an older version."""
+"""The alarms on labels through the record: before every label has come, and over closed phases."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-import sqlalchemy as sa
 
 from streamer.recalibration.run import calibrate_gate
-from streamer.risk.states import RestartedBets, RiskAlarm, SelectiveAlarm
-from streamer.store.db.schema import monitor_alarms, monitor_gates
+from streamer.risk.states import RiskAlarm, SelectiveAlarm
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm
 from tests.unit.monitoring.streams import draws_of
@@ -177,61 +174,6 @@ def test_a_policy_without_a_run_has_no_selective_alarm(light_traffic: Callable[.
     traffic.label(traffic.decide(10, rng=np.random.default_rng(9)), lambda _: 0.0)
     traffic.watcher().watch(GATE, now=START + DAY)
     assert traffic.store.monitoring.watch(GATE).alarm("selective") is None
-
-
-# -- an older version --------------------------------------------------------------------------------------------
-
-
-def as_an_older_version_has_it(traffic: Traffic, read: int) -> RestartedBets:
-    """Put back what an older recalibrator wrote: a state of its own, and how far it read, with labels and without."""
-    state = alarm_of(traffic).state
-    assert isinstance(state, RiskAlarm)
-    bets = RestartedBets.open(7, delta=state.bets.delta, restart_every=500).after(np.full((read, 7), 1.01))
-    fields = {"alpha": state.alpha, "tolerance": state.tolerance, "bets": asdict(bets)}
-    text = json.dumps({"kind": "streamer.monitoring.risk-alarm.v1", **fields})
-
-    def work(connection: sa.Connection) -> None:
-        connection.execute(
-            sa.update(monitor_alarms).where(monitor_alarms.c.kind == "risk").values(state=text)
-        )
-        connection.execute(sa.update(monitor_gates).values(read_batch=read, bet_batch=None))
-
-    traffic.store._database.writing(work)
-    return bets
-
-
-def test_an_older_alarm_is_carried_over_and_reads_on_from_where_it_stood(
-    new_traffic: Callable[..., Traffic],
-) -> None:
-    traffic = new_traffic(on_alarm="report", audit_probability=1.0, alarm_false_every=None)
-    watcher = traffic.watcher()
-    made = traffic.decide(30, rng=np.random.default_rng(10))
-    watcher.watch(GATE, now=START + HOUR)
-    older = as_an_older_version_has_it(traffic, 10)
-    carried = alarm_of(traffic)
-    assert carried.carried_over
-    traffic.label(made, lambda _: 0.0, at=START + HOUR)
-    watcher.watch(GATE, now=START + HOUR)
-    alarm = alarm_of(traffic)
-    assert (alarm.number, alarm.carried_over, alarm.state.bets.delta) == (1, False, older.delta)
-    state = carried.state
-    assert isinstance(state, RiskAlarm)
-    assert alarm.state == state.observe([state.draw(n, 0.0) for n in range(11, 31)])
-    # Nothing is read twice, also where nothing new comes.
-    watcher.watch(GATE, now=START + 2 * HOUR)
-    assert alarm_of(traffic) == alarm
-
-
-def test_an_older_alarm_is_written_anew_although_nothing_came(light_traffic: Callable[..., Traffic]) -> None:
-    traffic = light_traffic(on_alarm="report", audit_probability=1.0, alarm_false_every=None)
-    traffic.label(traffic.decide(30, rng=np.random.default_rng(11)), lambda _: 0.0)
-    traffic.watcher().watch(GATE, now=START + HOUR)
-    as_an_older_version_has_it(traffic, 30)
-    traffic.watcher().watch(GATE, now=START + HOUR)
-    ((text,),) = traffic.world.rows("SELECT state FROM monitor_alarms WHERE kind = 'risk'")
-    assert not RiskAlarm.is_older(text)
-    # What an older one finds then it cannot read, and so it changes nothing.
-    assert json.loads(text)["kind"] == "streamer.monitoring.risk-alarm.v2"
 
 
 def test_another_price_of_false_alarms_is_another_alarm(light_traffic: Callable[..., Traffic]) -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from streamer.calibration.calibrators.full import RIDGE, TIE, allowed, bag_counts, fit_full
+from streamer.calibration.calibrators.full import RIDGE, TIE, allowed, bag_counts, chance_above, fit_full
 
 
 def refitted(rows, bad, row, *, ridge=RIDGE):
@@ -90,6 +90,20 @@ def test_counts_are_compared_in_whole_numbers():
                 k = allowed(alpha, groups, attempts=attempts)
                 exact = Fraction(str(alpha)) * (groups + 1)
                 assert k * attempts <= exact < (k + 1) * attempts
+
+
+@pytest.mark.parametrize(("groups", "alpha"), [(60, 0.05), (60, 0.1), (250, 0.05)])
+def test_so_many_calibrations_expose_more_than_half_as_much_again(groups, alpha):
+    """A score that is uniform among the bad, three in ten: what lies above the k-th bad one of each calibration ships."""
+    rng, times = np.random.default_rng([20261128, groups]), 20_000
+    scores = np.where(rng.random((times, groups)) < 0.3, rng.random((times, groups)), 0.0)
+    k = allowed(alpha, groups)
+    exposed = 0.3 * (1 - np.partition(scores, -k, axis=1)[:, -k])
+    for level in (alpha, 1.5 * alpha, 2 * alpha):
+        chance = chance_above(level, alpha=alpha, groups=groups)
+        error = np.sqrt(chance * (1 - chance) / times)
+        assert abs((exposed > level).mean() - chance) < 4 * error
+    assert chance_above(0.1, alpha=0.01, groups=60) == 0, "nothing ships"
 
 
 @pytest.mark.parametrize(

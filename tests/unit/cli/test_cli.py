@@ -29,7 +29,7 @@ from streamer.wiring import open_store
 GATE_KEYS = {
     "model", "signals", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
-    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by",
+    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by", "group_by",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
     "audit_draws", "audit_boost", "audit_boost_most", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate",
     "recalibrate_every_seconds",
@@ -536,7 +536,7 @@ def test_a_gate_takes_its_upstream_by_name_as_it_is_set_now(
         (said,) = objects(out)
         return said["upstream"], said["closes"]
 
-    assert run(capsys, "gate", "create", "x", "--scorer", "logprob")[0] == 0
+    assert run(capsys, "gate", "create", "x")[0] == 0
     set_to(steps=[3, 6], stop_above=0.9)
     first, closes = pinned("--upstream", "x")
     assert str(first).startswith("small@")
@@ -993,7 +993,7 @@ def test_doctor_tells_why_a_gate_holds(
     assert "gate x: closed, holds everything: not calibrated" in out
     assert "gate y: needs encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
-    assert "the hash chain verifies" in out
+    assert "the Merkle log verifies" in out
 
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "all-MiniLM-L6-v2+sentence-transformers")
     assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run(capsys, "doctor")[1]
@@ -1097,9 +1097,9 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
         "streamer.store.calibration.calibration_runs.read_undrawn_scores",
         lambda _, query, **__: scores if query.settings.scorer == "external" else [],
     )
-    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--scorer", "logprob")
+    status, _, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--scorer", "gram")
     assert status == cli.WRONG_USAGE, "a share of other scores says nothing of these"
-    assert "has 0 of the scorer logprob" in " ".join(err.split())
+    assert "has 0 of the scorer gram" in " ".join(err.split())
     status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
     assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
     assert "100 prompts that were not drawn for labelling, 0.25 or more score above" in " ".join(err.split())

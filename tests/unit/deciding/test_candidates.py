@@ -209,7 +209,6 @@ def test_a_request_is_not_kept_from_its_deadline(monkeypatch: pytest.MonkeyPatch
         ("judge", {"scorer": "gram"}, batch("judge", responses=[{"id": "a", "text": "x", "score": 0.9}, {"id": "b", "text": "y", "score": 0.1}]), None),
         ("judge", {"scorer": "external", "encoder": "none"}, batch("judge"), "scorer_failed"),
         ("bot", {"scorer": "external", "encoder": "none"}, batch(responses=[{"id": "a", "text": "x", "score": 0.9}, {"id": "b", "text": "y", "score": 0.1}]), None),
-        ("bot", {"scorer": "logprob", "encoder": "event"}, batch(), "no_logprob"),
         ("bot", {"encoder": "second@cdcdcdcd"}, batch(), None),
         ("bot", {"encoder": "third@12345678"}, batch(), "no_encoder"),
         ("bot", {"unit": "batch"}, batch(), "other_unit"),

@@ -696,7 +696,7 @@ def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
 
 def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> None:
     world = World()
-    listed = signal_list(["score", "logprob", "retrieval=-10..10"])
+    listed = signal_list(["score", "logprob", "judge", "retrieval=-10..10"])
     world.sql["signals"] = active("signals", scorer="choice", signals=listed.text)
 
     def decided(**fields: Any) -> BatchDecision:
@@ -707,19 +707,19 @@ def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> No
         assert isinstance(found, BatchDecision)
         return found
 
-    known = decided(score=0.75, logprob=-1.0, signals={"retrieval": 5, "another": 1e9})
+    known = decided(score=0.75, logprob=-1.0, signals={"retrieval": 5, "judge": 75, "another": 1e9})
     assert known.signals is not None
     row = dict(zip(listed.columns, np.frombuffer(known.signals, "<f4").tolist(), strict=True))
     names = [name for name in listed.columns if name.partition(":")[0] in listed.ranges]
-    assert [row[name] for name in names] == pytest.approx([0.5, 0, 2 * np.exp(-1) - 1, 0, 0.5, 0])
+    assert [row[name] for name in names] == pytest.approx([0.5, 0, 2 * np.exp(-1) - 1, 0, 0.5, 0, 0.5, 0])
     assert known.metadata["streamer.signals"]["r2"] == {  # type: ignore[index]
-        "score": 0.75, "logprob": -1.0, "retrieval": 5.0, "another": 1e9,
+        "score": 0.75, "logprob": -1.0, "retrieval": 5.0, "judge": 75.0, "another": 1e9,
     }  # fmt: skip
     missing = decided(signals={"another": 1})
     assert missing.reason == known.reason == "scored"
     assert missing.signals is not None
     row = dict(zip(listed.columns, np.frombuffer(missing.signals, "<f4").tolist(), strict=True))
-    assert [row[name] for name in names] == [0, 1, 0, 1, 0, 1]
+    assert [row[name] for name in names] == [0, 1, 0, 1, 0, 1, 0, 1]
     outside = decided(signals={"retrieval": 10.5})
     assert (outside.outcome, outside.reason, outside.signals) == ("abstain", "signal_out_of_range", None)
     assert decode_action(outside.action.value).reason == "signal_out_of_range"

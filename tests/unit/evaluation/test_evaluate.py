@@ -18,6 +18,7 @@ import pytest
 import streamer
 from streamer.cli import main
 from streamer.errors import UsageError
+from streamer.labels.answer_forms import answer_batch
 from streamer.research import evaluation
 from streamer.research.evaluation import evaluate, kept_results, outputs, run, steps
 from streamer.research.evaluation.charts import outcomes_chart
@@ -31,6 +32,8 @@ from streamer.research.evaluation.tables import all_tables, over_budget_table, p
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import seeded_splits
 from streamer.scoring.registry import SCORER_NAMES
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.web.plot import BOTTOM, HEIGHT, TOP
 from tests.unit.evaluation.made_up import rows, write
 
@@ -98,6 +101,45 @@ def refitted(data, split, alpha) -> tuple[float, float]:
     return float(np.mean(ships)), float((np.array(ships) * bad[split.second]).mean())
 
 
+def test_what_comes_with_answers_is_a_signal(tmp_path):
+    made = rows(20, judged=True)
+    for cloud in made:
+        for number, response in enumerate(cloud["responses"]):
+            if number:
+                response["logprob"] = -number / 4
+        cloud["responses"][1]["meta"].pop("judge_score")
+    read = evaluation.read_data_set(write(tmp_path / "c.jsonl", made))
+    (data,) = steps.scored_data_sets([read], Options(), cache=None)
+    listed = SignalList(given=("logprob", "judge"))
+    assert "Method full reads what came with the answers too: logprob, judge." in data.notes
+    for cloud, one in zip(data.clouds, data.chosen, strict=True):
+        blank = [not text.strip() for text in cloud.texts]
+        marks = [response.meta.get("judge_score") for response in cloud.responses]
+        measured = Measured(
+            answer_batch(cloud.texts, [r.embedding for r in cloud.responses], blank), cloud.question
+        )
+        wanted = listed.of_measured(
+            measured,
+            {
+                "logprob": [None, *(-number / 4 for number in range(1, 4))],
+                "judge": [None if mark is None else 100 * mark for mark in marks],
+            },
+        )
+        assert one.row.tolist() == wanted[np.argmax(choice_scores(measured))].tolist()
+
+
+def test_other_values_of_a_signal_are_not_answered_from_what_was_kept(tmp_path):
+    made = rows(20)
+    keys = set()
+    for value in (0.2, 0.3, 0.3):
+        for response in made[0]["responses"]:
+            response["signals"] = {"doubt": value}
+        options = Options(signals=(("doubt", 0.0, 1.0),))
+        read = evaluation.read_data_set(write(tmp_path / "c.jsonl", made))
+        keys.add(kept_results.results_key(steps.scored_data_sets([read], options, cache=None), options))
+    assert len(keys) == 2
+
+
 def test_method_full_stands_beside_the_cut_of_gram_energy(tmp_path):
     made, rng = rows(100, seed=3), np.random.default_rng(5)
     for cloud in made:
@@ -132,7 +174,7 @@ def test_method_full_stands_beside_the_cut_of_gram_energy(tmp_path):
     without = evaluate(path, **asked).data_sets[0]
     assert without.default_row("best", 0.1).ship_rate.mean < result.default_row("best", 0.1).ship_rate.mean
     with pytest.raises(
-        UsageError, match=r"question 'q\d+': the signal doubt of answer \d is .*, outside its range of 0 to 1"
+        UsageError, match=r"prompt 'q\d+': the signal doubt of answer \d is .*, outside its range of 0 to 1"
     ):
         evaluate(path, signals=(("doubt", 0.0, 1.0),), **asked)
 
@@ -405,19 +447,6 @@ def test_all_scorers_are_those_of_installed_packages_too(monkeypatch):
     assert run.packages_of(every) == ("theirs",)
     assert check_options(Options(scorers=("theirs",))).scorers == ("gram", "theirs")
     assert check_options(Options(scorers=("gram",))).scorers == ("gram",)
-
-
-def test_log_probabilities_are_ranked_by_name_where_the_file_has_them(tmp_path):
-    made = rows(24)
-    path = write(tmp_path / "without.jsonl", made)
-    asked = {"alphas": [0.3], "splits": 3, "cache": None, "units": ["best"], "scorers": ["logprob"]}
-    with pytest.raises(UsageError, match="no answer has a log-probability"):
-        evaluate(path, **asked)
-    for row in made:
-        for response in row["responses"]:
-            response["logprob"] = -0.5
-    (result,) = evaluate(write(tmp_path / "with.jsonl", made), **asked).data_sets
-    assert result.scorers == ("gram", "logprob")
 
 
 def test_the_order_of_the_file_and_the_number_of_processes_change_nothing(tmp_path):

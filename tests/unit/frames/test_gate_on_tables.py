@@ -144,7 +144,7 @@ def in_service(gate: streamer.Gate, table: Any, **settings: Any) -> list[list[bo
         "bot",
         state=gate.threshold_.state,
         threshold=gate.threshold_.value if gate.threshold_.state == "cut" else None,
-        **{"unit": gate.unit, "method": gate.method, "alpha": gate.alpha, **(gate.parameters or {})}
+        **{"unit": gate.unit, "method": gate.settings_.method, "alpha": gate.alpha, **(gate.parameters or {})}
         | settings,
     )
     world.sql["bot"] = replace(made, policy=replace(made.policy, rule=gate.rule_))
@@ -279,7 +279,10 @@ def test_it_has_the_habits_of_scikit_learn() -> None:
         ({"alpha": 1.5}, "alpha must be"),
         ({"unit": "all"}, "unit must be one of"),
         ({"method": "clt"}, "method must be one of"),
-        ({"method": "full"}, "method must be one that cuts a score, not 'full'"),
+        ({"method": "full"}, "answers are scored by their embeddings"),
+        ({"method": "full", "scorer": "gram"}, "scorer must be left out with method full"),
+        ({"method": "full", "unit": "response"}, "method full"),
+        ({"method": "full", "label_floor": 0.2}, "label_floor"),
         ({"parameters": {"delta": 2}, "method": "hb"}, "delta must be"),
         ({"parameters": {"dleta": 0.1}, "method": "hb"}, "method hb has no parameter 'dleta'; it has delta"),
         ({"parameters": {"delta": 0.1}}, "method mean has no parameter 'delta'; it has none"),

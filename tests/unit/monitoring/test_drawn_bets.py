@@ -1,4 +1,4 @@
-"""Bets on audit draws: the formula written out, labels that come late, and states of an older version."""
+"""Bets on audit draws: the formula written out, and labels that come late."""
 
 import json
 import math
@@ -7,7 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from streamer.risk.states import Draw, DrawnBets, RestartedBets, RiskAlarm
+from streamer.risk.states import Draw, DrawnBets
 from streamer.risk.states.drawn_bets import MOST_WAITING, STRENGTHS
 
 LIMIT = 0.12
@@ -135,31 +135,3 @@ def test_the_chance_of_a_false_alarm_grows_with_the_draws_or_not_at_all():
     assert every.chance(0) == 0.03
     assert every.chance(1000) == pytest.approx(0.03 + 1000 / 100_000)
     assert every.chance(10**9) == 1
-
-
-def older(seen, factors):
-    """The state that an older version wrote."""
-    bets = RestartedBets.open(7, delta=0.03, restart_every=500).after(np.full((seen, 7), factors))
-    fields = {"alpha": 0.1, "tolerance": 0.02, "bets": asdict(bets)}
-    return bets, json.dumps({"kind": "streamer.monitoring.risk-alarm.v1", **fields})
-
-
-def test_an_older_alarm_goes_on_with_its_stakes_and_with_what_it_had_not_put_in():
-    bets, text = older(700, 1.001)
-    assert RiskAlarm.is_older(text)
-    alarm = RiskAlarm.from_json(text)
-    assert (alarm.alpha, alarm.tolerance, alarm.bets.delta, alarm.bets.false_every) == (0.1, 0.02, 0.03, None)
-    assert alarm.evidence == pytest.approx(bets.evidence)
-    assert alarm.bets.unstaked == pytest.approx(1 - 6 / math.pi**2 * (1 + 1 / 4))
-    assert not RiskAlarm.is_older(alarm.to_json())
-    after = alarm.observe([alarm.draw(1, 1.0)])
-    strengths = [1 + u * (1 / 0.12 - 1) for u in STRENGTHS]
-    put = bets.evidence + alarm.bets.unstaked * weight(1)
-    assert after.evidence == pytest.approx(put * np.mean(strengths))
-
-
-def test_an_older_alarm_that_was_raised_stays_so():
-    bets, text = older(700, 1.5)
-    alarm = RiskAlarm.from_json(text)
-    assert alarm.raised_at == bets.raised_at is not None
-    assert RiskAlarm.from_json(alarm.to_json()) == alarm

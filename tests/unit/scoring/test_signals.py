@@ -182,7 +182,11 @@ def test_words_of_scripts_with_and_without_spaces() -> None:
 
 LISTS = (
     SignalList(),
-    SignalList(given=("score", "logprob", "judge"), models=("a", "b"), declared=(("retrieval", -1.0, 3.0),)),
+    SignalList(
+        given=("score", "logprob", "judge", "token_entropy"),
+        models=("a", "b"),
+        declared=(("retrieval", -1.0, 3.0),),
+    ),
 )
 
 
@@ -193,6 +197,7 @@ def came_with(answers: AnswerBatch) -> dict[str, list[float | None]]:
         "score": [None if size == 6 else size % 7 / 7 for size in sizes],
         "logprob": [-size / 100 for size in sizes],
         "judge": [float(size % 101) for size in sizes],
+        "token_entropy": [size / 100 for size in sizes],
         "retrieval": [size % 4 - 1.0 for size in sizes],
     }
 
@@ -293,19 +298,26 @@ def test_what_comes_with_an_answer() -> None:
         ({"retrieval": [1.0, math.nan, 1.0, 1.0, 1.0]}, "retrieval of answer 2 is nan"),
         ({"score": [1.5] * 5}, "outside its range of 0 to 1"),
         ({"logprob": [0.1] * 5}, "at most 0"),
+        ({"token_entropy": [-0.1] * 5}, "at least 0"),
+        ({"token_entropy": [math.nan] * 5}, "token_entropy of answer 1 is nan"),
         ({"score": [1.0] * 4}, "4 values, and the batch 5 answers"),
     ],
 )
 def test_a_number_outside_its_range_is_refused(came: dict[str, list[float | None]], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        SignalList(given=("score", "logprob"), declared=(("retrieval", 0.0, 10.0),)).rows(batch(), None, came)
+        SignalList(given=("score", "logprob", "token_entropy"), declared=(("retrieval", 0.0, 10.0),)).rows(
+            batch(), None, came
+        )
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"version": 2}, "version of the signals must be one of 1"),
-        ({"given": ("gram",)}, "must be among score, logprob, judge, not 'gram'"),
+        (
+            {"given": ("gram",)},
+            "must be among score, logprob, judge, token_entropy, most_token_entropy, not 'gram'",
+        ),
         ({"given": ("score", "score")}, "'score' stands twice"),
         ({"models": tuple(map(str, range(MOST_MODELS + 1)))}, "at most 20, not 21"),
         ({"models": ("",)}, "must have names"),

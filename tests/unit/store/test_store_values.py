@@ -1,4 +1,4 @@
-"""The store's pure parts: URLs, headers, moments, the chain's arithmetic, and what a decision may not say."""
+"""The store's pure parts: URLs, headers, moments, what a leaf says of a message, and what a decision may not say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, ScoredResponse
 from streamer.store.db.engine import parse_url
 from streamer.store.db.schema.types import UtcDateTime, decode_headers, encode_headers
-from streamer.store.log import chain
+from streamer.store.log import leaves
 from streamer.store.log.rows import check_decision, storable
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -87,14 +87,9 @@ def test_other_urls_are_refused_without_their_password(url: str) -> None:
     assert "pw" not in str(caught.value)
 
 
-def test_the_first_hash_names_the_partition() -> None:
-    names = [Partition("a", "b", 1), Partition("a", "b", 2), Partition("a", "b1", 1), Partition("ab", "", 1)]
-    assert len({chain.genesis(name) for name in names}) == len(names)
-
-
 def test_absent_and_empty_are_different_messages() -> None:
     digests = {
-        chain.message_digest("t", key, value, headers)
+        leaves.message_digest("t", key, value, headers)
         for key in (None, b"")
         for value in (None, b"")
         for headers in ((), (("h", None),), (("h", b""),))

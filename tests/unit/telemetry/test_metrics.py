@@ -83,7 +83,7 @@ def test_names_follow_the_rules_of_prometheus(metric) -> None:
     assert (metric.type == "counter") == metric.name.endswith("_total")
     assert not re.search(r"milli|micro|minutes|percent|gauge|counter|histogram", metric.name)
     bare = metric.name.removeprefix("streamer_")
-    assert metric.name.endswith(BASE_UNITS) or bare in UNITLESS or bare == "audit_chain_height"
+    assert metric.name.endswith(BASE_UNITS) or bare in UNITLESS or bare == "audit_log_leaves"
     assert all(re.fullmatch(r"[a-z]+", label) for label in metric.labels)
     assert metric.help.endswith(".")
     assert bool(metric.buckets) == (metric.type == "histogram")
@@ -99,7 +99,7 @@ def test_the_exposition_holds_the_catalogue_and_nothing_else(service: Literal["w
     metrics = Metrics(encoder="e@1", service=service)
     metrics.observe_policy(policy())
     metrics.lag("t", 0, 1)
-    metrics.set_chain_height("t", 0, 1)
+    metrics.set_log_leaves("t", 0, 1)
     families = {f.name: f for f in text_string_to_metric_families(metrics.exposition().decode())}
     own = [metric for metric in CATALOGUE if {"worker", service} & {*metric.services}]
     assert set(families) == {metric.name.removesuffix("_total") for metric in own}

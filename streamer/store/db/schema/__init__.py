@@ -12,9 +12,9 @@ from streamer.store.db.schema.calibration import (
     calibration_runs,
     proposal_rejections,
 )
-from streamer.store.db.schema.candidates import candidate_decisions, candidate_policies
+from streamer.store.db.schema.candidates import candidate_decisions, candidate_policies, candidate_prompts
 from streamer.store.db.schema.control import checkpoints, control_head, control_log, control_queue
-from streamer.store.db.schema.decisions import batches, carried_scores, decisions, responses
+from streamer.store.db.schema.decisions import batches, carried_scores, carried_signals, decisions, responses
 from streamer.store.db.schema.desk import desk_items, desk_outcomes, desk_texts
 from streamer.store.db.schema.encoders import encoders
 from streamer.store.db.schema.erasures import erasures
@@ -48,7 +48,9 @@ __all__ = [
     "calibration_runs",
     "candidate_decisions",
     "candidate_policies",
+    "candidate_prompts",
     "carried_scores",
+    "carried_signals",
     "checkpoints",
     "control_head",
     "control_log",

@@ -57,7 +57,7 @@ calibration_runs = sa.Table(
     ),
     sa.Column("suffix", Facts, comment="the newest groups beside older ones; JSON; NULL: not compared"),
     required("history", Facts, comment="the cuts that undrawn prompts fixed; JSON"),
-    required("heads", Heads, comment="how high the chains were when it began to read"),
+    required("heads", Heads, comment="how long the logs were when it began to read"),
     sa.Column("held_until", UtcDateTime, comment="a looser threshold waits until then, and is tested again"),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     sized_text("method", 64),
@@ -89,7 +89,10 @@ calibration_inputs = sa.Table(
     sa.Column(
         "bad", sa.Boolean, comment="what its prompt counted as by the method full; NULL: another method"
     ),
+    sa.Column("burst", sa.Text, comment="the same for batches that count once; NULL: no other is like it"),
+    required("spare", sa.Boolean, default=sa.false(), comment="another batch of its burst counts"),
     sa.ForeignKeyConstraint(["batch", "response_id"], ["responses.batch", "responses.response_id"]),
+    sized_text("burst", 64),
     within_unit_interval("score"),
     within_unit_interval("severity"),
     check("probability", "probability > 0 AND probability <= 1"),

@@ -50,8 +50,25 @@ candidate_decisions = sa.Table(
     sa.Column("scores", DOCUMENT, comment="in event order; NULL: it has none"),
     sa.Column("shipped", DOCUMENT, comment="what it would have shipped; NULL: it decided nothing"),
     sa.Column("why", sa.Text, comment="why it has no scores"),
+    sa.Column("signals", sa.LargeBinary, comment="of what its unit may ship, by the candidate's list"),
+    sa.Column("budget_count", REAL, comment="as in decisions"),
+    sa.Column("budget_groups", sa.Integer),
     check("scored", "(scores IS NULL) = (why IS NOT NULL)"),
     check("shipped", "shipped IS NULL OR scores IS NOT NULL"),
     sized_text("why", 64),
 )
-"""One for each decision that was made while its gate had a candidate; no chain covers them."""
+"""One for each decision that was made while its gate had a candidate; no log covers them."""
+
+candidate_prompts = sa.Table(
+    "candidate_prompts",
+    metadata,
+    sa.Column(
+        "candidate", BIGINT, sa.ForeignKey("candidate_policies.id"), primary_key=True, autoincrement=False
+    ),
+    sa.Column("place", sa.Integer, primary_key=True, autoincrement=False, comment="from 0, the oldest"),
+    required("batch", BIGINT, sa.ForeignKey("batches.id")),
+    required("signals", sa.LargeBinary),
+    required("bad", sa.Boolean),
+    sa.Column("segment", sa.Text),
+)
+"""What a candidate of all signals compares batches with; its rule, which is sealed, has their digest."""

@@ -1,4 +1,4 @@
-"""What governs decisions, sealed in a hash chain of its own, and the checkpoints of all chains; append-only."""
+"""What governs decisions, sealed in a Merkle log of its own, and the checkpoints of all logs; append-only."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     digest,
+    edge,
     identity_column,
     metadata,
     required,
@@ -20,27 +21,29 @@ control_head = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False, comment="always 1"),
     required("record_id", sa.LargeBinary, comment="drawn once: which record this is"),
-    required("chain_height", BIGINT),
-    required("chain_hash", sa.LargeBinary),
+    required("log_size", BIGINT, comment="leaves of the control log"),
+    required("log_edge", sa.LargeBinary, comment="its right edge: a hash for each bit of its size"),
     check("id", "id = 1"),
     digest("record_id"),
-    check("chain_height", "chain_height >= 0"),
-    digest("chain_hash"),
+    check("log_size", "log_size >= 0"),
+    edge("log_edge"),
 )
 
 control_log = sa.Table(
     "control_log",
     metadata,
-    sa.Column("chain_height", BIGINT, primary_key=True, autoincrement=False, comment="from 1, without holes"),
+    sa.Column("leaf_index", BIGINT, primary_key=True, autoincrement=False, comment="from 0, without holes"),
     required("kind", sa.Text, comment="the table whose row is sealed"),
     required("subject", sa.Text, comment="its primary key, a JSON array"),
     required("sealed", sa.Text, comment="the row as it was written, canonical JSON"),
     required("recorded_at", UtcDateTime),
-    required("chain_hash", sa.LargeBinary),
+    required("leaf_hash", sa.LargeBinary),
+    required("root", sa.LargeBinary, comment="of the log that ends with this leaf"),
     sa.UniqueConstraint("kind", "subject"),
-    check("chain_height", "chain_height >= 1"),
+    check("leaf_index", "leaf_index >= 0"),
     sized_text("kind", 64),
-    digest("chain_hash"),
+    digest("leaf_hash"),
+    digest("root"),
 )
 
 control_queue = sa.Table(
@@ -53,7 +56,7 @@ control_queue = sa.Table(
     required("recorded_at", UtcDateTime),
     sqlite_autoincrement=True,
 )
-"""What closings wrote and the chain does not have yet, in order: whoever holds the chain's head next moves it there."""
+"""What closings wrote and the control log does not have yet, in order: whoever holds its head next moves it there."""
 
 checkpoints = sa.Table(
     "checkpoints",

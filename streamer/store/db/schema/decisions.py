@@ -39,7 +39,7 @@ batches = sa.Table(
     sa.Column("metadata", DOCUMENT, comment="NULL once erased"),
     sa.Column("content_hash", sa.LargeBinary, comment="tells a duplicate from a conflict; NULL once erased"),
     sa.Column("salt", sa.LargeBinary, comment="key of content_mac; NULL once erased"),
-    required("content_mac", sa.LargeBinary, comment="what the hash chain holds of the texts"),
+    required("content_mac", sa.LargeBinary, comment="what the leaf holds of the texts"),
     sa.Column("erased_at", UtcDateTime),
     sa.UniqueConstraint("gate", "batch_id", "attempt"),
     sa.UniqueConstraint("id", "gate"),
@@ -107,7 +107,7 @@ decisions = sa.Table(
     sa.Column("action_key", sa.LargeBinary),
     sa.Column("action_value", sa.LargeBinary),
     required("action_headers", HeaderPairs),
-    sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no chain covers them"),
+    sa.Column("cloud", DOCUMENT, comment="numbers of the embeddings, for drift; no log covers them"),
     sa.Column(
         "timestamp_ms", BIGINT, comment="of its record in Kafka, where the gate has a decision deadline"
     ),
@@ -174,6 +174,17 @@ carried_scores = sa.Table(
 )
 """What the scorer of an adopted candidate policy made of batches that were decided by another one: calibration reads it in
 place of theirs."""
+
+carried_signals = sa.Table(
+    "carried_signals",
+    metadata,
+    sa.Column("list", sa.Text, comment="SHA-256 of the list of signals, in hexadecimal"),
+    sa.Column("batch", BIGINT, sa.ForeignKey("batches.id"), autoincrement=False),
+    required("signals", sa.LargeBinary),
+    sa.PrimaryKeyConstraint("list", "batch"),
+    sized_text("list", 64),
+)
+"""Their rows by the list of signals of an adopted candidate policy."""
 
 SAMPLED: sa.ColumnElement[bool] = sa.literal_column("decisions.sampled")
 EXTRA_DRAW: sa.ColumnElement[bool] = sa.literal_column("decisions.extra_draw")

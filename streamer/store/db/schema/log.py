@@ -1,4 +1,4 @@
-"""The log's side of the record: progress, one outcome per offset in a hash chain, dead letters, gaps, and the messages
+"""The log's side of the record: progress, one outcome per offset as the leaf of a Merkle log, dead letters, gaps, and the messages
 that wait for the broker."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     digest,
+    edge,
     identity_column,
     log_columns,
     metadata,
@@ -25,15 +26,15 @@ progress = sa.Table(
     *log_columns(primary_key=True),
     required("epoch", BIGINT, comment="raised by each lease"),
     required("next_offset", BIGINT),
-    required("chain_height", BIGINT),
-    required("chain_hash", sa.LargeBinary),
+    required("log_size", BIGINT, comment="leaves of the partition's Merkle log"),
+    required("log_edge", sa.LargeBinary, comment="its right edge: a hash for each bit of its size"),
     required("updated_at", UtcDateTime),
     sa.Column("topic_id", sa.Text, comment="the broker's; NULL where it has none"),
     check("partition", "partition >= 0"),
     check("epoch", "epoch >= 1"),
     check("next_offset", "next_offset >= 0"),
-    check("chain_height", "chain_height >= 0"),
-    digest("chain_hash"),
+    check("log_size", "log_size >= 0"),
+    edge("log_edge"),
 )
 
 dead_letters = sa.Table(
@@ -90,25 +91,26 @@ outcomes = sa.Table(
     sa.Column("batch", BIGINT, sa.ForeignKey("batches.id")),
     sa.Column("dead_letter", BIGINT, sa.ForeignKey("dead_letters.id")),
     sa.Column("label", BIGINT, sa.ForeignKey("label_revisions.id")),
-    # No foreign key: SQLite adds none that has a name. The chain shows that the row exists.
+    # No foreign key: SQLite adds none that has a name. The leaf shows that the row exists.
     sa.Column("label_signature", BIGINT, comment="the signature that came with the label"),
     required("recorded_at", UtcDateTime),
-    required("chain_height", BIGINT, comment="from 1, without holes"),
-    required("chain_hash", sa.LargeBinary),
-    sa.Column(
-        "control_height", BIGINT, comment="of the control chain then; NULL: it is older than this column"
-    ),
+    required("leaf_index", BIGINT, comment="in the partition's Merkle log, from 0 without holes"),
+    required("leaf_hash", sa.LargeBinary),
+    required("root", sa.LargeBinary, comment="of the log that ends with this leaf"),
+    required("control_size", BIGINT, comment="leaves of the control log then"),
     sa.ForeignKeyConstraint(
         ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
     ),
-    sa.UniqueConstraint("log_id", "topic", "partition", "chain_height"),
+    sa.UniqueConstraint("log_id", "topic", "partition", "leaf_index"),
     check("offset", '"offset" >= 0'),
     one_of("kind", ("decision", "duplicate", "conflict", "dead_letter", "label")),
     check("batch", "(kind IN ('decision', 'duplicate', 'conflict')) = (batch IS NOT NULL)"),
     check("dead_letter", "(kind IN ('conflict', 'dead_letter')) = (dead_letter IS NOT NULL)"),
     check("label", "(kind = 'label') = (label IS NOT NULL)"),
-    check("chain_height", "chain_height >= 1"),
-    digest("chain_hash"),
+    check("leaf_index", "leaf_index >= 0"),
+    digest("leaf_hash"),
+    digest("root"),
+    check("control_size", "control_size >= 0"),
 )
 sa.Index(
     "uq_outcomes_decided_once",
@@ -136,9 +138,6 @@ outbox = sa.Table(
     "outbox",
     metadata,
     identity_column(),
-    sa.Column("source_log_id", sa.Text),
-    sa.Column("source_topic", sa.Text),
-    sa.Column("source_partition", sa.Integer),
     required("topic", sa.Text),
     sa.Column("key", sa.LargeBinary),
     sa.Column("value", sa.LargeBinary),
@@ -147,14 +146,6 @@ outbox = sa.Table(
     sa.Column("published_at", UtcDateTime),
     sa.Column("parked_at", UtcDateTime),
     sa.Column("error", sa.Text),
-    sa.ForeignKeyConstraint(
-        ["source_log_id", "source_topic", "source_partition"],
-        ["progress.log_id", "progress.topic", "progress.partition"],
-    ),
-    check(
-        "source",
-        "(source_log_id IS NULL) = (source_topic IS NULL) AND (source_log_id IS NULL) = (source_partition IS NULL)",
-    ),
     sized_text("topic", 249),
     check("one_end", "published_at IS NULL OR parked_at IS NULL"),
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
@@ -193,8 +184,7 @@ pending_messages = sa.Table(
 )
 """What input records caused and the broker has not acknowledged: a queue, from which acknowledged rows are deleted.
 
-An action is its decision's, and only referred to. `outbox` has the messages that no input record caused, and those that
-workers of an earlier version left.
+An action is its decision's, and only referred to. `outbox` has the messages that no input record caused.
 """
 QUEUED = pending_messages.c.parked_at.is_(None)
 """A message of the queue waits."""

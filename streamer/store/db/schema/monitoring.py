@@ -24,11 +24,7 @@ monitor_gates = sa.Table(
     required("step", BIGINT, comment="how often it was written; who writes names what he read"),
     required("read_batch", BIGINT, comment="read with labels up to this batch"),
     required("seen_batch", BIGINT, comment="read without labels up to this batch"),
-    sa.Column(
-        "bet_batch",
-        BIGINT,
-        comment="given to the alarms on labels up to this batch; NULL: by an older version",
-    ),
+    required("bet_batch", BIGINT, comment="given to the alarms on labels up to this batch"),
     required("seen_label", BIGINT),
     sa.Column("read_through", UtcDateTime, comment="every decision before this moment is read"),
     required("unwatched", BIGINT, comment="decisions that no audit sample could take"),

@@ -163,7 +163,7 @@ class Facts(sa.types.TypeDecorator[dict[str, Any]]):
 
 
 class Heads(sa.types.TypeDecorator[tuple[Any, ...]]):
-    """How high chains are: a JSON array of [log_id, topic, partition, height]."""
+    """How long logs are: a JSON array of [log_id, topic, partition, size]."""
 
     impl = sa.Text
     cache_ok = True
@@ -229,6 +229,11 @@ def within_unit_interval(column: str) -> sa.CheckConstraint:
 def digest(column: str) -> sa.CheckConstraint:
     """Exactly `HASH_BYTES` bytes (or NULL where the column allows it)."""
     return check(column, f"length({column}) = {HASH_BYTES}")
+
+
+def edge(column: str) -> sa.CheckConstraint:
+    """The right edge of a Merkle log: at most 64 hashes."""
+    return check(column, f"length({column}) % {HASH_BYTES} = 0 AND length({column}) <= {64 * HASH_BYTES}")
 
 
 def sized_text(column: str, longest: int, *, least: int = 1) -> sa.CheckConstraint:

@@ -1,8 +1,8 @@
-"""The hash chain of a partition's outcomes: one link per outcome, in offset order.
+"""The leaves of a partition's Merkle log: one per outcome, in offset order.
 
-``hash = SHA-256(previous hash || canonical JSON of the outcome)``. Texts enter as one HMAC under a random salt
-that is stored beside them: erase both and the chain still verifies, while nobody can test guesses of the texts
-against it. What is hashed is computed by the same functions from rows about to be written and from rows read back.
+A leaf is the canonical JSON of the outcome. Texts enter as one HMAC under a random salt that is stored beside them: erase
+both and the leaf still verifies, while nobody can test guesses of the texts against it. What is hashed is computed by the
+same functions from rows about to be written and from rows read back.
 """
 
 from __future__ import annotations
@@ -13,44 +13,35 @@ from datetime import UTC, datetime
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.schema.types import encode_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.journal import Headers, Partition
+    from streamer.journal import Headers
     from streamer.store.db.schema.types import Row
 
-_FORMAT = 1
 
-
-def genesis(partition: Partition) -> bytes:
-    """The hash before a partition's first outcome; it names the partition, so that chains cannot be swapped."""
-    return hashlib.sha256(b"streamer.chain.v1\x00" + canonical_json(list(partition))).digest()
-
-
-def link(previous: bytes, outcome: Row, said: Row) -> bytes:
-    """Hash one outcome onto the chain.
+def leaf(outcome: Row, said: Row) -> bytes:
+    """Hash one outcome as a leaf.
 
     Parameters
     ----------
-    previous
-        The hash before it.
     outcome
         Its row in `outcomes` (all but the hash).
     said
         What it is about; from `facts`.
     """
     sealed = {
-        "format": _FORMAT,
         "kind": outcome["kind"],
         "source": [outcome["log_id"], outcome["topic"], outcome["partition"], outcome["offset"]],
-        "height": outcome["chain_height"],
+        "index": outcome["leaf_index"],
         "recorded_at": instant(outcome["recorded_at"]),
         "facts": said,
     }
-    return hashlib.sha256(previous + canonical_json(sealed)).digest()
+    return merkle.leaf_hash(canonical_json(sealed))
 
 
 def batch_mac(batch: Row, texts: Sequence[str | None]) -> bytes:
@@ -79,7 +70,7 @@ def message_digest(topic: str, key: bytes | None, value: bytes | None, headers: 
 def decision_facts(
     batch: Row, decision: Row, responses: Sequence[Row], judgements: Sequence[Row] = ()
 ) -> dict[str, Any]:
-    """What the chain keeps of a decision: all of it, the texts by their seal. `responses` in event order.
+    """What the leaf keeps of a decision: all of it, the texts by their seal. `responses` in event order.
 
     What only some gates have enters where it is there.
     """
@@ -129,12 +120,12 @@ def decision_facts(
 
 
 def in_order(judgements: Sequence[Row]) -> list[Row]:
-    """The judgements of a decision as the chain has them: by response, whatever order a database returns."""
+    """The judgements of a decision as the leaf has them: by response, whatever order a database returns."""
     return sorted(judgements, key=itemgetter("response_id"))
 
 
 def judgement_facts(judgement: Row) -> dict[str, Any]:
-    """What the chain keeps of what a judge was asked for a score: all of it, its words by their seal."""
+    """What the leaf keeps of what a judge was asked for a score: all of it, its words by their seal."""
     cost = judgement["cost"]
     return {
         "response": judgement["response_id"],
@@ -165,11 +156,11 @@ def facts(
     letter: Row | None,
     label: Row | None,
     signature: Row | None = None,
-    control: tuple[int, bytes] | None,
+    control: tuple[int, bytes],
 ) -> dict[str, Any]:
-    """What the chain keeps of one outcome. Raises `LookupError` when a row that its kind needs is not there.
+    """What the leaf of one outcome keeps. Raises `LookupError` when a row that its kind needs is not there.
 
-    `control` is the height and the head of the control chain then; None for what was recorded before that was kept.
+    `control` is the size and the root of the control log that its transaction saw.
     """
     if kind == "decision" and batch is not None and decision is not None:
         own = decision_facts(batch, decision, responses, judgements)
@@ -183,7 +174,7 @@ def facts(
         own = label_facts(label) | signature_facts(signature)
     else:
         raise LookupError(f"a row that a {kind} refers to is missing")
-    return own if control is None else own | {"control": [control[0], control[1].hex()]}
+    return own | {"control": [control[0], control[1].hex()]}
 
 
 def _batch_name(batch: Row) -> dict[str, Any]:
@@ -191,7 +182,7 @@ def _batch_name(batch: Row) -> dict[str, Any]:
 
 
 def dead_letter_facts(letter: Row) -> dict[str, Any]:
-    """What the chain keeps of a refused record."""
+    """What the leaf keeps of a refused record."""
     return {
         "code": letter["code"],
         "timestamp_ms": letter["timestamp_ms"],
@@ -200,7 +191,7 @@ def dead_letter_facts(letter: Row) -> dict[str, Any]:
 
 
 def label_facts(label: Row) -> dict[str, Any]:
-    """What the chain keeps of a severity."""
+    """What the leaf keeps of a severity."""
     return {
         "response": [label["gate"], label["batch_id"], label["attempt"], label["response_id"]],
         "kind": label["kind"],
@@ -213,14 +204,14 @@ def label_facts(label: Row) -> dict[str, Any]:
 
 
 def signature_facts(signature: Row | None) -> dict[str, Any]:
-    """What the chain keeps of a severity's signature, where one came with it."""
+    """What the leaf keeps of a severity's signature, where one came with it."""
     if signature is None:
         return {}
     return {"signature": signature["signature"], "key_id": signature["key_id"]}
 
 
 def instant(moment: datetime | None) -> str | None:
-    """Write a moment as chains hash it: UTC, always with microseconds."""
+    """Write a moment as leaves have it: UTC, always with microseconds."""
     if moment is None:
         return None
     return (moment if moment.tzinfo is UTC else moment.astimezone(UTC)).isoformat(timespec="microseconds")

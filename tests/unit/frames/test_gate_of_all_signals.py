@@ -1,0 +1,237 @@
+"""`streamer.Gate` by all signals: one set of counts, whoever computes it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import streamer
+from streamer.calibration.calibrators.full import allowed, bag_counts, fit_full
+from streamer.clouds.offline import bad_groups
+from streamer.clouds.tables.answers import Reading
+from streamer.errors import UsageError
+from streamer.frames.answers import read
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import GateRevision
+from streamer.gates.rule import Full, Indicator
+from streamer.labels.answer_forms import answer_batch
+from streamer.recalibration.run import derive
+from streamer.recalibration.sampled import SampledGroup, SampledItem
+from streamer.research.evaluation import Options, read_data_set, scored_data_sets
+from streamer.research.experiments.compared_methods import FULL, METHODS_COMPARED
+from streamer.research.experiments.halves import Halves, seeded_splits
+from streamer.scoring.blank import is_blank
+from streamer.scoring.signals.measured import Measured
+from streamer.scoring.signals.signal_list import SignalList, batch_row, choice_scores
+from tests.unit.frames.test_gate_on_tables import in_service
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from streamer.clouds.cloud import Cloud
+    from streamer.gates.settings import Unit
+
+NOW = datetime(2026, 11, 28, tzinfo=UTC)
+WORDS = ("red", "green", "blue", "white", "black")
+
+
+def answers(
+    prompts: int, *, seed: int = 1, first: int = 0, graded: bool = True, **more: Any
+) -> dict[str, Any]:
+    """Three or four answers to each prompt, with a number that says whether one is wrong; a blank one now and then."""
+    rng = np.random.default_rng(seed)
+    table: dict[str, list[Any]] = {
+        name: [] for name in ("prompt_id", "prompt", "answer", "severity", "language", "embedding", "doubt")
+    }
+    for prompt in range(first, first + prompts):
+        centre, hard = rng.normal(size=6), rng.beta(0.4, 0.3)
+        for _ in range(rng.integers(3, 5)):
+            bad = rng.random() < hard
+            table["prompt_id"].append(f"p{prompt}")
+            table["prompt"].append(f"which colour has {prompt}?")
+            text = " ".join(rng.choice(WORDS, size=5 if bad else 2))
+            table["answer"].append("\u200b" if rng.random() < 0.04 else text)
+            table["severity"].append(float(bad) * (rng.choice([0.5, 1.0]) if graded else 1.0))
+            table["language"].append(["de", "en"][prompt % 2])
+            table["embedding"].append((centre + (0.3 + 1.5 * bad) * rng.normal(size=6)).tolist())
+            table["doubt"].append(
+                None if rng.random() < 0.1 else float(np.clip(0.3 + 0.3 * bad + rng.normal(0, 0.2), 0, 1))
+            )
+    return table | more
+
+
+def row_of(cloud: Cloud, unit: Unit, listed: SignalList) -> np.ndarray | None:
+    """What the method reads of a prompt, from the signals themselves."""
+    blank = [is_blank(text) for text in cloud.texts]
+    if all(blank) or (unit == "batch" and any(blank)):
+        return None
+    measured = Measured(
+        answer_batch(cloud.texts, [one.embedding for one in cloud.responses], blank), cloud.question
+    )
+    rows = listed.of_measured(measured, {"doubt": [one.signals.get("doubt") for one in cloud.responses]})
+    if unit == "batch":
+        return batch_row(rows, blank)
+    return rows[int(np.argmax(np.where(blank, -1.0, choice_scores(measured))))]
+
+
+@pytest.mark.parametrize("unit", ["best", "batch"])
+@pytest.mark.parametrize("signals", [None, {"doubt": (0, 1)}], ids=["texts", "and a number"])
+def test_it_counts_as_the_formula_does_on_rows_measured_apart(unit: Unit, signals: Any) -> None:
+    gate = streamer.Gate(alpha=0.1, unit=unit, signals=signals, seed=5).fit(answers(120))
+    assert gate.settings_.method == "full"
+    assert gate.settings_.dimension == 6
+    assert gate.threshold_.state == "full"
+    listed = SignalList(declared=(("doubt", 0.0, 1.0),) if signals else ())
+    reading = Reading(signals=signals or {})
+    rows = {f"{one.batch_id}#1": row_of(one, unit, listed) for one in read(answers(120), reading).clouds}
+    fit = fit_full(np.stack([rows[group.id] for group in gate.groups_]), bad_groups(gate.groups_, 5))
+    new, shipped = answers(150, seed=2, first=1000), 0
+    decided = gate.decide(new)
+    k, size, place = allowed(0.1, fit.groups), fit.groups + 1, 0
+    for cloud, batch in zip(read(new, reading).clouds, decided.batches, strict=True):
+        row = row_of(cloud, unit, listed)
+        count = None if row is None else fit.count(row)
+        said = decided.budgets[place : place + len(batch.texts)]
+        place += len(batch.texts)
+        assert said[~np.isnan(said)].tolist() == ([] if count is None else [count / size])
+        assert any(batch.shipped) == (count is not None and count <= k)
+        shipped += any(batch.shipped)
+    assert 20 < shipped < 130
+
+
+@pytest.mark.parametrize("unit", ["best", "batch"])
+def test_a_calibration_run_and_a_gate_in_service_come_to_the_same(unit: Unit) -> None:
+    gate = streamer.Gate(alpha=0.1, unit=unit, seed=5).fit(answers(120))
+    assert isinstance(gate.rule_, Full)
+    (prompts,) = gate.rule_.prompts or ()
+    sample = [
+        SampledGroup(
+            key=BatchKey("", group.id.removesuffix("#1"), 1),
+            probability=1.0,
+            items=tuple(
+                SampledItem(response_id=name, score=score, severity=severity)
+                for name, score, severity in zip(group.item_ids, group.scores, group.severities, strict=True)
+            ),
+            signals=row.tobytes(),
+        )
+        for group, row in zip(gate.groups_, prompts.rows, strict=True)
+    ]
+    revision = GateRevision(
+        gate="", revision=1, settings=gate.settings_, seed=5, audit_salt=b"5", created_at=NOW, created_by="t", reason="t"
+    )  # fmt: skip
+    run = derive(revision, sample, [], now=NOW, older_than=NOW, diagnostics=False)
+    assert run.rule == gate.rule_
+    assert repr(run.decided) == repr(gate.threshold_)
+    new = answers(100, seed=2, first=1000)
+    shipped = in_service(
+        gate, new, scorer="choice", encoder="external:mine", embeddings="accept", dimension=6,
+        signals=gate.settings_.signals,
+    )  # fmt: skip
+    assert [list(batch.shipped) for batch in gate.decide(new).batches] == shipped
+    assert any(map(any, shipped))
+
+
+def test_evaluate_decides_the_same_on_the_same_halves(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    table = answers(140)
+    rows = (dict(zip(table, one, strict=True)) for one in zip(*table.values(), strict=True))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    reading = Reading(signals={"doubt": (0.0, 1.0)})
+    options = Options(signals=(("doubt", 0.0, 1.0),))
+    (data,) = scored_data_sets([read_data_set(path, reading=reading)], options, cache=None)
+    halves = Halves.at(data.chosen, "best", seeded_splits(data.clouds, range(3)))
+    full = next(one for one in METHODS_COMPARED if one.name == FULL)
+    for seed, (labels, traffic) in enumerate(zip(halves.labels, halves.traffic, strict=True)):
+        served = full.run(labels, 0.1, traffic).chances
+        found = streamer.Gate(alpha=0.1, signals={"doubt": (0, 1)}, seed=seed).held_out(path)
+        by_id = {batch.batch_id: any(batch.shipped) for batch in found.decided}
+        names = [data.clouds[place].batch_id for place in traffic.batch]
+        assert served.astype(bool).tolist() == [by_id[name] for name in names]
+        assert 0 < served.sum() < len(served)
+        assert "All signals decide, calibrated on 70 prompts" in found.basis
+
+
+def test_what_it_was_fitted_on_is_compared_with_the_others_alone() -> None:
+    gate = streamer.Gate(alpha=0.1).fit(answers(80, graded=False))
+    (prompts,) = gate.rule_.prompts or ()  # type: ignore[union-attr]
+    counts = bag_counts(prompts.rows, prompts.bad)
+    assert sum(any(one.shipped) for one in gate.report().decided) == (counts <= allowed(0.1, 80)).sum()
+    bad_and_shipped = (counts <= allowed(0.1, 79)) & prompts.bad
+    assert bad_and_shipped.sum() <= allowed(0.1, 79)
+    assert "budget needed" in gate.fit_decide(answers(80, graded=False))._repr_html_()
+    assert "What another threshold would do" not in gate._repr_html_()
+
+
+@pytest.mark.parametrize(("prompts", "state"), [(39, "cut"), (40, "full")])
+def test_the_number_of_labels_alone_says_whether_the_score_is_cut(prompts: int, state: str) -> None:
+    table = answers(prompts)
+    texts = ["a b c" if is_blank(text) else text for text in table["answer"]]
+    gate = streamer.Gate(alpha=0.1).fit(table | {"answer": texts})
+    assert (gate.settings_.method, gate.threshold_.state) == ("full", state)
+    assert isinstance(gate.rule_, Full if state == "full" else Indicator)
+    decided = gate.decide(answers(30, seed=2, first=1000))
+    best = [
+        np.nanmin(one)
+        for one in np.split(decided.budgets, np.cumsum([len(b.texts) for b in decided.batches])[:-1])
+    ]
+    assert [any(batch.shipped) for batch in decided.batches] == [bool(one <= 0.1) for one in best], (
+        "p says it in both"
+    )
+
+
+def test_segments_count_their_own_wrong_prompts() -> None:
+    gate = streamer.Gate(alpha=0.1, segment_by="language").fit(answers(160))
+    assert isinstance(gate.rule_, Full)
+    assert [name for name, _, _ in gate.rule_.fits[0].own] == ["de", "en"]
+    new = answers(100, seed=2, first=1000)
+    shipped = in_service(
+        gate, new, scorer="choice", encoder="external:mine", embeddings="accept", dimension=6,
+        signals=gate.settings_.signals, segment_by="language",
+    )  # fmt: skip
+    assert [list(batch.shipped) for batch in gate.decide(new).batches] == shipped
+    assert any(map(any, shipped))
+
+
+def test_the_method_follows_what_the_table_has_and_never_a_severity() -> None:
+    table = answers(45, graded=False)
+    texts = {name: values for name, values in table.items() if name != "embedding"}
+    scored = table | {"score": [0.5] * len(table["answer"])}
+
+    def method(frame: Any, **parameters: Any) -> str:
+        return streamer.Gate(alpha=0.1, **parameters).fit(frame).settings_.method
+
+    def encoder(some: list[str]) -> np.ndarray:
+        return np.array([[len(text), 1.0] for text in some])
+
+    assert method(table) == method(texts, encoder=encoder) == "full"
+    assert method(table | {"severity": [1 - one for one in table["severity"]]}) == "full"
+    assert method(scored) == "mean", "a score of one's own is cut"
+    assert (
+        method(table, unit="response")
+        == method(table, scorer="gram")
+        == method(table, label_floor=0.1)
+        == "mean"
+    )
+    named = streamer.Gate(alpha=0.1, method="full").fit(scored)
+    assert named.settings_.signal_list is not None
+    assert named.settings_.signal_list.given == ("score",), "and is one signal of all where that is asked for"
+    with pytest.raises(UsageError, match="reads the texts of the answers"):
+        method({name: values for name, values in table.items() if name != "answer"}, method="full")
+    with pytest.raises(UsageError, match="give a column of embeddings, or an encoder"):
+        named.decide(texts)
+
+
+def test_a_number_beyond_its_range_is_refused_and_a_gate_can_be_kept() -> None:
+    gate = streamer.Gate(alpha=0.1, signals={"doubt": (0, 1)}).fit(answers(60))
+    new = answers(20, seed=2, first=1000)
+    again = pickle.loads(pickle.dumps(gate))
+    assert again.decide(new).rows() == gate.decide(new).rows()
+    assert again.rule_ == gate.rule_
+    new["doubt"][3] = 1.5
+    with pytest.raises(UsageError, match="doubt"):
+        gate.decide(new)

@@ -1,0 +1,68 @@
+"""Bursts: what names one, and which of its batches calibration counts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy_gate import burst_of
+from streamer.gates.settings import GateSettings
+from streamer.gates.uniforms import uniform_of
+from streamer.recalibration.sampled import SampledGroup, SampledItem, one_of_each
+from tests.unit.deciding.test_decider import NOW
+
+SALT = bytes(32)
+
+
+def group(number: int, burst: str | None, *, minutes: int) -> SampledGroup:
+    return SampledGroup(
+        key=BatchKey("bot", f"b{number}", 1),
+        probability=1.0,
+        items=(SampledItem(response_id="a", score=0.5, severity=None),),
+        decided_at=NOW + timedelta(minutes=minutes),
+        burst=burst,
+    )
+
+
+@pytest.mark.parametrize(
+    ("prompt", "metadata", "key", "burst"),
+    [
+        ("Where is  my\nparcel?", {}, "prompt", "where is my parcel?"),
+        ("ＷＨＥＲＥ is my parcel? ", {}, "prompt", "where is my parcel?"),
+        ("  ", {}, "prompt", None),
+        ("Where?", {"session": "s 1"}, "session", "s 1"),
+        ("Where?", {"session": 7}, "session", "7"),
+        ("Where?", {"session": ["s"]}, "session", None),
+        ("Where?", {}, "session", None),
+    ],
+)
+def test_what_names_a_burst(prompt: str, metadata: dict[str, object], key: str, burst: str | None) -> None:
+    assert burst_of(prompt, metadata, key) == burst
+
+
+def test_of_each_burst_the_first_by_draw_counts_of_those_that_are_old_enough() -> None:
+    groups = [group(n, "ab"[n % 2], minutes=n - 20) for n in range(20)]
+    groups += [group(n, "c", minutes=n) for n in range(20, 23)] + [group(23, "a", minutes=1)]
+    groups += [group(24, None, minutes=-1), group(25, None, minutes=1)]
+    made = one_of_each(groups, SALT, NOW)
+    assert [replace(one, spare=False) for one in made] == groups
+    counts = [one for one in made if not one.spare]
+    assert sorted(str(one.burst) for one in counts) == ["None", "None", "a", "b", "c"]
+    for one in counts:
+        alike = [
+            other for other in groups if other.burst == one.burst is not None and other.decided_at < NOW
+        ] or [other for other in groups if other.burst == one.burst]
+        if one.burst is not None:
+            assert uniform_of(SALT, one.key, "burst") == min(
+                uniform_of(SALT, other.key, "burst") for other in alike
+            )
+    others = one_of_each(groups, b"\x01" * 32, NOW)
+    assert [one.spare for one in others] != [one.spare for one in made], "the draw is the gate's"
+
+
+def test_a_gate_that_keeps_no_texts_knows_no_bursts() -> None:
+    with pytest.raises(ValueError, match="group_by goes with keep_texts"):
+        GateSettings(encoder="e@1", group_by="prompt", keep_texts=False)
