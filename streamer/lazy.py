@@ -1,4 +1,4 @@
-"""Public names of a package that are imported at their first use (PEP 562), so that what lies beside them costs less."""
+"""Names of a package (PEP 562), and modules, that are imported at their first use: what lies beside them costs less."""
 
 from __future__ import annotations
 
@@ -32,3 +32,15 @@ def lazy_names(
         return sorted({*vars(sys.modules[package]), *homes})
 
     return find, names
+
+
+class LazyModule:
+    """Stands for a module of this name, whose names are then its attributes."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(import_module(self._name), name)
+        setattr(self, name, value)
+        return value

@@ -25,6 +25,7 @@ from streamer.audit.verification import Lookups, Trusted, verify_record
 from streamer.events import dead_letters
 from streamer.events.actions import decode_action
 from streamer.events.receipts import receipt_line
+from streamer.events.topics import HTTP_LOG
 from streamer.gates.gate import gate_batch
 from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.tail import Tail
@@ -172,6 +173,12 @@ def check(
             assert recorded[-1] < ledger.next_offset <= end, f"O6: {topic}[{number}]"
             events += len(recorded)
             lost += len(gaps)
+            for kind, count in ledger.kinds.items():
+                kinds[kind] += count
+
+    for ledger in ledgers.values():
+        if ledger.partition.log_id == HTTP_LOG:  # requests are in no topic, and what becomes of them is
+            events += sum(ledger.kinds.values())
             for kind, count in ledger.kinds.items():
                 kinds[kind] += count
 

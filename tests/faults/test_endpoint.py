@@ -239,7 +239,7 @@ def test_its_database_away(
                 own_postgres_server.start()
                 slowest = max(slowest, _answered(callers))
         site.engine.dispose()
-        found, told = conclude(site, callers, endpoint, unsure=_unsure(site, callers, rounds))
+        found, told = conclude(site, callers, endpoint, unsure=unsure_commits(site, callers, rounds))
         assert told.nothing == 0 or not away
         assert (told.refused > 0) >= (away > 0)
         assert endpoint.terminate() == 0
@@ -249,7 +249,7 @@ def test_its_database_away(
     matrix.add(f"28 by HTTP: PostgreSQL {said} {rounds} times for {away} s", found, seconds=slowest)
 
 
-def _unsure(site: Site, callers: Callers, crashes: int) -> set[str]:
+def unsure_commits(site: Site, callers: Callers, crashes: int) -> set[str]:
     """Ships whose callers were all told to hold: the database had the commit, and its reply was lost. One commit a crash."""
     told: dict[str, set[int | None]] = {}
     for one in callers.said:

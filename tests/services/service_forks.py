@@ -15,7 +15,6 @@ import inspect
 import json
 import os
 import runpy
-import select
 import signal
 import socket
 import subprocess
@@ -26,6 +25,7 @@ import time
 import traceback
 import weakref
 from contextlib import suppress
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -132,7 +132,7 @@ class ForkedService:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise subprocess.TimeoutExpired(f"process {self.pid}", timeout or 0)
-            select.select([self._ends], [], [], left)
+            wait([self._ends], left)  # also past 1,024 descriptors
         return ended
 
     def send_signal(self, number: int) -> None:
@@ -292,8 +292,7 @@ def _serve(listening: socket.socket) -> dict[str, Any]:
     place = Path(listening.getsockname())
     callers = [listening.accept()[0]]
     while callers:
-        ready, _, _ = select.select([listening, *callers], [], [])
-        for one in ready:
+        for one in wait([listening, *callers]):
             if one is listening:
                 callers.append(listening.accept()[0])
                 continue

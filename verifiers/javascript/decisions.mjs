@@ -175,7 +175,7 @@ export class Decisions {
     const hold = settings.hold_action;
     const scores = facts.responses.map((one) => one[1]);
     const actions = facts.responses.map((one) => one[3]);
-    if (scores.some((score) => score === null)) {
+    if (!scores.length || scores.some((score) => score === null)) {
       if (scores.some((score) => score !== null)) fault("some responses have a score, and some have none");
       if (OF_SCORED.includes(facts.reason)) fault(`it has no scores, which the reason ${facts.reason} does not explain`);
       if (facts.outcome !== hold || facts.selected !== null || actions.some((one) => one !== hold)) fault("it was not scored, and not held");

@@ -220,6 +220,7 @@ def sampling_record(
     """
     counted = [call.usage for call in sampled.calls if call.reply is not None]
     known = [usage for usage in counted if usage is not None]
+    all_known = bool(known) and len(known) == len(counted)
     read, written = sum(usage.prompt for usage in known), sum(usage.completion for usage in known)
     looks = [{"answers": answers, "best_score": best} for answers, best in sampled.looks]
     return {
@@ -229,8 +230,8 @@ def sampling_record(
         **({} if hands_on is None else {"hands_on": asdict(hands_on)}),
         "problem": sampled.problem,
         "finish_reasons": [answer.finish_reason for answer in sampled.answers],
-        "input_tokens": read if len(known) == len(counted) else None,
-        "output_tokens": written if len(known) == len(counted) else None,
+        "input_tokens": read if all_known else None,
+        "output_tokens": written if all_known else None,
         "cost": _cost(sampled.calls, upstream),
         "calls": [
             _call(call, upstream, cached=cached)

@@ -11,16 +11,21 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import psycopg
 import sqlalchemy as sa
-from psycopg import generators
 from sqlalchemy import exc
 from sqlalchemy.dialects.postgresql import ARRAY
+
+from streamer.lazy import LazyModule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    import psycopg
+    import psycopg.generators
+
     from streamer.store.db.schema.types import Row
+else:
+    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 _DRAW = sa.text(
     # The transaction gets its number first, so that readers of coming rows see that it is under way.
@@ -89,7 +94,7 @@ def _send_and_wait(pipeline: Any) -> Iterator[Any]:
     pipeline._enqueue_sync()
     while pipeline.command_queue:
         pipeline.command_queue.popleft()()
-    yield from generators.send(pipeline.pgconn)
+    yield from psycopg.generators.send(pipeline.pgconn)
     yield from pipeline._fetch_gen(flush=False)
 
 

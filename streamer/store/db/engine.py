@@ -12,12 +12,12 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from streamer.errors import BadData, DatabaseFault, Unavailable, UnfitText, Unreadable, UsageError, why
 from streamer.failpoints import disarmed
+from streamer.lazy import LazyModule
 from streamer.security.redaction import redact_text
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.db.pooling import STATEMENT_MODE, is_pooled
@@ -27,10 +27,13 @@ from streamer.store.db.transport import protected, to_the_primary
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import psycopg
     from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
     from sqlalchemy.pool import ConnectionPoolEntry
 
     from streamer.failpoints import Failpoint
+else:
+    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 T = TypeVar("T")
 
@@ -83,7 +86,8 @@ _UNSUPPORTED = ("Error binding parameter", "cannot adapt type")
 """How the drivers' messages begin when a value has a type or size that they cannot send; they have no code for it."""
 _READ_ONLY = ("default_transaction_read_only", "in_hot_standby")
 """What PostgreSQL 14 and later report of themselves whenever it changes."""
-_COLLISIONS = (psycopg.errors.DeadlockDetected, psycopg.errors.SerializationFailure)
+_COLLISIONS = ("40P01", "40001")
+"""SQLSTATEs of a deadlock and a serialization failure, which are tried again."""
 
 
 def parse_url(url: str) -> sa.URL:
@@ -152,6 +156,7 @@ class Database:
             )
             event.listen(self.engine, "connect", _prepare_sqlite)
             event.listen(self.engine, "begin", _begin_sqlite)
+            event.listen(self.engine, "before_cursor_execute", _refuse_nul)
             event.listen(self.engine, "handle_error", _refuse_damage)
         else:
             self.url = to_the_primary(protected(self.url, insecure=insecure))
@@ -229,7 +234,7 @@ class Database:
                 self.failpoint("after_transaction")
                 return done
             except exc.DBAPIError as error:
-                if not isinstance(error.orig, _COLLISIONS):
+                if getattr(error.orig, "sqlstate", None) not in _COLLISIONS:
                     raise
                 if attempt + 1 == _ATTEMPTS:
                     raise Unavailable(f"{self}: transactions kept colliding: {_first_line(error)}") from error
@@ -266,7 +271,7 @@ class Database:
                     f"{self}: this database user lacks the rights to do it: {_first_line(error)}. `db upgrade` and"
                     " `db prune` take a member of the role streamer_migrate, everything else one of streamer_app"
                 ) from error
-            if isinstance(error.orig, _COLLISIONS):
+            if getattr(error.orig, "sqlstate", None) in _COLLISIONS:
                 raise  # tried again by `writing`
             if not isinstance(error, exc.IntegrityError):
                 if _blames_a_value(error):
@@ -334,6 +339,21 @@ def _refuse_damage(context: ExceptionContext) -> None:
         raise Unreadable(f"a value of the column {undecodable[1]} is no text") from None
     if _sqlite_code(error) == sqlite3.SQLITE_CORRUPT:
         raise Unreadable(_DAMAGED) from None
+
+
+def _refuse_nul(
+    _connection: sa.Connection,
+    _cursor: object,
+    _sql: str,
+    parameters: Any,
+    _context: object,
+    executemany: bool,
+) -> None:
+    """Refuse what PostgreSQL cannot keep: a record must be the same on both."""
+    for row in parameters if executemany else (parameters,):
+        for value in row.values() if isinstance(row, dict) else row:
+            if type(value) is str and "\0" in value:
+                raise BadData("the database refuses a value: a text with a NUL character")
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
@@ -423,7 +443,7 @@ def _may_pass(error: exc.DBAPIError) -> bool:
     original: Any = error.orig
     if isinstance(original, sqlite3.Error):
         return _sqlite_code(original) in _PASSING_SQLITE
-    if isinstance(original, _COLLISIONS):
+    if original.sqlstate in _COLLISIONS:
         return False  # tried again by `writing`
     if error.connection_invalidated:
         return True

@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import Unavailable, UsageError
+from streamer.lazy import LazyModule
 from streamer.store.db import roles
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata, progress
@@ -27,7 +27,10 @@ from streamer.store.db.schema.decisions import ONLY_ON_SQLITE
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import psycopg
     from alembic.config import Config
+else:
+    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 T = TypeVar("T")
 

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-import psycopg
 import sqlalchemy as sa
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
+from streamer.lazy import LazyModule
 from streamer.store.db.engine import SCHEMA, Database
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import psycopg
+else:
+    psycopg = LazyModule("psycopg")  # SQLite does without it
 
 APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "control_head": ("log_size", "log_edge"),

@@ -35,7 +35,7 @@ from streamer.store.log.outbox import pending_row
 from streamer.store.log.progress import Step, advancing, fenced, in_partition, locking, positions
 from streamer.store.log.resolve_outcomes import entry_of, settle
 from streamer.store.log.rows import check_decision, check_slice
-from streamer.store.policies.fence import asking, check_current
+from streamer.store.policies.fence import asking, check_current, keep_out_newer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -105,8 +105,7 @@ def commit_slices(
     entries = [entry for _, part in due for entry in part]
     if firm:
         made = [entry.outcome for entry in entries if isinstance(entry.outcome, BatchDecision)]
-        if asked := asking(connection, made):
-            check_current(execute_all(connection, asked)[-1], made, clock)
+        keep_out_newer(connection, made, clock)
     settle(connection, entries, batch_ids=batch_ids, now=now, dead_letter_message=dead_letter_message)
     decided = [
         entry.outcome

@@ -4,7 +4,7 @@ A commit takes its gates' locks, shared, as the last thing it does, and then rea
 takes its gate's lock alone, and lets go of it with its own transaction. So a commit either ends before the new policy is
 there, or waits for it and sees it; a commit that is stuck on something else holds no lock that a policy writer waits for. Only
 where policies keep coming does a commit take the locks first (`firm`): else policies that come faster than a
-group is written would keep that group from ever being committed. The locks are advisory ones because these queue: a row
+group is written would keep that group from ever being committed. It then waits for other locks a second at most. The locks are advisory ones because these queue: a row
 that commits keep locking in shared mode is never free for a policy writer.
 
 SQLite has one writer at a time, and needs no lock.
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _LOCKS = 64
 """Gates share so many locks: PostgreSQL's table of locks has few places, and a commit may have a thousand gates."""
 
+_FIRM_SECONDS = 1
+"""What a commit may wait for a lock that has taken those of its gates first: so long may a policy writer wait for it."""
+
 _OF = "(CAST(:space AS integer), number) FROM unnest(CAST(:numbers AS integer[])) AS number"
 _SHARED = sa.text("SELECT pg_advisory_xact_lock_shared" + _OF)
 _ALONE = sa.text("SELECT pg_advisory_xact_lock" + _OF)
@@ -47,6 +50,16 @@ def asking(connection: sa.Connection, decided: Collection[BatchDecision]) -> lis
         return []
     locks = [_taking(_SHARED, gates)] if connection.dialect.name != "sqlite" else []
     return [*locks, newest(connection, gates)]
+
+
+def keep_out_newer(
+    connection: sa.Connection, decided: Collection[BatchDecision], clock: Callable[[], datetime]
+) -> None:
+    """Do what `asking` and `check_current` do, before anything is written: no newer policy can come in between."""
+    if asked := asking(connection, decided):
+        check_current(execute_all(connection, asked)[-1], decided, clock)
+        if connection.dialect.name != "sqlite":
+            _wait_at_most(connection, _FIRM_SECONDS)
 
 
 def newest_version(connection: sa.Connection, gate: str) -> int:

@@ -456,8 +456,10 @@ def test_tokens_that_nobody_counted_are_not_told(plain: Plain) -> None:
 def test_a_wait_that_passes_the_deadline_is_not_waited_for(plain: Plain) -> None:
     _, model, endpoint = plain
     model.reply = lambda request: ChatReply(status=429, headers={"retry-after": "86400"})
-    told = ask(endpoint).streamer
+    completion = ask(endpoint)
+    told = completion.streamer
     assert (told["action"], told["problem"], told["calls"]) == ("abstain", "rate_limited", 1)
+    assert completion.usage is None  # nobody counted anything
 
 
 # -- what is held

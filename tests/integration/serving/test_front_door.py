@@ -66,7 +66,8 @@ def idle(url: str, *, addresses: int, says: list[bytes]) -> Iterator[None]:
         number = 0
         while not stopped.wait(0.05):
             opened[number % IDLE].close()
-            opened[number % IDLE] = connect(number)
+            with suppress(OSError):  # the service may be away
+                opened[number % IDLE] = connect(number)
             number += 1
 
     opened.extend(connect(number) for number in range(IDLE))

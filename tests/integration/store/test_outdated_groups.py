@@ -13,12 +13,13 @@ import pytest
 
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
-from streamer.errors import Outdated
+from streamer.errors import Outdated, Unavailable
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.gates.settings import GateSettings
 from streamer.journal import BatchDecision, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.store.db import engine
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
@@ -139,6 +140,21 @@ def test_a_firm_commit_keeps_newer_policies_out(postgres_world: World, firm: boo
             with pytest.raises(Outdated):
                 store.commit([piece], now=world.clock())
         assert closing[0].result(30).state == "closed"
+
+
+def test_a_closing_waits_for_no_firm_commit_that_waits_for_a_lock(
+    postgres_world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 1000)  # any other wait outlasts this test
+    world = postgres_world
+    piece = world.slice(world.lease(), world.decision(0))
+    with ThreadPoolExecutor(1) as pool, world.store._database.engine.connect() as connection:
+        connection.exec_driver_sql("LOCK TABLE outcomes IN SHARE ROW EXCLUSIVE MODE")
+        commit = pool.submit(world.store.commit, [piece], now=world.clock(), firm=True)
+        with pytest.raises(Unavailable):
+            commit.result(200)
+        assert world.store.policies.close("support-bot", by="ana", reason="now").state == "closed"
+        connection.rollback()
 
 
 def test_every_gate_that_is_outdated_is_named(new_world: Callable[..., World]) -> None:
