@@ -43,10 +43,9 @@ from encode import WORDS, machine
 from store import TABLES, Template
 
 from streamer import wiring
-from streamer.gates.settings import GateSettings
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import load_settings
-from tests.faults.site import put_in_force
 from tests.faults.worker_process import WorkerProcess
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
@@ -70,9 +69,31 @@ KINDS: dict[str, dict[str, Any]] = {
     "embeddings, JSON": GIVEN | {"answers": 10, "words": (8, 16)},
     "embeddings, base64": GIVEN | {"answers": 10, "words": (8, 16)},
     "short texts": TEXTS | {"answers": 10, "words": (8, 16), "rate": 20},
+    "short texts, all signals": {
+        "gate": TEXTS["gate"] | {"scorer": "choice", "signals": SignalList().text},
+        "answers": 10,
+        "words": (8, 16),
+        "rate": 20,
+    },
     "long texts": TEXTS | {"answers": 5, "words": (55, 65), "rate": 12},
 }
 """Settings of the gate, a guess of the rate (events a second) that sets how many make a turn, and what an event holds."""
+ROOT = Path(__file__).parents[1]
+SET_UP = """
+import json, sys
+from streamer import wiring
+from streamer.gates.settings import GateSettings
+from streamer.settings.settings import load_settings
+from tests.faults.site import put_in_force
+given, gate = json.loads(sys.argv[1])
+settings = load_settings(**given)
+wiring.migrate(settings)
+wiring.create_topics(settings)
+with wiring.open_store(settings) as store:
+    store.gates.create("bench", GateSettings(**gate), by="bench", reason="")
+    put_in_force(store, 0.6, "bench")
+"""
+"""Makes tables, topics and the gate, by the checkout whose workers are measured."""
 FLOORS = {
     ("scores", "Faust"): 0.07,
     ("embeddings, JSON", "Faust"): 0.06,
@@ -214,13 +235,15 @@ def workers(
     prefix = f"{kind.replace(', ', '-').replace(' ', '-')}-{count}{'-before' if checkout else ''}."
     url = database.create_database()
     kafka = {"bootstrap_servers": place.broker.bootstrap, "topic_prefix": prefix, "replication_factor": 1}
-    settings = load_settings(kafka=kafka | {"partitions": PARTITIONS}, database={"url": url})
-    wiring.migrate(settings)
-    wiring.create_topics(settings)
-    with wiring.open_store(settings) as store:
-        gate = GateSettings(mode="enforce", audit_probability=0.05, **KINDS[kind]["gate"])
-        store.gates.create("bench", gate, by="bench", reason="")
-        put_in_force(store, 0.6, "bench")
+    given = {"kafka": kafka | {"partitions": PARTITIONS}, "database": {"url": url}}
+    gate = {"mode": "enforce", "audit_probability": 0.05, **KINDS[kind]["gate"]}
+    path = {} if checkout is None else {"PYTHONPATH": str(checkout)}
+    subprocess.run(
+        [sys.executable, "-c", SET_UP, json.dumps([given, gate])],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | path,
+        cwd=place.folder,
+        check=True,
+    )
     environment = {
         "STREAMER_KAFKA_BOOTSTRAP_SERVERS": place.broker.bootstrap,
         "STREAMER_KAFKA_TOPIC_PREFIX": prefix,
@@ -230,8 +253,7 @@ def workers(
     }
     if "texts" not in kind:
         environment["STREAMER_ENCODER_NAME"] = "none"
-    if checkout is not None:
-        environment["PYTHONPATH"] = str(checkout)
+    environment |= path
     started = []
     for number in range(count):
         one = WorkerProcess(environment, place.folder / f"{prefix}{number}.log", program=("-m", "streamer"))
@@ -239,7 +261,7 @@ def workers(
         started.append(one)
     for one in started:
         one.wait_until_ready()
-    named = wiring.topics(settings)
+    named = wiring.topics(load_settings(**given))
     return Arm(named.responses, named.actions, [one.process.pid for one in started]), url
 
 
@@ -416,7 +438,7 @@ def measure(
     with ExitStack() as stack:
         one, url = workers(place, database, stack, kind, 1)
         arms = {"worker": one}
-        if beside is not None:
+        if beside is not None and "signals" not in kind:
             arms["worker before"] = workers(place, database, stack, kind, 1, beside)[0]
         if not short:
             arms["two workers"] = workers(place, database, stack, kind, 2)[0]

@@ -1,6 +1,6 @@
 """Change the answers' source under many gates of one service, and count what gets out: `make swap`.
 
-    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after N] [--step 25] [--short] [--mended]
+    python -m tests.e2e.swap [--seeds 3] [--old 1000] [--after N] [--step 25] [--short] [--mended] [--method full]
         [--picture FILE.png] [--story FILE.png] [--json FILE] [--outcomes FILE] [--beside FILE] [--data FOLDER]
 
 Real Kafka, PostgreSQL, worker and recalibrator; the answers of ../shared/data. After the change a share of the prompts gets
@@ -50,6 +50,9 @@ def main() -> int:
         action="store_true",
         help="gates whose answers are mended after the closing, until they are open again",
     )
+    parser.add_argument(
+        "--method", choices=("mean", "full"), default=full.method, help="of the gates: a cut, or all signals"
+    )
     parser.add_argument("--picture", type=Path, help="draw bad answers over decisions into this PNG")
     parser.add_argument(
         "--story",
@@ -86,10 +89,11 @@ def read(path: Path) -> list[Outcome]:
 def chosen(arguments: argparse.Namespace, full: Lengths) -> tuple[Sequence[Life], Lengths]:
     """Which gates are to live, and how long."""
     if arguments.short:
-        return SHORT_LIVES, SHORT
+        return SHORT_LIVES, replace(SHORT, method=arguments.method)
     lives = mended_lives(arguments.seeds) if arguments.mended else full_lives(arguments.seeds)
     after = full.mended_after if arguments.mended else full.after
-    return lives, replace(full, old=arguments.old, after=arguments.after or after, step=arguments.step)
+    own = {"after": arguments.after or after, "step": arguments.step, "method": arguments.method}
+    return lives, replace(full, old=arguments.old, **own)
 
 
 def run(arguments: argparse.Namespace, full: Lengths) -> list[Outcome]:

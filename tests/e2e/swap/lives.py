@@ -53,6 +53,7 @@ class Lengths:
     look : decisions between two looks at `streamer risk`.
     lag : decisions until the label of a drawn answer is there, exponentially distributed with this mean.
     audit : share of decisions drawn once the gate is open.
+    method : of the gates; `full` reads all signals, any other cuts the Gram energy.
     """
 
     closed: int = 325
@@ -65,6 +66,7 @@ class Lengths:
     look: int = 100
     lag: float = 50.0
     audit: float = 0.2
+    method: str = "mean"
 
 
 NEVER = 0.02

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import load_settings
 from streamer.stream.publisher import Publisher
 from tests.e2e.swap.answers import Source
@@ -150,7 +151,10 @@ class Service:
         """Make gates, draw and label every prompt of theirs until they are calibrated, and open them."""
         lengths = self._lengths
         for life in lives:
+            full = {"scorer": "choice", "signals": SignalList().text} if lengths.method == "full" else {}
             settings = GateSettings(
+                method=lengths.method,
+                **full,
                 encoder="external:all-MiniLM-L6-v2",
                 embeddings="accept",
                 dimension=384,
