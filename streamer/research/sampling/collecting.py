@@ -150,11 +150,14 @@ class Collector:
         priced = all(vendor.price is not None for vendor in vendors)
         if most_cost is not None and not priced:
             raise UsageError("a bound on the cost needs the price of every model")
-        self._wanted = ledger.missing(plan.batches(), again=again)
+        places = plan.batches()
+        self._places = {batch: len(positions) for batch, positions in places.items()}
+        self._wanted = ledger.missing(places, again=again)
         self._given_up: dict[RecordPart, set[int]] = {}
         self._settled: dict[RecordPart, set[int]] = {}
         self._most: dict[int, int] = {}
         self._in_vain: Counter[int] = Counter()
+        self._seen: set[tuple[RecordPart, str]] = set()
         self._reserved: dict[int, Decimal] = {}
         self._error: StreamerError | None = None
         self._stopped = False
@@ -309,8 +312,13 @@ class Collector:
         if last.reply is None:
             self._fail(request, last.problem or "server_error", last.detail or "")
             return None
-        self._in_vain[vendor] = 0
         reply = Reply.of(request, last)
+        if self._is_cached(reply, last):
+            self._fail(
+                request, "cached", "a cache answered, so that this is no sample of its own; turn it off"
+            )
+            return None
+        self._in_vain[vendor] = 0
         if len(reply.choices) < len(request.positions):
             self._most[vendor] = min(self._most.get(vendor, len(reply.choices)), len(reply.choices))
         if reply.usage is not None:
@@ -319,6 +327,15 @@ class Collector:
         if self.tally.cost is not None:
             self.tally.cost += self._cost_of(reply)
         return reply
+
+    def _is_cached(self, reply: Reply, exchange: Exchange) -> bool:
+        """Whether a cache had it, or another request for this cloud brought it. One reply with all answers is samples anyway."""
+        if reply.batch.kind != "answer" or len(reply.positions) == self._places[reply.batch]:
+            return False
+        again = exchange.id is not None and (reply.batch, exchange.id) in self._seen
+        if exchange.id is not None:
+            self._seen.add((reply.batch, exchange.id))
+        return exchange.cached or again
 
     def _fail(self, request: Request, code: str, detail: str) -> None:
         places = self._given_up.setdefault(request.batch, set())

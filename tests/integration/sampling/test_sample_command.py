@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -349,6 +349,28 @@ class TestTrouble:
         assert len(server.requests) == 30
         assert len({text for cloud in clouds() for text in cloud.texts}) == 30
         assert sum(request.body.get("n", 1) > 1 for request in server.requests) <= 2, "it was learnt"
+
+    @pytest.mark.parametrize(
+        "cached", [{"headers": {"x-cache": "HIT"}}, {"id": "one-for-all"}], ids=["header", "id"]
+    )
+    def test_what_a_cache_had_is_no_sample_but_for_the_choices_of_one_reply(
+        self, cached: dict[str, Any], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def one_each(_: ChatRequest) -> ChatReply:
+            return ChatReply("Paris.", usage=USAGE, **cached)
+
+        with OpenAIServer(one_each) as server:
+            assert sample(server, "--answers", "3", "--concurrency", "1") != 0
+        told = capsys.readouterr().err
+        assert "cached" in told
+        assert "a cache answered, so that this is no sample of its own" in told
+
+        def all_at_once(request: ChatRequest) -> ChatReply:
+            return ChatReply("Paris.", further=["Lyon."] * (request.body["n"] - 1), usage=USAGE, **cached)
+
+        with OpenAIServer(all_at_once) as server:
+            assert sample(server, "--answers", "3", out="other.jsonl") == 0
+        assert len(clouds("other.jsonl")) == 3
 
     def test_a_model_that_takes_neither_temperature_nor_seed_nor_several(
         self, capsys: pytest.CaptureFixture[str]
