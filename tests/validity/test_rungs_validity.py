@@ -32,7 +32,7 @@ def test_the_budgets_add_up_to_what_is_lost_though_one_prompt_is_wrong_at_both()
     for _ in range(REPETITIONS):
         cheap, dear, luck = rng.random((3, 400))
         wrong_at_first, wrong_later = luck > cheap, luck > dear
-        reaches = np.flatnonzero([hands_on(score, at_least=0.0, label_floor=floor) for score in cheap])[
+        reaches = np.flatnonzero([hands_on(score, at_least=0.0, floor=floor) for score in cheap])[
             :labelled_later
         ]
         assert len(reaches) == labelled_later
@@ -66,7 +66,7 @@ def lost_later(follows: Follows, alpha: float) -> tuple[float, float]:
         level = max(cut(cheap[chosen_by], wrong[chosen_by].astype(float), 0.3), 0.2)
         at_most = 0.2 if follows == "the label floor" else level
         # Of the same prompts the first ones; a few more where these are too few.
-        reaches = np.flatnonzero([hands_on(score, at_least=0.0, label_floor=at_most) for score in cheap])[
+        reaches = np.flatnonzero([hands_on(score, at_least=0.0, floor=at_most) for score in cheap])[
             :labelled_later
         ]
         later_level = cut(dear[reaches], later_wrong[reaches].astype(float), alpha)
