@@ -120,29 +120,6 @@ def _consistency(size: int, leaves: Sequence[bytes], *, whole: bool) -> list[byt
     return [*_consistency(size - split, right, whole=False), root_of(left)]
 
 
-def root_by_proof(index: int, size: int, leaf: bytes, proof: Sequence[bytes]) -> bytes:
-    """Return the root that an inclusion proof leads to (RFC 9162, 2.1.3.2); it proves nothing until a signed head has it.
-
-    Raises `ValueError` for a proof of another length than this index and size have.
-    """
-    if not 0 <= index < size:
-        raise ValueError(f"a log of {size} leaves has no leaf {index}")
-    node, last, root = index, size - 1, leaf
-    for one in proof:
-        if last == 0:
-            raise ValueError("the proof is too long")
-        if node & 1 or node == last:
-            root = node_hash(one, root)
-            while not node & 1 and node:
-                node, last = node >> 1, last >> 1
-        else:
-            root = node_hash(root, one)
-        node, last = node >> 1, last >> 1
-    if last:
-        raise ValueError("the proof is too short")
-    return root
-
-
 def _split(size: int) -> int:
     """The largest power of two below `size`."""
     return 1 << ((size - 1).bit_length() - 1)

@@ -13,7 +13,6 @@ from streamer.signing.merkle import (
     inclusion_proof,
     leaf_hash,
     node_hash,
-    root_by_proof,
     root_of,
 )
 
@@ -33,6 +32,29 @@ def defined(leaves: Sequence[bytes]) -> bytes:
     while split * 2 < len(leaves):
         split *= 2
     return node_hash(defined(leaves[:split]), defined(leaves[split:]))
+
+
+def root_by_proof(index: int, size: int, leaf: bytes, proof: Sequence[bytes]) -> bytes:
+    """Return the root that an inclusion proof leads to (RFC 9162, 2.1.3.2); it proves nothing until a signed head has it.
+
+    Raises `ValueError` for a proof of another length than this index and size have.
+    """
+    if not 0 <= index < size:
+        raise ValueError(f"a log of {size} leaves has no leaf {index}")
+    node, last, root = index, size - 1, leaf
+    for one in proof:
+        if last == 0:
+            raise ValueError("the proof is too long")
+        if node & 1 or node == last:
+            root = node_hash(one, root)
+            while not node & 1 and node:
+                node, last = node >> 1, last >> 1
+        else:
+            root = node_hash(root, one)
+        node, last = node >> 1, last >> 1
+    if last:
+        raise ValueError("the proof is too short")
+    return root
 
 
 def test_an_edge_has_the_root_of_its_leaves_also_when_it_was_stored() -> None:
