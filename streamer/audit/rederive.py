@@ -18,7 +18,7 @@ from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, r
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.draw_ages import age_moment
-from streamer.recalibration.run import derive
+from streamer.recalibration.run import CHOSEN, Since, derive
 from streamer.recalibration.sampled import (
     cuts_at_budget,
     is_bad,
@@ -207,7 +207,15 @@ def contradiction(
         return f"the newest groups beside older ones come to {again.suffix}, the run says {suffix}"
     if (run["alpha"], run["seed"]) != (again.effective_alpha, gate.seed):
         return f"its budget or seed is not that of revision {gate.revision}"
-    return next(_differences(run, candidates, again), None)
+    if (wrong := next(_differences(run, candidates, again), None)) is not None:
+        return wrong
+    again = replace(again, severities=run["severities"], age_cut=cut)
+    since = run["since_version"], run["newer_than"]
+    moments = [None] if since[0] is None else [
+        Since(since[0], datetime.fromisoformat(since[1]), closed) for closed in (True, False)
+    ]  # fmt: skip
+    words = {replace(again, since=one, note=note).guarantee for one in moments for note in ("", CHOSEN)}
+    return None if run["guarantee"] in words else "its guarantee is not in the words of what it has read"
 
 
 def _values(stored: dict[str, Any] | str) -> dict[str, Any]:
@@ -256,6 +264,8 @@ def _differences(
             if one.decides:
                 yield f"it has no result of {one.name}, which decides"
             continue  # a calibrator that is younger than the run
+        if row["guarantee"] != one.threshold.guarantee:
+            yield f"its guarantee by {one.name} is not in the method's words"
         if bool(row["decides"]) != one.decides:
             yield f"{one.name} {'decides' if one.decides else 'does not decide'}, the run says otherwise"
         if (row["state"], row["threshold"]) == (cut.state, cut.threshold):

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 Heads = tuple[tuple[str, str, int, int], ...]
 """How long logs are: log, topic, number and size of each partition's."""
 
+CHOSEN = "It was adopted after a trial beside another policy: this holds if its labels played no part in that choice."
+"""The note of a run for an adopted candidate."""
+
 SeverityBasis = Literal["mean", "highest"]
 """Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
 gave it. The second cannot be brought down by any label, and is never below the first."""

@@ -53,6 +53,8 @@ CONTROL = ("control", "", 0)
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
+RECALIBRATOR, SIGNED_IN = "recalibrator", "account:"
+"""Who makes what the service makes by itself, and how the names of people begin who have signed in."""
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 
@@ -669,7 +671,7 @@ class Waits:
         held = self._held.pop(row["gate"], None)
         if held is not None and held[2] < self._since.get(row["gate"], held[2]):
             held = None
-        if row.get("age_cut") is None or row["requested_by"] != "recalibrator":
+        if row.get("age_cut") is None or row["requested_by"] != RECALIBRATOR:
             return None  # older than all waits, or somebody asked for it
         until, before = row.get("held_until"), self._serves.get(row["gate"])
         if until is not None:
@@ -868,6 +870,7 @@ class Verifier:
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
+        self._in_force_before: set[int] = set()  # runs
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def fault(self, check: str, place: str, detail: str) -> None:
@@ -1258,6 +1261,16 @@ class Verifier:
             self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no log")
         elif changed := calibrated_for_another(for_run, for_now):
             self.fault("policy", place, f"{name} was calibrated for different settings: {', '.join(changed)}")
+        elif for_now.get("two_people") and run["id"] not in self._in_force_before:
+            by, asked = row["created_by"], run["requested_by"]
+            another = by.startswith(SIGNED_IN) and by.removeprefix(SIGNED_IN) != asked.removeprefix(SIGNED_IN)
+            if not another and not by == asked == RECALIBRATOR:
+                self.fault(
+                    "policy",
+                    place,
+                    f"its gate demands two people: {asked} asked for {name}, and {by} put it in force",
+                )
+        self._in_force_before.add(run["id"])
 
     def _keep_run(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         """Compare what a run says of itself with what it has read and found."""
@@ -2036,6 +2049,12 @@ class Verifier:
             place = f"{row['kind']} {row['subject']}"
             if row["kind"].endswith(".erased_at"):
                 self.fault("erasure", place, "it is said to be erased, and its content is there")
+            elif row["kind"] == "desk_items":
+                self.fault(
+                    "desk",
+                    place,
+                    "it does not wait for a person as its decision says: nobody will reject it in time",
+                )
             else:
                 self.fault("log", place, "this row, or what it says of itself, belongs to no log")
 

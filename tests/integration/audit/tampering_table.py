@@ -150,6 +150,8 @@ class SiteScribe(KeepingScribe):
         )
         wiring.recalibrate(self.settings, "offered", by="ana", reason="labels came", propose=True)
         store.calibration.reject("offered", by="ana", reason=name, now=wiring.now())
+        wiring.recalibrate(self.settings, "offered", by="ana", reason="once more", propose=True)
+        store.calibration.activate("offered", by="account:ben", reason=name, now=wiring.now())
         self.send(*(event("judged", n) for n in range(first, first + 2)), partition=1)
         attempts = attempts_of(self.labelling, "judged", range(first, first + 2))
         store.judgements.keep(attempts, kind="judge", labeller=self.labelling.id, source="judge")
@@ -183,7 +185,7 @@ def _write_site(directory: Path) -> tuple[Topics, list[bytes]]:
         scribe.gate("each", unit="response", alpha=0.3)
         scribe.gate("desk", hold_action="escalate", desk_deadline_seconds=86_400.0)
         scribe.gate("raised", audit_probability=0.25, audit_boost=4.0)
-        scribe.gate("offered", unit="best", alpha=0.5, pending="worst")
+        scribe.gate("offered", unit="best", alpha=0.5, pending="worst", two_people=True)
         scribe.gate("judged", unit="best", severity_kind="judge", **BY_A_JUDGE)
         scribe.checkpoint()
         erasable = {}
@@ -708,6 +710,26 @@ def rejected_to_released(at: Target) -> None:
     )
 
 
+def stop_waiting_at_the_desk(at: Target) -> None:
+    """The last batch that was sent to the desk waits for nobody any more."""
+    number = 103 if at.region == "old" else 123
+    at.run(
+        "DELETE FROM desk_items WHERE batch = (SELECT id FROM batches WHERE gate = 'desk' AND batch_id = :n)",
+        n=f"batch-{number}",
+    )
+
+
+def other_words_of_a_guarantee(at: Target) -> None:
+    """At the run, at its calibrator and at the policy."""
+    (run,) = at.subject(at.control("calibration_runs"))
+    for table, where in (
+        ("calibration_runs", "id"),
+        ("calibration_candidates", "run"),
+        ("policies", "calibration_run"),
+    ):
+        at.run(f"UPDATE {table} SET guarantee = 'All is well.' WHERE {where} = :r", r=run)
+
+
 def remove_from_the_desk(at: Target) -> None:
     one = _desk_outcome(at, "json_extract(sealed, '$.action') = 'released'")
     at.run("DELETE FROM desk_texts WHERE outcome = :o", o=one)
@@ -879,6 +901,10 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "a text that was released at the desk": released_text,
     "what the desk rejected is said to be released": rejected_to_released,
     "an outcome at the desk removed": remove_from_the_desk,
+    "what waits at the desk removed": stop_waiting_at_the_desk,
+    "until when it waits at the desk": lambda at: at.run("UPDATE desk_items SET until = '2099-01-01 00:00:00.000000'"),
+    "the words of a guarantee, wherever they stand": other_words_of_a_guarantee,
+    "the author of a run said to have put it in force": _change_control("policies", "created_by = 'account:ana'", "subject LIKE '[\"offered\"%' AND json_extract(sealed, '$.calibration_run') IS NOT NULL"),
     "what an account may do": _change_control("accounts", "roles = '[\"administrator\"]'"),
     "why an audit rate was raised": _change_control("audit_rates", "evidence = 0.9, reason = 'other'"),
     "when a raised audit rate began": _change_control("audit_rates", "since = '2020-01-01 00:00:00.000000'"),
@@ -1012,6 +1038,20 @@ def decide_by_an_older_policy(site: Site) -> None:
         commits.check_current = check
 
 
+def approve_ones_own_run(site: Site) -> None:
+    """By a program that was changed: whoever asks for a run puts it in force."""
+    from streamer.store.policies import proposals
+
+    check = proposals._require_another_person
+    try:
+        proposals._require_another_person = lambda *_: None
+        wiring.recalibrate(site.settings, "offered", by="ana", reason="labels came", propose=True)
+        with wiring.open_store(site.settings) as store:
+            store.calibration.activate("offered", by="ana", reason="approved", now=wiring.now())
+    finally:
+        proposals._require_another_person = check
+
+
 ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "a decision invented": invent_a_decision,
     "a label of the topic invented": invent_a_label,
@@ -1025,6 +1065,7 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "a rollback invented": roll_back,
     "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
     "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,
+    "a proposal put in force by its own author": approve_ones_own_run,
     "a decision by a changed program under an older policy": decide_by_an_older_policy,
 }
 
