@@ -264,8 +264,6 @@ def _differences(
             if one.decides:
                 yield f"it has no result of {one.name}, which decides"
             continue  # a calibrator that is younger than the run
-        if row["guarantee"] != one.threshold.guarantee:
-            yield f"its guarantee by {one.name} is not in the method's words"
         if bool(row["decides"]) != one.decides:
             yield f"{one.name} {'decides' if one.decides else 'does not decide'}, the run says otherwise"
         if (row["state"], row["threshold"]) == (cut.state, cut.threshold):
@@ -278,6 +276,8 @@ def _differences(
             )
         if one.decides and (run["state"], run["threshold"]) != (cut.state, cut.threshold):
             yield f"its threshold is not what {one.name} finds"
+        if row["guarantee"] != one.threshold.guarantee:
+            yield f"its guarantee by {one.name} is not in the method's words"
 
 
 def reading_of(row: dict[str, Any]) -> Reading:

@@ -39,7 +39,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from operator import itemgetter, mul
+from operator import attrgetter, itemgetter, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,8 +53,8 @@ CONTROL = ("control", "", 0)
 FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
-RECALIBRATOR, SIGNED_IN = "recalibrator", "account:"
-"""Who makes what the service makes by itself, and how the names of people begin who have signed in."""
+RECALIBRATOR, MONITOR, SIGNED_IN = "recalibrator", "monitor", "account:"
+"""Who makes what the service makes by itself, an alarm's closings, and how the names of people begin who have signed in."""
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 
@@ -865,6 +865,9 @@ class Verifier:
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._runs: dict[str, list[_Run]] = {}
+        self._read_at: dict[
+            tuple[Any, ...], dict[int, list[tuple[str, str, str]]]
+        ] = {}  # by runs: root, moment, place
         self._erasable = ""
         self._forgotten: list[tuple[str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
@@ -1015,8 +1018,21 @@ class Verifier:
             if leaf != line["leaf"] or after != (root or after):
                 what = "the log up to it" if leaf == line["leaf"] else "it"
                 self.fault("receipt", place, f"{witness} was made of another history: {what} was changed")
+        for said, moment, run in (
+            self._read_at.get(chain, {}).pop(log.size, ()) if chain in self._read_at else ()
+        ):
+            self._was_read(said == root or not log.whole, line["recorded_at"], moment, run, place)
         self._mark(chain, log, place)
         return root
+
+    def _was_read(self, same: bool, recorded_at: str, moment: str, run: str, place: str) -> None:
+        """Check that a log is as a run says that it read it, at a moment."""
+        if not same:
+            self.fault("calibration", run, f"it has read another history than there is, up to {place}")
+        elif datetime.fromisoformat(recorded_at) - datetime.fromisoformat(moment) > CLOCKS_APART:
+            self.fault(
+                "calibration", run, f"it says that it began before {place}, which it has read, was recorded"
+            )
 
     def _cut_off(self, chain: tuple[Any, ...], name: str, size: int) -> None:
         missing = {seen: marks[0][1] for seen, marks in self._marks.get(chain, {}).items() if seen > size}
@@ -1302,6 +1318,14 @@ class Verifier:
             self.fault("calibration", place, "it does not say how far the record was when it read")
         elif settings is not None:
             self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
+            heads = {tuple(head[:3]): head[3:] for head in _parsed(row["heads"])}
+            size, root = heads.pop(CONTROL, (0, ""))
+            if not 0 < size <= line["index"] or root != (self._control_roots[size] or root):
+                self.fault("calibration", place, "it has read another control log than there is")
+            for chain, (size, root) in heads.items():
+                if size > self._begins.get(chain, (0,))[0]:
+                    said = (root, row["started_at"], place)
+                    self._read_at.setdefault(chain, {}).setdefault(size, []).append(said)
 
     def _check_model(self, row: dict[str, Any], place: str) -> None:
         """Compare the scorer of another package with what is frozen of it, whose hash its name has."""
@@ -2075,6 +2099,14 @@ class Verifier:
                 self.notes[f"early {gate}"] = (
                     f"{count} batches of {gate} were decided before a checkpoint was committed to its salt"
                 )
+        for chain, reads in self._read_at.items():
+            for size, runs in reads.items():
+                for _, _, place in runs:
+                    self.fault(
+                        "calibration",
+                        place,
+                        f"it has read {size} leaves of {chain[1]}[{chain[2]}], and there are fewer",
+                    )
         for run in (run for runs in self._runs.values() for run in runs):
             if run.checked:
                 self.counts["runs whose sample is complete"] += 1
@@ -2918,6 +2950,8 @@ class ByScore:
 
 # -- calibration runs: what they read, and what follows from it ----------------------------------------------------
 
+_MOST_DELAYS, _LEAST_DELAYS = 1000, 20
+"""Earlier draws whose labels' delays are looked at, and how many say something."""
 _NEAR = 1e-9
 """Of levels that logarithms and exponentials go into."""
 
@@ -2925,6 +2959,11 @@ _NEAR = 1e-9
 class _Decided(NamedTuple):
     """What runs need to know of a decision; `responses` has the score of each, and whether it was drawn."""
 
+    batch: tuple[str, str, int]
+    chain: tuple[Any, ...]
+    leaf: int
+    made_as: tuple[str, str]
+    sampled: bool
     decided_at: str
     policy: int
     extra_draw: bool
@@ -2933,6 +2972,15 @@ class _Decided(NamedTuple):
     scorer: str
     responses: dict[str, tuple[float | None, bool]]
     signals: bytes | None
+
+    @property
+    def drawn(self) -> list[tuple[str, float]]:
+        """The scored responses that its gate's own audit drew, with their scores."""
+        if not self.sampled or self.extra_draw or self.batch[2] != 1:
+            return []
+        return [
+            (name, score) for name, (score, drawn) in self.responses.items() if drawn and score is not None
+        ]
 
 
 class _Label(NamedTuple):
@@ -2981,7 +3029,12 @@ class Runs:
         self._carried: dict[tuple[Any, ...], float] = {}
         self._rows: dict[tuple[Any, ...], bytes] = {}
         self._read: set[tuple[str, str, int]] = set()
+        self._calibrated: set[str] = set()
+        self._closings: dict[str, dict[int, int]] = {}
+        self._alarmed: dict[str, list[int]] = {}
+        self._carried_to: set[tuple[Any, ...]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
+        self._draws: dict[str, list[_Decided]] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
         self._compares: dict[int, BySignals | ByScore] = {}
         self._fits: dict[int, list[Fit]] = {}
@@ -3004,13 +3057,19 @@ class Runs:
             self._revisions[row["gate"], row["revision"]] = row
         elif kind == "policies":
             self._policies[row["gate"], row["version"]] = row
+            if row["created_by"] == MONITOR and row["state"] == "closed":
+                self._closings.setdefault(row["gate"], {})[row["version"]] = line["index"]
+        elif kind == "alerts" and row["kind"] in ("risk", "selective"):
+            self._alarmed.setdefault(row["gate"], []).append(row["policy_version"])
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+            self._carried_to.add((row["scorer"], *row["of"]))
         elif kind == "carried_signals":
             self._rows[row["list"], *row["of"]] = bytes.fromhex(row["signals"])
         elif kind == "label_signatures":
             self._signatures.setdefault(row["label"], []).append((line["index"], row))
         elif kind == "calibration_runs":
+            self._calibrated.add(row["gate"])
             columns = row["inputs"]["columns"]
             batch, attempt = columns.index("batch_id"), columns.index("attempt")
             self._read.update((row["gate"], one[batch], one[attempt]) for one in line["inputs"])
@@ -3025,7 +3084,7 @@ class Runs:
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Pass the partitions' logs on, and keep what runs have read."""
-        self._labels = {name: some for name, some in self._labels.items() if name[:3] in self._read}
+        self._labels = {name: some for name, some in self._labels.items() if name[0] in self._calibrated}
         for line in lines:
             yield line
             if line["kind"] in ("decision", "label") and line.get("facts") is not None:
@@ -3035,10 +3094,17 @@ class Runs:
     def _of_outcome(self, line: dict[str, Any], facts: dict[str, Any]) -> None:
         gate, batch_id, attempt, *response = facts["batch" if line["kind"] == "decision" else "response"]
         batch = (gate, batch_id, attempt)
-        if batch not in self._read:
+        if gate not in self._calibrated:
             return
         if line["kind"] == "decision":
+            if not facts["sampled"] and batch not in self._read:
+                return
             self._decided[batch] = _Decided(
+                batch,
+                tuple(line["source"][:3]),
+                line["index"],
+                (facts["unit"], facts["encoder"]),
+                facts["sampled"],
                 facts["decided_at"],
                 facts["policy"],
                 bool(facts.get("extra_draw")),
@@ -3129,17 +3195,53 @@ class Runs:
         """Return every label of a response."""
         return self._labels.get(response, [])
 
-    def signed(self, label: _Label, response: tuple[Any, ...], before: int) -> bool | None:
-        """Whether a label had a good signature of its labeller; None: it got one after it came, and before a leaf."""
+    def signed(self, label: _Label, response: tuple[Any, ...], before: int) -> bool:
+        """Whether a label had a good signature of its labeller before a leaf of the control log."""
         text = dict(zip(_OF_LABEL, response, strict=False)) | label.said
         if label.chain is not None:
             return self._is_good(text, label.said)
-        found = [
-            row["received_at"] == label.received or None
-            for index, row in self._signatures.get(label.id, [])
-            if index < before and self._is_good(text, row)
+        signatures = self._signatures.get(label.id, [])
+        return any(index < before and self._is_good(text, row) for index, row in signatures)
+
+    def draws(
+        self, row: dict[str, Any], settings: dict[str, Any], heads: dict[tuple[Any, ...], int]
+    ) -> tuple[list[_Decided], list[_Decided]]:
+        """Return what a gate's own audit had drawn below the heads of a run, in order: what the run could read, and what came before all that."""
+        gate, since, made_as = (
+            row["gate"],
+            row.get("since_version") or 0,
+            (settings["unit"], settings["encoder"]),
+        )
+        if gate not in self._draws:
+            drawn = [one for one in self._decided.values() if one.batch[0] == gate and one.drawn]
+            self._draws[gate] = sorted(drawn, key=attrgetter("decided_at", "chain", "leaf"))
+        there = [
+            one
+            for one in self._draws[gate]
+            if one.leaf < heads.get(one.chain, 0) and one.decided_at < row["started_at"]
         ]
-        return True in found or (None if found else False)
+        read = [
+            one
+            for one in there
+            if one.policy >= since
+            and one.made_as == made_as
+            and (one.scorer == settings["scorer"] or (settings["scorer"], *one.batch) in self._carried_to)
+            and _of_same_revisions(
+                settings if self.carried_row(settings, one.batch) is None else {**settings, "signals": None},
+                self.served(gate, one.policy),
+            )
+        ]
+        return read, [one for one in there if read and one.decided_at < read[0].decided_at]
+
+    def begins(self, gate: str, since: int | None, before: int) -> bool:
+        """Whether a run may begin at a policy: the newest closing by an alarm before a leaf, or where an alarm could not close."""
+        closings = self._closings.get(gate, {})
+        newest = max((version for version, leaf in closings.items() if leaf < before), default=None)
+        if since is None or since == newest:
+            return since == newest
+        # A closing may be sealed after it is in force.
+        later = since in closings or any(version < since for version in self._alarmed.get(gate, ()))
+        return later and since > (newest or 0)
 
     def _is_good(self, label: dict[str, Any], by: dict[str, Any]) -> bool:
         named, key = (self.label_keys or {}).get(by.get("key_id") or "", (None, b""))
@@ -3196,6 +3298,7 @@ class _RunAgain:
         self._runs, self._row, self._line, self._verifier = runs, row, line, verifier
         self._settings: dict[str, Any] = {}
         self._inputs: list[dict[str, Any]] = []
+        self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
 
     def check(self, *, severities_alone: bool = False) -> None:
         row = self._row
@@ -3284,48 +3387,84 @@ class _RunAgain:
                 else "which labels a gate with signed labels has read: some of topics were signed by file"
             )
             return
-        named = _parsed(settings.get("labellers"))
-        heads = _parsed(row.get("heads"))
-        reached = None if heads is None else {tuple(head[:3]): head[3] for head in heads}
         wrong: dict[str, list[str]] = {}
         for one in self._inputs:
             response = (row["gate"], one["batch_id"], one["attempt"], one["response_id"])
-            kept = [
-                label
-                for label in self._runs.labels(response)
-                if label.kind == settings["severity_kind"] and (named is None or label.labeller in named)
-            ]
-            given = [label for label in kept if self._had_come(label, reached)]
-            if signed:
-                how = {id(label): self._runs.signed(label, response, self._line["index"]) for label in kept}
-                kept = [label for label in kept if how[id(label)] is not False]
-                given = [label for label in given if how[id(label)]]
-            # What came while the run was reading it may have read, in the order in which it came.
-            there = {id(label) for label in given}
-            later = sorted(
-                (label for label in kept if id(label) not in there and self._could_come(label)),
-                key=lambda label: label.received,
-            )
-            possible = (given + later[:count] for count in range(len(later) + 1))
+            given = list(self._read(response))
             if one["severity"] is not None and not is_severity(one["severity"]):
                 wrong.setdefault("its severity is not a number in [0, 1]", []).append(self._called(one))
-            elif not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
+            elif one["severity"] not in severities(given, row.get("severities")):
                 said = "no label" if one["severity"] is None else f"severity {one['severity']:g}"
                 wrong.setdefault(f"labels do not give {said}", []).append(self._called(one))
         self._tell(wrong)
+        self._check_age_cut()
 
-    def _had_come(self, label: _Label, reached: dict[tuple[Any, ...], int] | None) -> bool:
-        """Whether a label was there when the run began to read."""
-        if label.chain is not None:
-            return reached is not None and label.leaf < reached.get(label.chain, 0)
-        through = self._row.get("labels_through")
-        return label.leaf < self._line["index"] and through is not None and label.id <= through
+    def _read(self, response: tuple[Any, ...]) -> Iterator[_Label]:
+        """The labels of a response that the run has read: of its gate's kind and labellers, below its heads."""
+        settings, named = self._settings, _parsed(self._settings.get("labellers"))
+        for label in self._runs.labels(response):
+            if label.kind != settings["severity_kind"] or not (named is None or label.labeller in named):
+                continue
+            if label.leaf < self._heads.get(label.chain or CONTROL, 0) and (
+                not settings.get("signed_labels")
+                or self._runs.signed(label, response, self._heads.get(CONTROL, 0))
+            ):
+                yield label
 
-    def _could_come(self, label: _Label) -> bool:
-        """Whether a label was there when the run ended."""
-        if label.chain is None:
-            return label.leaf < int(self._line["index"])
-        return label.received <= str(self._row["finished_at"])
+    def _check_age_cut(self) -> None:
+        """From which age on draws counted follows from their ages, from which of them had labels, and from how late earlier ones got theirs."""
+        row, settings, cut = self._row, self._settings, _parsed(self._row.get("age_cut"))
+        floor, window = settings["label_floor"], settings.get("window")
+        if not self._runs.begins(row["gate"], row.get("since_version"), self._heads.get(CONTROL, 0)):
+            self._fault("it does not begin where the newest alarm of its gate has it begin")
+        of_batches = settings["unit"] == "batch" or settings["shape"] == "rank"
+        if (
+            (cut is not None and (settings["pending"] != "age" or settings["label_deadline_seconds"]))
+            or any(settings.get(name) for name in ("segment_by", "group_by"))
+            or (floor is not None and of_batches)
+        ):
+            return
+        drawn, before = self._runs.draws(row, settings, self._heads)
+        newest = drawn if window is None else drawn[-2 * window :]
+        if cut is None or not newest:
+            self._fault("it does not say from which age on draws counted, or there are none")
+            return
+        read: dict[tuple[Any, ...], bool] = {}
+        for one in self._inputs:
+            waits = one["severity"] is None and (floor is None or one["score"] > floor)
+            batch = (row["gate"], one["batch_id"], one["attempt"])
+            read[batch] = read.get(batch, False) or waits
+        waiting = sum(read[one.batch] if one.batch in read else self._delay(one, floor)[1] for one in newest)
+        seconds, deadline = 0.0, settings["monitor_deadline_seconds"]
+        if waiting:
+            own = drawn[: len(drawn) - len(newest)][-_MOST_DELAYS:]
+            late = [self._delay(one, floor)[0] for one in own]
+            others = [
+                self._delay(one, floor) for one in before[max(0, len(before) - _MOST_DELAYS + len(own)) :]
+            ]
+            late += [one for one, waits in others if waits or one is not None]  # below a floor none is due
+            known = sorted(deadline if one is None else min(max(one, 0.0), deadline) for one in late)
+            wanted = known[math.ceil(0.95 * len(known)) - 1] if len(known) >= _LEAST_DELAYS else deadline
+            seconds = min(
+                wanted, _seconds_between(newest[(len(newest) - 1) // 2].decided_at, row["started_at"])
+            )
+        self._verifier.counts["age cuts derived again"] += 1
+        if (cut["draws"], cut["waiting"], cut["seconds"]) != (len(newest), waiting, seconds):
+            self._fault(
+                f"it counts draws from an age of {cut['seconds']:g} s on, {cut['waiting']} of {cut['draws']} waiting for a label;"
+                f" by the record from {seconds:g} s on, {waiting} of {len(newest)} waiting"
+            )
+
+    def _delay(self, draw: _Decided, floor: float | None) -> tuple[float | None, bool]:
+        """How late the labels of a draw came, in seconds (None: not all, or none, did), and whether it waits for one."""
+        came = []
+        for name, score in draw.drawn:
+            first = min((label.received for label in self._read((*draw.batch, name))), default=None)
+            if first is not None:
+                came.append(first)
+            elif floor is None or score > floor:
+                return None, True
+        return (_seconds_between(draw.decided_at, max(came)) if came else None), False
 
     # what follows from it
 

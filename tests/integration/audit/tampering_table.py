@@ -28,6 +28,7 @@ from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Cut
+from streamer.recalibration import age_cut
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.signing.merkle import Edge
 from streamer.store import prune
@@ -604,6 +605,32 @@ def seen_by_a_label(at: Target) -> None:
     )
 
 
+def _a_label_read(at: Target, statement: str) -> None:
+    """Labels of the newest batch that a run has read the labels of."""
+    at.run(
+        f"{statement} WHERE source = 'topic' AND batch_id = :n", n=f"batch-{7 if at.region == 'old' else 27}"
+    )
+
+
+def another_who_labelled_and_heads(at: Target) -> None:
+    """And every run says that it has read what is there now: each changes what leaves behind it, and later runs, have seen."""
+    _a_label_read(at, "UPDATE label_revisions SET labeller = 'ann'")
+    of_topics = (
+        "SELECT root FROM outcomes WHERE log_id = :l AND topic = :t AND partition = :p AND leaf_index = :i"
+    )
+    of_control = "SELECT root FROM control_log WHERE :l || :t || :p = 'control0' AND leaf_index = :i"
+    for _ in at.run("SELECT id FROM calibration_runs"):
+        rebuild_outcomes(at.connection)
+        for run in at.run("SELECT id, heads FROM calibration_runs"):
+            heads = json.loads(run["heads"])
+            for head in heads:
+                query = f"{of_topics} UNION ALL {of_control}"
+                for found in at.run(query, l=head[0], t=head[1], p=head[2], i=head[3] - 1):
+                    head[4] = found["root"].hex()
+            at.run("UPDATE calibration_runs SET heads = :h WHERE id = :r", h=json.dumps(heads), r=run["id"])
+        rebuild_control(at.connection)
+
+
 def refuse_a_label(at: Target) -> None:
     """The label goes, and its event, whose bytes are those on the topic, is said to be one that could not be stored."""
     from streamer.store.db.schema import dead_letters, outcomes
@@ -854,6 +881,8 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the signature of a label of the topic": another_signature,
     "which label of the topic a signature is of": signature_of_another,
     "how much of the control log the leaf of a label saw": seen_by_a_label,
+    "who gave a label that a run has read": lambda at: _a_label_read(at, "UPDATE label_revisions SET labeller = 'ann'"),
+    "who gave a label that a run has read, and what that says it read": another_who_labelled_and_heads,
     "a label of the topic said to have been refused": refuse_a_label,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
@@ -1038,6 +1067,20 @@ def decide_by_an_older_policy(site: Site) -> None:
         commits.check_current = check
 
 
+def choose_an_age_cut(site: Site) -> None:
+    """By a program that was changed: labels are said to come at once, so that draws that wait for theirs count as wrong."""
+    choose = age_cut.choose
+    with wiring.open_store(site.settings) as store:
+        store.labels.add(
+            [replace(label("raised", 100, labeller="kim"), response_id=f"r{i}") for i in range(4)]
+        )
+    try:
+        age_cut.choose = lambda *a, **k: choose(*a, **k | {"earlier": [0.001] * 30})
+        wiring.recalibrate(site.settings, "raised", by="ana", reason="labels came")
+    finally:
+        age_cut.choose = choose
+
+
 def approve_ones_own_run(site: Site) -> None:
     """By a program that was changed: whoever asks for a run puts it in force."""
     from streamer.store.policies import proposals
@@ -1065,6 +1108,7 @@ ADDITIONS: Final[dict[str, Callable[[Site], None]]] = {
     "a rollback invented": roll_back,
     "texts erased by a rule of one's own, which is on record": erase_by_a_rule_of_ones_own,
     "a run by a changed program that leaves drawn batches out": run_without_a_drawn_batch,
+    "a run by a changed program that chooses its age cut": choose_an_age_cut,
     "a proposal put in force by its own author": approve_ones_own_run,
     "a decision by a changed program under an older policy": decide_by_an_older_policy,
 }
