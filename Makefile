@@ -94,9 +94,10 @@ swap: $(INSTALLED)  ## Change the answers' source under many gates and count the
 wheels: $(INSTALLED)  ## Install the wheel with each extra under Python 3.11, 3.12 and 3.13, as far as they are here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
 
-docs: $(INSTALLED)  ## Write the pages of docs/ and the dashboards that come from the code
+docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
 	$(BIN)/python -m streamer.cli.generate_docs
 	$(BIN)/python -m deploy.grafana.generate
+	$(BIN)/python -m tests.inventory
 
 lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock, and the integrations' packages
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \
