@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import platform
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
@@ -12,7 +13,6 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-import streamer
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.events import codes
 from streamer.events.actions import REASONS
@@ -134,9 +134,9 @@ class Metrics:
         self._kinds: dict[str, str] = {}
         self._desk_gates: set[str] = set()
         self._desk_counts: dict[tuple[str, str], int] = {}
-        self._of["streamer_build_info"].labels(streamer.__version__, platform.python_version(), encoder).set(
-            1
-        )
+        self._of["streamer_build_info"].labels(
+            metadata.version("conformal-streamer"), platform.python_version(), encoder
+        ).set(1)
         for code in codes.MEANINGS:
             self._of["streamer_dead_letters_total"].labels(code)
         for stage in STAGES:

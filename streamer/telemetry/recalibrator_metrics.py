@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import platform
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 from prometheus_client.exposition import generate_latest
 
-import streamer
 from streamer.telemetry.catalogue import CATALOGUE, PARTS, PREFIX, RUN_OUTCOMES
 from streamer.telemetry.metrics import register, show
 
@@ -28,7 +28,9 @@ class RecalibratorMetrics:
         self._of: dict[str, Any] = {
             d.name: register(self.registry, d) for d in CATALOGUE if "recalibrator" in d.services
         }
-        self.of("build_info").labels(streamer.__version__, platform.python_version(), "none").set(1)
+        self.of("build_info").labels(
+            metadata.version("conformal-streamer"), platform.python_version(), "none"
+        ).set(1)
         for part in PARTS:
             self.of("part_reachable").labels(part)
         self.of("recalibrator_leader").set(0)
