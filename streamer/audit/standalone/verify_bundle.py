@@ -1781,17 +1781,11 @@ class Verifier:
         overdue = is_overdue(facts.get("deadline_ms"), facts["decided_at"])
         if overdue and facts["outcome"] in ("ship", "mixed"):
             self.fault("action", place, "it shipped after its sender's deadline")
-        if "timestamp_ms" in facts:  # earlier versions recorded none
-            deadline = settings["decision_deadline_seconds"]
-            late = is_late(deadline, facts["created_at"], facts["timestamp_ms"], facts["decided_at"])
-            if late and facts["outcome"] in ("ship", "mixed"):
+        deadline, stamp = settings["decision_deadline_seconds"], facts.get("timestamp_ms", -1)
+        if is_late(deadline, facts["created_at"], stamp, facts["decided_at"]):
+            if facts["outcome"] in ("ship", "mixed"):
                 self.fault("action", place, "it shipped after its gate's decision deadline")
-            overdue = overdue or late
-        if (
-            facts["reason"] == "deadline_passed"
-            and not overdue
-            and ("timestamp_ms" in facts or "deadline_ms" in facts)
-        ):
+        elif facts["reason"] == "deadline_passed" and not overdue:
             self.fault("action", place, "it was held for a deadline that had not passed")
         self._of_upstream(decision)
         key, metadata = settings.get("segment_by"), decision.metadata
@@ -1835,10 +1829,7 @@ class Verifier:
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
         log was is read before that: so this holds exactly, whatever the clocks say.
         """
-        gate, control, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
-        if control is None:
-            return
-        size = control[0]
+        gate, size, seen = facts["batch"][0], facts["control"][0], facts.get("newest_seen", 0)
         self.counts["decisions under the newest policy"] += 1
         if seen > version:
             self.counts["decisions whose worker refused the newest policy"] += 1
@@ -2025,6 +2016,7 @@ class Verifier:
             "audit": _OF_AUDIT(event["audit"]),
             "source": _OF_SOURCE(event["source"]),
             "cut": (under.get("state"), under.get("lambda"), under.get("segment")),
+            "scorer": _OF_SCORER(event["scorer"]),
         }
         count, groups = facts.get("budget") or (None, 0)
         needed = None if count is None else count / (groups + 1)
@@ -2051,10 +2043,8 @@ class Verifier:
                 facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
                 facts.get("segment"),
             ),
+            "scorer": (facts["scorer"], facts["encoder"], facts["embedding_source"]),
         }  # fmt: skip
-        if "embedding_source" in event["scorer"]:  # younger than the event itself
-            said["scorer"] = _OF_SCORER(event["scorer"])
-            recorded["scorer"] = (facts["scorer"], facts["encoder"], facts["embedding_source"])
         if decided_without_trust(facts):
             recorded["cut"] = ("closed", None, None)
         if datetime.fromisoformat(event["decided_at"]) != datetime.fromisoformat(facts["decided_at"]):
@@ -3125,7 +3115,7 @@ class Runs:
     # and then
 
     def check(
-        self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, severities_alone: bool = False
+        self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, inputs_alone: bool = False
     ) -> None:
         """Derive every run of the control log again; what does not fit is a fault of the verifier."""
         for line in lines:
@@ -3134,7 +3124,7 @@ class Runs:
                 continue
             run = _RunAgain(self, row, line, verifier)
             try:
-                run.check(severities_alone=severities_alone)
+                run.check(inputs_alone=inputs_alone)
             except _UNREADABLE as error:
                 verifier.fault("form", run.place, f"it cannot be read: {type(error).__name__} {error}")
 
@@ -3300,7 +3290,7 @@ class _RunAgain:
         self._inputs: list[dict[str, Any]] = []
         self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
 
-    def check(self, *, severities_alone: bool = False) -> None:
+    def check(self, *, inputs_alone: bool = False) -> None:
         row = self._row
         settings, gate = self._runs.settings(row["gate"], row["gate_revision"]), self._runs.gate(row["gate"])
         if settings is None or gate is None:
@@ -3308,11 +3298,10 @@ class _RunAgain:
             return
         self._settings = settings
         self._inputs = self._table("inputs")
-        if severities_alone:
-            self._check_severities()
-            return
         self._check_inputs()
         self._check_severities()
+        if inputs_alone:
+            return
         if self._inputs:
             self._check_thresholds(gate)
         else:

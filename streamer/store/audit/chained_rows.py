@@ -15,13 +15,12 @@ import numpy as np
 import sqlalchemy as sa
 
 from streamer.errors import BadMessage, Unavailable
-from streamer.events.actions import decode_action
 from streamer.events.checkpoints import decode_checkpoint
 from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
 from streamer.store.audit import control
-from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
+from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.schema import (
@@ -46,7 +45,7 @@ from streamer.store.db.schema import (
     progress,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
+from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.types import encode_headers
 from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
@@ -169,9 +168,6 @@ class ChainedRowsSnapshot:
                     yield {"kind": kind, "subject": subject}
         yield from self._not_in_outcomes()
 
-    def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
-        yield from contradicted_inputs(self._connection)
-
     def scored_later(self) -> Iterator[dict[str, Any]]:
         yield from scored_later(self._connection)
 
@@ -233,34 +229,10 @@ class ChainedRowsSnapshot:
         for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise()):
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}
-        yield from self._at_the_desk()
+        for batch in gone_from_the_desk(self._connection):
+            yield {"kind": desk_items.name, "subject": _text(batch)}
         yield from self._said_of_replays()
         yield from self._said_of_checkpoints()
-
-    def _at_the_desk(self) -> Iterator[dict[str, Any]]:
-        """Batches that have no outcome at the desk and do not wait there either, or until another moment than their action says."""
-        waiting, decided = desk_items.c, decisions.c
-        query = (
-            sa.select(*batches.c[BATCH], waiting.gate.label("at"), waiting.until, decided.action_value)
-            .join_from(decisions, batches, batches.c.id == decided.batch)
-            .outerjoin(desk_items, waiting.batch == decided.batch)
-            .outerjoin(desk_outcomes, same(desk_outcomes, batches, *BATCH))
-            .join(policies, POLICY_OF_DECISION)
-            .join(gate_revisions, REVISION_OF_POLICY)
-            .where(
-                desk_outcomes.c.id.is_(None),
-                waiting.batch.is_not(None)
-                | gate_revisions.c.desk_deadline_seconds.is_not(None)
-                & (decided.outcome == "escalate")
-                & (decided.mode == "enforce"),
-            )
-            .order_by(batches.c.id)
-        )
-        for *batch, at, until, value in self._connection.execute(query):
-            with suppress(BadMessage):
-                said = decode_action(value).desk_until or None
-                if (at, until) != (said and batch[0], said):
-                    yield {"kind": desk_items.name, "subject": _text(batch)}
 
     def _said_of_replays(self) -> Iterator[dict[str, Any]]:
         """Messages that contradict the newest sealed replay about when and by whom they were sent again."""

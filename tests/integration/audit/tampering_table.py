@@ -612,25 +612,6 @@ def _a_label_read(at: Target, statement: str) -> None:
     )
 
 
-def another_who_labelled_and_heads(at: Target) -> None:
-    """And every run says that it has read what is there now: each changes what leaves behind it, and later runs, have seen."""
-    _a_label_read(at, "UPDATE label_revisions SET labeller = 'ann'")
-    of_topics = (
-        "SELECT root FROM outcomes WHERE log_id = :l AND topic = :t AND partition = :p AND leaf_index = :i"
-    )
-    of_control = "SELECT root FROM control_log WHERE :l || :t || :p = 'control0' AND leaf_index = :i"
-    for _ in at.run("SELECT id FROM calibration_runs"):
-        rebuild_outcomes(at.connection)
-        for run in at.run("SELECT id, heads FROM calibration_runs"):
-            heads = json.loads(run["heads"])
-            for head in heads:
-                query = f"{of_topics} UNION ALL {of_control}"
-                for found in at.run(query, l=head[0], t=head[1], p=head[2], i=head[3] - 1):
-                    head[4] = found["root"].hex()
-            at.run("UPDATE calibration_runs SET heads = :h WHERE id = :r", h=json.dumps(heads), r=run["id"])
-        rebuild_control(at.connection)
-
-
 def refuse_a_label(at: Target) -> None:
     """The label goes, and its event, whose bytes are those on the topic, is said to be one that could not be stored."""
     from streamer.store.db.schema import dead_letters, outcomes
@@ -882,7 +863,6 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "which label of the topic a signature is of": signature_of_another,
     "how much of the control log the leaf of a label saw": seen_by_a_label,
     "who gave a label that a run has read": lambda at: _a_label_read(at, "UPDATE label_revisions SET labeller = 'ann'"),
-    "who gave a label that a run has read, and what that says it read": another_who_labelled_and_heads,
     "a label of the topic said to have been refused": refuse_a_label,
     "a label of the topic removed": remove_a_label,
     "the severity of a label of a file, not drawn": _change_control(
@@ -1133,10 +1113,31 @@ def edit(copy: Site, name: str, region: Region) -> None:
 
 
 def rebuild_chains(copy: Site) -> None:
-    """Compute all chains anew."""
+    """Compute all logs anew, and have runs say that they have read what is there now, which changes what comes behind them."""
     with breaking_in(copy.settings.database.url) as connection:
-        rebuild_control(connection)
-        rebuild_outcomes(connection)
+        runs = connection.exec_driver_sql("SELECT count(*) FROM calibration_runs").scalar_one()
+        for _ in range(runs + 1):
+            rebuild_control(connection)
+            rebuild_outcomes(connection)
+            if not _read_now(connection):
+                return
+
+
+def _read_now(connection: sa.Connection) -> bool:
+    """Write what the logs are now into the heads of runs; returns whether any were another."""
+    logs = "SELECT log_id, topic, partition, leaf_index, root FROM outcomes"
+    logs += " UNION ALL SELECT 'control', '', 0, leaf_index, root FROM control_log"
+    roots = {tuple(row[:4]): row[4].hex() for row in connection.exec_driver_sql(logs)}
+    changed = False
+    for run, said in connection.exec_driver_sql("SELECT id, heads FROM calibration_runs").all():
+        heads = [[*head[:4], roots.get((*head[:3], head[3] - 1), head[4])] for head in json.loads(said)]
+        if heads != json.loads(said):
+            connection.execute(
+                sa.text("UPDATE calibration_runs SET heads = :h WHERE id = :r"),
+                {"h": json.dumps(heads), "r": run},
+            )
+            changed = True
+    return changed
 
 
 def sign_again(copy: Site) -> None:
