@@ -143,7 +143,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         assert shipped >= AFTER // 3
         assert held > 2
         said = site.command("what-if", NAME, "--against", str(policy.version), "--in-sample", "--json").stdout
-        assert json.loads(said)["as_recorded"], said
+        assert json.loads(said)["replay"]["as_recorded"], said
 
         shown = site.command("threshold", "show", NAME).stdout
         assert "of 60 labelled prompts" in shown
