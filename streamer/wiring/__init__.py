@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         outside_checkpoints,
         receipts,
         rescorer,
+        signer,
         trusted_keys,
         witnesses,
     )
@@ -50,7 +51,7 @@ else:
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "what_if",
         "streamer.wiring.audit": "check_witnesses checkpointer compared_with_log outside_checkpoints receipts rescorer "
-        "trusted_keys witnesses",
+        "signer trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
         "streamer.wiring.console": "run_console",
@@ -74,6 +75,6 @@ __all__ = [
     "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
-    "run_serving", "run_worker", "set_candidate", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
+    "run_serving", "run_worker", "set_candidate", "signer", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
     "witnesses",
 ]  # fmt: skip

@@ -152,7 +152,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         assert "of calibrations on 60 prompts expose more than" in shown
         site.command("audit", "verify")
         bundle = site.directory / "bundle"
-        site.command("audit", "export", "--out", str(bundle))
+        site.command("audit", "export", "--salts", "--out", str(bundle))
         verifier = verify_bundle(Bundle(bundle), [], None)
         assert verifier.faults == []
         site.check()

@@ -1965,9 +1965,9 @@ class Verifier:
         if facts["sampling_probability"] != probability:
             self.fault("draw", place, f"its logged probability should be {probability}")
         salt = self._salts.get(gate)
+        self.counts["draws" if salt else "draws not verified"] += 1
         if salt is None:
             return
-        self.counts["draws"] += 1
         self._early[gate] += line["index"] < self._before.get(gate, {}).get(tuple(line["source"][:3]), 0)
         names = (gate, batch, str(attempt))
         if "uniforms" in facts:
@@ -3793,6 +3793,9 @@ class Bundle:
 # -- the figures of a report ---------------------------------------------------------------------------------------
 
 REPORT = "streamer.report.v1"
+SIGNATURE = "report.dsse.json"
+"""The signature over the files of a report, beside them: an in-toto statement in a DSSE envelope."""
+IN_TOTO = "application/vnd.in-toto+json"
 _RATES = 12
 """How many rates the boundary of an interval mixes."""
 
@@ -4500,7 +4503,7 @@ def _by_day_or_month(days: dict[str, Counter[str]]) -> tuple[str, dict[str, Coun
 
 
 VERIFIED = (
-    "outcomes", "control entries", "checkpoints", "decisions", "actions derived again", "draws", "texts",
+    "outcomes", "control entries", "checkpoints", "decisions", "actions derived again", "draws", "draws not verified", "texts",
     "texts not given or erased", "decisions under the newest policy", "runs whose sample is complete",
     "calibrations derived again", "inputs of runs",
 )  # fmt: skip
@@ -4702,6 +4705,39 @@ def check_report(
         verifier.fault("report", f"report, {name}", detail)
 
 
+def dsse_signed(kind: str, payload: bytes) -> bytes:
+    """Write what a DSSE signature covers: type and payload, each with its length."""
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
+
+
+def check_signature(report: Path, keys: Sequence[bytes], verifier: Verifier) -> None:
+    """Verify the signature beside a report, over each of its files that lies there; a fault where it is not good."""
+    known = {sha256(key): key for key in keys}
+    try:
+        envelope = strict_json(report.with_name(SIGNATURE).read_bytes())
+        payload = base64.b64decode(envelope["payload"], validate=True)
+        signed = dsse_signed(envelope["payloadType"], payload)
+        good = envelope["payloadType"] == IN_TOTO and any(
+            ed25519_verify(known.get(one["keyid"], b""), signed, base64.b64decode(one["sig"], validate=True))
+            for one in envelope["signatures"]
+        )
+        digests = {Path(one["name"]).name: one["digest"]["sha256"] for one in strict_json(payload)["subject"]}
+    except OSError:
+        verifier.fault("report", SIGNATURE, "it is not beside the report, which nobody has signed then")
+        return
+    except (ValueError, TypeError, LookupError, AttributeError):
+        verifier.fault("report", SIGNATURE, "it is no signature of a report")
+        return
+    if not good:
+        verifier.fault("report", SIGNATURE, "no trusted key has signed it")
+        return
+    for name in sorted({report.name, *digests}):
+        file = report.with_name(name or report.name)
+        if file.is_file() and sha256(file.read_bytes()) != digests.get(name):
+            verifier.fault("report", name, "it is not the file that was signed")
+    verifier.counts["report signatures"] += 1
+
+
 def complete_lines(data: bytes) -> list[bytes]:
     """Split a file of checkpoints; a last line without an end is one that a crash interrupted."""
     return [line for line in data.split(b"\n")[:-1] if line]
@@ -4729,6 +4765,7 @@ FILES_BESIDE = {
     "--receipts": "receipts of decisions that somebody kept, one JSON a line",
     "--policy-keys": "PEM file with the public keys that may sign policies",
     "--label-keys": "public keys of labellers, each after a line `labeller: NAME`",
+    "--report-key": "PEM file with the public keys that may sign the report",
     "--report": "report.json of `streamer audit report`: derive each of its figures again",
     "--embeddings": "embeddings of the answers, one JSON a line, as `streamer audit embed` makes them: derive the scores again",
 }
@@ -4756,6 +4793,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         receipts = read(asked.receipts, lambda path: receipt_lines(path.read_bytes()))
         policy_keys = read(asked.policy_keys, lambda path: read_public_keys(path.read_text("ascii")), [])
         label_keys = read(asked.label_keys, lambda path: read_label_keys(path.read_text("utf-8")))
+        report_keys = read(asked.report_key, lambda path: read_public_keys(path.read_text("ascii")), [])
         report = read(asked.report, lambda path: strict_json(path.read_bytes()))
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
@@ -4765,6 +4803,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
+            if report_keys:
+                check_signature(asked.report, report_keys, verifier)
+            else:
+                verifier.notes["report key"] = "who signed the report: no --report-key was given"
         if asked.embeddings is not None:
             bundle.at = "the embeddings"
             with asked.embeddings.open("rb") as lines:

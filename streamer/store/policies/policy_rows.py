@@ -35,6 +35,9 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticErr
 """What reading a row may raise whose values are of no form that this program writes."""
 
 _PAGE = 50
+_KNOWN = 100
+_known: dict[str, GateSettings] = {}
+"""Settings that were read last, by their values."""
 
 
 def no_gate(gate: str) -> UsageError:
@@ -104,7 +107,13 @@ def policy_row(policy: Policy) -> dict[str, Any]:
 
 def settings_of(row: Row) -> GateSettings:
     """The settings in a row of `gate_revisions`."""
-    return GateSettings(**{name: row[name] for name in SETTINGS})
+    values = {name: row[name] for name in SETTINGS}
+    key = repr(values)  # many gates have the same ones; a value may be a list
+    if (known := _known.get(key)) is None:
+        if len(_known) >= _KNOWN:
+            _known.clear()
+        known = _known[key] = GateSettings(**values)
+    return known
 
 
 def _read(
