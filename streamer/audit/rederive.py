@@ -17,7 +17,6 @@ from streamer.gates.policy_gate import Needed, PolicyGate
 from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.draw_ages import age_moment
 from streamer.recalibration.run import CHOSEN, Since, derive
 from streamer.recalibration.sampled import (
     cuts_at_budget,
@@ -183,8 +182,6 @@ def contradiction(
             return f"another batch of the burst of {one.id} counts, by its gate's draw"
     sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
     young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
-    if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):
-        return wrong
     in_force = None
     if suffix is not None and suffix.cuts:
         reading = served(suffix.version)
@@ -223,34 +220,6 @@ def _values(stored: dict[str, Any] | str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
     return values
-
-
-def _of_the_cut(
-    cut: AgeCut,
-    suffix: Suffix | None,
-    sample: Sequence[SampledGroup],
-    young: Sequence[SampledGroup],
-    gate: GateRevision,
-    started_at: datetime,
-    older_than: datetime,
-) -> str | None:
-    """Say how what a run has read differs from what its age cut lets it read."""
-    if (wrong := cut.contradiction(gate.settings.label_deadline_seconds)) is not None:
-        return wrong
-    said = (cut.pending, cut.window, cut.deadline_seconds)
-    of_gate = (gate.settings.pending, gate.settings.window, gate.settings.monitor_deadline_seconds)
-    if said != of_gate:
-        return f"its age cut is not by the settings of revision {gate.revision}"
-    if older_than != age_moment(started_at, cut):
-        return f"it has not read what is older than {cut.seconds!r} s"
-    if young and (suffix is None or not suffix.cuts):
-        return "it has read groups that are younger than its age cut"
-    left = cut.draws - cut.unused
-    if cut.pending == "labelled-only":
-        fits = len(sample) <= left
-    else:
-        fits = len(sample) == (left if cut.window is None else min(left, cut.window))
-    return None if fits else f"it has read {len(sample)} groups older than its age cut, of {left}"
 
 
 def _differences(

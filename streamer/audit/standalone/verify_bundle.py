@@ -704,65 +704,6 @@ def _of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) ->
     )
 
 
-class _Run:
-    """A calibration run that says how far the logs were when it began to read, and what it has left out.
-
-    Parameters
-    ----------
-    row : as it is sealed.
-    settings : of the gate's revision that it is for.
-    groups : batch id and attempt of what it has read.
-    salt : of the gate; None: it was not revealed.
-    """
-
-    def __init__(
-        self,
-        row: dict[str, Any],
-        settings: dict[str, Any],
-        groups: Iterable[tuple[str, int]],
-        place: str,
-    ) -> None:
-        self.place = place
-        self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
-        self._before, self._since = row["older_than"], row.get("since_version") or 0
-        self._after = row.get("newer_than") or ""
-        self._settings = settings
-        # Numbers in place of names: a record may have many runs of many batches.
-        self._read = array("q", sorted(hash(group) for group in groups))
-        # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
-        self.checked = settings.get("pending") != "labelled-only" and not any(
-            settings.get(name) for name in ("segment_by", "group_by")
-        )
-        self._windowed = settings.get("window") is not None
-        self._oldest: str | None = None
-        self._unread: list[tuple[str, str, str]] = []
-
-    def offer(self, decision: _Decision) -> None:
-        """Take a drawn first attempt of its gate, which it had to read if it was there by then and fits."""
-        line, facts = decision.line, decision.facts
-        *chain, offset = line["source"]
-        if not self.checked or line["index"] >= self._heads.get(tuple(chain), 0):
-            return
-        name = hash(tuple(facts["batch"][1:]))
-        at = bisect_left(self._read, name)
-        if at < len(self._read) and self._read[at] == name:
-            self._oldest = min(self._oldest or facts["decided_at"], facts["decided_at"])
-        elif (
-            self._after < facts["decided_at"] < self._before
-            and facts["policy"] >= self._since
-            and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
-            and _of_same_revisions(self._settings, decision.settings)
-            and any(one[4] and one[1] is not None for one in facts["responses"])
-        ):
-            place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
-            self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
-
-    def unread(self) -> list[tuple[str, str]]:
-        """Return key and place of what it had to read and did not; behind a window only what is younger than its oldest."""
-        after = (self._oldest or "~") if self._windowed else ""
-        return [(key, place) for moment, key, place in sorted(self._unread) if moment > after]
-
-
 class _Decision(NamedTuple):
     """A decision on record, with the policy and the settings that it was made under."""
 
@@ -786,6 +727,14 @@ class _Decision(NamedTuple):
     def metadata(self) -> dict[str, Any] | None:
         """What its batch came with; None: erased, or never kept."""
         return (self.line.get("content") or {}).get("metadata") if self.kept else None
+
+    def burst(self, key: str) -> str | None:
+        """What names its burst, the empty text where it is the only one of it; None: that is erased, or was left out."""
+        if self.metadata is None:
+            return None
+        if key == "prompt":
+            return " ".join(unicodedata.normalize("NFKC", self.line["content"]["prompt"]).lower().split())
+        return segment_of(self.metadata.get(key))
 
 
 WRITTEN_AT = {
@@ -864,10 +813,10 @@ class Verifier:
         self._latest: dict[tuple[Any, ...], str] = {}
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
-        self._runs: dict[str, list[_Run]] = {}
-        self._read_at: dict[
-            tuple[Any, ...], dict[int, list[tuple[str, str, str]]]
-        ] = {}  # by runs: root, moment, place
+        self._read_at: dict[tuple[Any, ...], dict[int, list[tuple[str, str, str]]]] = {}
+        self._bad_bursts: dict[int, set[str]] = {}
+        self._bursts_read: dict[tuple[Any, ...], dict[int, tuple[str, str | None]]] = {}
+        self._burst_names: dict[tuple[int, str], str] = {}
         self._erasable = ""
         self._forgotten: list[tuple[str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
@@ -1314,10 +1263,15 @@ class Verifier:
         if settings is not None and settings["method"] != row["method"]:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
+        if settings is not None and (key := settings.get("group_by")) is not None:
+            for one in inputs:
+                batch = row["gate"], one["batch_id"], one["attempt"]
+                self._bursts_read.setdefault(batch, {})[row["id"]] = (key, one["burst"])
+            bad = {one["burst"] for one in inputs if one["bad"] and one["severity"] is not None}
+            self._bad_bursts[row["id"]] = bad - {None}
         if row["heads"] is None:
             self.fault("calibration", place, "it does not say how far the record was when it read")
         elif settings is not None:
-            self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
             heads = {tuple(head[:3]): head[3:] for head in _parsed(row["heads"])}
             size, root = heads.pop(CONTROL, (0, ""))
             if not 0 < size <= line["index"] or root != (self._control_roots[size] or root):
@@ -1766,7 +1720,6 @@ class Verifier:
         decision = _Decision(line, facts, policy, settings, place)
         self.counts["decisions"] += 1
         self._in_force(facts, policy_version, place)
-        self._for_runs(decision)
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
         # Where nothing was embedded none is named.
@@ -1868,14 +1821,6 @@ class Verifier:
                 )
         self.counts["batches whose scores follow from recorded numbers"] += 1
 
-    def _for_runs(self, decision: _Decision) -> None:
-        """Remember a drawn decision for the runs that could read it and did not."""
-        facts = decision.facts
-        if not facts["sampled"] or facts.get("extra_draw") or facts["batch"][2] != 1:
-            return
-        for run in self._runs.get(facts["batch"][0], ()):
-            run.offer(decision)
-
     def _action(self, decision: _Decision) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
         line, facts, policy, settings, place = decision
@@ -1886,7 +1831,7 @@ class Verifier:
         shipped: list[bool] | None
         if any(score is None for score in scores) or not scores:
             shipped, reason = [False] * len(scores), ""
-            if facts["reason"] in ("scored", "closed"):
+            if facts["reason"] in ("scored", "closed", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
         else:
             content = line.get("content")
@@ -1906,10 +1851,13 @@ class Verifier:
                 return False
             shipped, best, cut = derived
             reason = "scored"
+            bad_burst = self._of_burst(decision)
             if not policy["calibrated"]:
                 reason = "no_threshold"
             elif cut[0] == "closed":
                 reason = "closed"
+            elif bad_burst:
+                shipped, reason = [False] * len(scores), "bad_burst"
             if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
                 self.fault("action", place, "the batch's own threshold does not follow from its policy")
         self.counts["actions derived again"] += 1
@@ -1924,6 +1872,35 @@ class Verifier:
         elif reason and facts["reason"] != reason:
             self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
         return best
+
+    def _of_burst(self, decision: _Decision) -> bool:
+        """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
+        _, facts, policy, settings, place = decision
+        key, run = settings.get("group_by"), policy["calibration_run"]
+        for of, (by, burst) in self._bursts_read.pop(tuple(facts["batch"]), {}).items():
+            self._same_burst(decision, of, by, burst)
+        if key is None or run is None or settings["method"] != "full":
+            if "burst" in facts:
+                self.fault("action", place, "it names a burst, and its policy knows none")
+            return False
+        self._same_burst(decision, run, key, facts.get("burst"))
+        self.counts["decisions by burst"] += 1
+        return facts.get("burst") in self._bad_bursts.get(run, ())
+
+    def _same_burst(self, decision: _Decision, run: int, key: str, burst: str | None) -> None:
+        name = decision.burst(key)
+        if name is None:
+            return
+        alike = not name and burst is None
+        if name and burst:
+            named = self._burst_names.setdefault((run, "=" + name), burst)
+            alike = named == burst and self._burst_names.setdefault((run, burst), name) == name
+        if not alike:
+            self.fault(
+                "action",
+                decision.place,
+                f"its burst in run {run} is not that of its {'question' if key == 'prompt' else 'metadata'}",
+            )
 
     def _rule_of(self, policy: dict[str, Any]) -> Any:
         key = (policy["gate"], policy["version"])
@@ -2097,15 +2074,6 @@ class Verifier:
                         place,
                         f"it has read {size} leaves of {chain[1]}[{chain[2]}], and there are fewer",
                     )
-        for run in (run for runs in self._runs.values() for run in runs):
-            if run.checked:
-                self.counts["runs whose sample is complete"] += 1
-            for key, place in run.unread():
-                self.fault(
-                    "calibration",
-                    run.place,
-                    f"it did not read the drawn batch {key}, which was recorded ({place})",
-                )
         for chain, (count, first) in sorted(self._holes.items()):
             self.notes[f"holes {chain}"] = (
                 f"{count} offsets of {chain[1]}[{chain[2]}] have no outcome, the first is {first}: the marks of a publisher's"
@@ -2953,6 +2921,8 @@ class _Decided(NamedTuple):
     chain: tuple[Any, ...]
     leaf: int
     made_as: tuple[str, str]
+    erased_at: str
+    place: str
     sampled: bool
     decided_at: str
     policy: int
@@ -3094,6 +3064,8 @@ class Runs:
                 tuple(line["source"][:3]),
                 line["index"],
                 (facts["unit"], facts["encoder"]),
+                line.get("erased_at") or "~",
+                "{1}[{2}], offset {3}".format(*line["source"]),
                 facts["sampled"],
                 facts["decided_at"],
                 facts["policy"],
@@ -3299,6 +3271,8 @@ class _RunAgain:
         self._settings = settings
         self._inputs = self._table("inputs")
         self._check_inputs()
+        self._draws = self._runs.draws(row, settings, self._heads)
+        self._check_complete(self._draws[0])
         self._check_severities()
         if inputs_alone:
             return
@@ -3386,7 +3360,23 @@ class _RunAgain:
                 said = "no label" if one["severity"] is None else f"severity {one['severity']:g}"
                 wrong.setdefault(f"labels do not give {said}", []).append(self._called(one))
         self._tell(wrong)
-        self._check_age_cut()
+        self._check_age_cut(*self._draws)
+
+    def _check_complete(self, drawn: list[_Decided]) -> None:
+        """It has read every draw that was there and old enough; behind a window those that are younger than its oldest."""
+        row, settings = self._row, self._settings
+        if settings["pending"] == "labelled-only":
+            return
+        # What was erased by then had no segment or burst that was known.
+        gone = row["finished_at"] if settings.get("segment_by") or settings.get("group_by") else ""
+        read = {(row["gate"], one["batch_id"], one["attempt"]) for one in self._inputs}
+        oldest = min((one.decided_at for one in drawn if one.batch in read), default="~")
+        after = "" if settings.get("window") is None else oldest
+        for one in drawn:
+            if after < one.decided_at < row["older_than"] and one.batch not in read and one.erased_at > gone:
+                key = "{}/{}#{}".format(*one.batch)
+                self._fault(f"it did not read the drawn batch {key}, which was recorded ({one.place})")
+        self._verifier.counts["runs whose sample is complete"] += 1
 
     def _read(self, response: tuple[Any, ...]) -> Iterator[_Label]:
         """The labels of a response that the run has read: of its gate's kind and labellers, below its heads."""
@@ -3400,24 +3390,29 @@ class _RunAgain:
             ):
                 yield label
 
-    def _check_age_cut(self) -> None:
+    def _check_age_cut(self, drawn: list[_Decided], before: list[_Decided]) -> None:
         """From which age on draws counted follows from their ages, from which of them had labels, and from how late earlier ones got theirs."""
         row, settings, cut = self._row, self._settings, _parsed(self._row.get("age_cut"))
         floor, window = settings["label_floor"], settings.get("window")
+        age = (
+            None
+            if cut is None
+            else timedelta(seconds=cut["seconds"], microseconds=-1 if cut["seconds"] else 0)
+        )
+        began = datetime.fromisoformat(row["started_at"])
+        if age is None or datetime.fromisoformat(row["older_than"]) != began - age:
+            self._fault("it has not read what is older than its age cut")
+            return
         if not self._runs.begins(row["gate"], row.get("since_version"), self._heads.get(CONTROL, 0)):
             self._fault("it does not begin where the newest alarm of its gate has it begin")
+        if settings["pending"] != "age" or settings["label_deadline_seconds"]:
+            if cut["seconds"] != settings["label_deadline_seconds"]:
+                self._fault("its age cut is not its gate's")
+            return
         of_batches = settings["unit"] == "batch" or settings["shape"] == "rank"
-        if (
-            (cut is not None and (settings["pending"] != "age" or settings["label_deadline_seconds"]))
-            or any(settings.get(name) for name in ("segment_by", "group_by"))
-            or (floor is not None and of_batches)
-        ):
+        if settings.get("segment_by") or settings.get("group_by") or (floor is not None and of_batches):
             return
-        drawn, before = self._runs.draws(row, settings, self._heads)
         newest = drawn if window is None else drawn[-2 * window :]
-        if cut is None or not newest:
-            self._fault("it does not say from which age on draws counted, or there are none")
-            return
         read: dict[tuple[Any, ...], bool] = {}
         for one in self._inputs:
             waits = one["severity"] is None and (floor is None or one["score"] > floor)
