@@ -5,7 +5,13 @@ import { saltCommitment, sha256, signed } from "./hashes.mjs";
 import { isSeverity } from "./labels.mjs";
 import { Waits } from "./waits.mjs";
 
+const KEYS = {
+  gates: ["name"], gate_revisions: ["gate", "revision"], policies: ["gate", "version"], calibration_runs: ["id"], audit_rates: ["id"],
+  api_keys: ["id"], api_key_revocations: ["id"], accounts: ["name", "revision"], proposal_rejections: ["run"],
+};
+
 export class Governance {
+  #seen = new Set();
   gates = new Map(); // name: { commitment, seed, salt, committed, policies, index }
   revisions = new Map(); // gate, revision: the row
   runs = new Map(); // id: { row, inputs, candidates, place, index }
@@ -27,6 +33,11 @@ export class Governance {
   /** Take a row of the control log. */
   add(entry) {
     const { kind, row, place, index } = entry;
+    if (Object.hasOwn(KEYS, kind)) {
+      const key = canonical([kind, ...KEYS[kind].map((name) => row[name])]);
+      if (this.#seen.has(key)) this.report.fault("log", place, "it is on record twice");
+      this.#seen.add(key);
+    }
     if (kind === "gates") this.#addGate(entry);
     else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, index });
     else if (kind === "policies") this.#addPolicy(entry);
@@ -60,7 +71,6 @@ export class Governance {
   }
 
   #addGate({ row, place, audit_salt: salt, index }) {
-    if (this.gates.has(row.name)) this.report.fault("draw", place, "there are two gates of this name");
     const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], index, place };
     this.gates.set(row.name, gate);
     if (salt === undefined || salt === null) {
@@ -83,7 +93,6 @@ export class Governance {
     const policy = { row, raw: rawRow, rule, settings: revision.row, revision, index, place, recordedAt };
     gate.policies.push(policy);
     this.waits.policy(row);
-    if ((row.state === "cut") !== (row.threshold !== null)) this.report.fault("policy", place, "state and threshold contradict");
     if (!row.calibrated && row.state !== "closed") this.report.fault("policy", place, "it was never calibrated, and is not closed");
     if (row.calibration_run !== null) this.#againstRun(policy);
   }
@@ -120,10 +129,6 @@ export class Governance {
       return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
     };
     const run = { row, place, index, inputs: table("inputs"), candidates: table("candidates") };
-    // What cannot be read makes this run unreadable, and not the whole bundle.
-    for (const text of [row.heads, row.age_cut, row.history, row.suffix, ...run.candidates.map((one) => one.rule)]) {
-      if (text !== null && text !== undefined) parse(text);
-    }
     const groups = new Set(run.inputs.map((one) => canonical([one.batch_id, one.attempt])));
     const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null; // below it no label was due
     const missing = run.inputs.filter((one) => one.severity === null && !(floor !== null && one.score <= floor)).length;
