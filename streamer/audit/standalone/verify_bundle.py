@@ -315,7 +315,7 @@ outcomes.decision: control [count;hash], batch batch, created_at time?, content_
  mode shadow|enforce, outcome ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
  embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time, action_id text, action hash,
  responses [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
- cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share*, timestamp_ms? whole, deadline_ms? whole, audit_rate? count,
+ cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, timestamp_ms? whole, deadline_ms? whole, audit_rate? count,
  extra_draw? bool, signals? hex, newest_seen? count, judged? judged*, budget? [number;count]
 outcomes.decision+: content? texts, erased_at? time, action? message, judged? judgement*
 outcomes.duplicate: control [count;hash], batch batch
