@@ -294,6 +294,8 @@ def bundle_schema() -> str:
 
     def written(schema: Any) -> str:
         rest = {name: value for name, value in schema.items() if name != "properties"}
+        if rest == schema:
+            return json.dumps(schema)
         lines = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in schema["properties"].items()]
         return f'{json.dumps(rest)[:-1]}, "properties": {{\n' + ",\n".join(lines) + "}}"
 

@@ -4,15 +4,12 @@ import { canonical, parse, plain } from "./json.mjs";
 import { canonicalObject, decode, jsonLines, lines } from "./bundle.mjs";
 import { wrongForm } from "./schema.mjs";
 import { MerkleLog, leafHash, seedCommitment, sha256, signed } from "./hashes.mjs";
-import { isMoment, micros } from "./moments.mjs";
+import { micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
-
-const isSize = (value) => Number.isSafeInteger(value) && value >= 0;
-const isHash = (value) => typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
 
 /** One log while it is walked. */
 class Log extends MerkleLog {
@@ -48,7 +45,6 @@ class Log extends MerkleLog {
 
   /** Tell where a clock ran backwards; what is no time is a fault of its link elsewhere. */
   time(moment, report) {
-    if (!isMoment(moment)) return;
     if (this.latest !== null && micros(this.latest) - micros(moment) > BACKWARDS) {
       const text = `time runs backwards in ${this.name} at leaf ${this.next - 1}: ${moment} after ${this.latest}`;
       report.note(`clock ${this.name}`, text);
@@ -328,17 +324,13 @@ export function checkReceipts(bytes, control, chains, actions, report) {
     let receipt;
     let event = null;
     try {
-      let value = plain(parse(decode(line, place)));
+      let value = parse(decode(line, place));
       if (!Array.isArray(value)) {
         event = value.sha256 ?? null;
-        value = typeof value.receipt === "string" ? plain(parse(value.receipt)) : value.receipt;
+        value = typeof value.receipt === "string" ? parse(value.receipt) : value.receipt;
       }
-      const [log, topic, partition, index, hash, root] = value;
-      const good =
-        value.length === 6 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
-        isSize(index) && isHash(hash) && isHash(root) &&
-        (event === null || /^[0-9a-f]{64}$/.test(event));
-      if (!good) throw new Error();
+      if (value === undefined || wrongForm("receipt", [value, event]) !== null) throw new Error();
+      const [log, topic, partition, index, hash, root] = plain(value);
       receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, index, hash, root };
     } catch {
       // A last line without its end was interrupted while it was written.

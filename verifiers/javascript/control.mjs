@@ -2,7 +2,6 @@
 
 import { canonical, float, parse, plain } from "./json.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
-import { isSeverity } from "./labels.mjs";
 import { Waits } from "./waits.mjs";
 
 const KEYS = {
@@ -65,7 +64,6 @@ export class Governance {
 
   #addLabel({ row, place, index }) {
     this.fileLabels.push({ row, index });
-    if (!isSeverity(row.severity)) this.report.fault("label", place, "its severity is not a number in [0, 1]");
     if (row.effective_at !== (row.labelled_at < row.received_at ? row.labelled_at : row.received_at)) {
       this.report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");
     }
@@ -184,7 +182,7 @@ function sameCalibration(one, other) {
   if (one.segment_by !== null) names.push("segment_fallback");
   if (one.shape === "smooth" || one.shape === "ramp") names.push("width");
   const read = (row, name) => {
-    const extra = typeof row.parameters === "string" ? plain(parse(row.parameters)) : (row.parameters ?? {});
+    const extra = row.parameters === null ? {} : plain(parse(row.parameters));
     return row[name] ?? extra[name] ?? null;
   };
   return names.every((name) => read(one, name) === read(other, name));

@@ -223,7 +223,8 @@ parameters.quantile: quantile number?
 parameters.segments: key text, own {own}
 own: state cut|open|closed|full, lambda cut:state
 parameters.transductive: alpha inner, groups count, labelled count, floor number?
-parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, fits fit*
+parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, fits
+ fit*
 fit: groups count, bad count, allowed count, rows hash, own {[count;count]}
 rule.plain: kind indicator|rank, parameters nothing, curve null
 rule.quantile: kind =quantile, parameters parameters.quantile, curve null
@@ -235,14 +236,16 @@ rule = rule.plain/rule.quantile/rule.width/rule.segments/rule.transductive/rule.
 history: cuts number*, prompts count
 inputs = [text;count;text;number;share?;share;count;text?;bool?;text?;bool]
 candidates = [text;bool;cut|open|closed|full;number?;json:rule?;text]
-input columns = [=batch_id;=attempt;=response_id;=score;=severity;=probability;=draws;=segment;=bad;=burst;=spare]
+input columns =
+ [=batch_id;=attempt;=response_id;=score;=severity;=probability;=draws;=segment;=bad;=burst;=spare]
 candidate columns = [=method;=decides;=state;=threshold;=rule;=guarantee]
 input part: columns input_columns, rows count, sha256 hash
 candidate part: columns candidate_columns, rows count, sha256 hash
 said: exchanges any, salt hex
 judgement: content? said, erased_at? time
-judged: response text, judge text, judged_at time, mark number?, subscores numbers?, failure text?, requests count,
- input_tokens count, output_tokens count, cost number?, remembered bool, content_mac hash
+judged: response text, judge text, judged_at time, mark number?, subscores numbers?, failure text?,
+ requests count, input_tokens count, output_tokens count, cost number?, remembered bool, content_mac
+ hash
 headers = [text;base64?]*
 texts: content_hash hash, prompt text?, references names?, metadata object?, texts text?*, salt hex
 message: topic text, key base64?, value base64?, headers json:headers
@@ -255,76 +258,98 @@ file: sha256 hash, lines count
 files: control.jsonl file, outcomes.jsonl file, checkpoints.jsonl file, unchained.jsonl file
 left out: texts bool, salts bool, other_gates_than text?
 committed: gate text, salt hash, seed hash
-manifest: format =streamer.bundle.v1, made_at made, head logs, left_out left_out, not_evidence {text}, files files
-checkpoints: schema =streamer.checkpoints.v1, record_id hex, sequence count, previous hash?, made_at made, control size,
- partitions head*, gates committed*, key_id hash, signature base64
+manifest: format =streamer.bundle.v1, made_at made, head logs, left_out left_out, not_evidence
+ {text}, files files
+checkpoints: schema =streamer.checkpoints.v1, record_id hex, sequence count, previous hash?, made_at
+ made, control size, partitions head*, gates committed*, key_id hash, signature base64
+receipted = [text;text;count;count;hash;hash]
+receipt = [receipted;hash?]
 unchained: kind text, subject text
 control.leaf: index count, kind text, recorded_at time, leaf hash, root hash
 control.gates: name text, seed seed, audit_salt hash, created_at time
 control.gates+: audit_salt? hex
-control.gate_revisions: gate text, revision count, unit best|response|batch, scorer text, model text?, signals text?, encoder text,
- embeddings refuse|accept, dimension count?, upstream text?, severity_kind text, labellers json:names?, signed_labels bool,
- alpha inner, method text, eta above, draws some, delta inner, rho share, shape text, width above, parameters json:numbers?,
- segment_by text?, group_by text?, segment_fallback closed|pooled, label_floor number?, hold_action abstain|regenerate|escalate,
- desk_deadline_seconds seconds?, max_attempts count, mode shadow|enforce, audit_probability share, audit_draws count,
- audit_boost number?, audit_boost_most count, label_deadline_seconds seconds, pending age|worst|labelled-only, window count?,
- decision_deadline_seconds seconds?, keep_texts bool, two_people bool, recalibrate manual|propose|auto,
- recalibrate_every_seconds seconds?, recalibrate_after_groups count?, max_lambda_step number, max_ship_rate_step number,
- least_groups count, on_alarm report|close, on_selective_alarm report|close, monitor_delta inner, alarm_delta inner,
- alarm_false_every count?, alarm_tolerance number, monitor_deadline_seconds seconds, budget_period_days number, drift_delta inner,
- judge_kind text?, created_at time, created_by text, reason text
+control.gate_revisions: gate text, revision count, unit best|response|batch, scorer text, model
+ text?, signals text?, encoder text, embeddings refuse|accept, dimension count?, upstream text?,
+ severity_kind text, labellers json:names?, signed_labels bool, alpha inner, method text, eta above,
+ draws some, delta inner, rho share, shape text, width above, parameters json:numbers?, segment_by
+ text?, group_by text?, segment_fallback closed|pooled, label_floor number?, hold_action
+ abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode
+ shadow|enforce, audit_probability share, audit_draws count, audit_boost number?, audit_boost_most
+ count, label_deadline_seconds seconds, pending age|worst|labelled-only, window count?,
+ decision_deadline_seconds seconds?, keep_texts bool, two_people bool, recalibrate
+ manual|propose|auto, recalibrate_every_seconds seconds?, recalibrate_after_groups count?,
+ max_lambda_step number, max_ship_rate_step number, least_groups count, on_alarm report|close,
+ on_selective_alarm report|close, monitor_delta inner, alarm_delta inner, alarm_false_every count?,
+ alarm_tolerance number, monitor_deadline_seconds seconds, budget_period_days number, drift_delta
+ inner, judge_kind text?, created_at time, created_by text, reason text
 control.encoders: id text, revision text, weight_hash text, dimension count, first_seen_at time
-control.data_gaps: log_id text, topic text, partition count, from_offset count, to_offset count, epoch count, recorded_at time
-control.label_revisions: id count, gate text, batch_id text, attempt count, response_id text, kind text, labeller text,
- severity share, raw_severity number?, labelled_at time, received_at time, effective_at time, source text, remark text?
-control.label_signatures: id count, label count, signature text, key_id text, received_at time, source text
-control.calibration_runs: id count, gate text, gate_revision count, method text, alpha inner, seed seed, older_than time, groups count,
- items count, missing count, state cut|open|closed|full, threshold cut:state, guarantee text, requested_by text, started_at time,
- finished_at time, newer_than time?, since_version count?, severities mean|highest, outcome applied|proposed|unchanged, why text,
- labels_through count?, age_cut json:object?, suffix json:object?, history json:history, heads json:heads, held_until time?,
- inputs input_part, candidates candidate_part
+control.data_gaps: log_id text, topic text, partition count, from_offset count, to_offset count,
+ epoch count, recorded_at time
+control.label_revisions: id count, gate text, batch_id text, attempt count, response_id text, kind
+ text, labeller text, severity share, raw_severity number?, labelled_at time, received_at time,
+ effective_at time, source text, remark text?
+control.label_signatures: id count, label count, signature text, key_id text, received_at time,
+ source text
+control.calibration_runs: id count, gate text, gate_revision count, method text, alpha inner, seed
+ seed, older_than time, groups count, items count, missing count, state cut|open|closed|full,
+ threshold cut:state, guarantee text, requested_by text, started_at time, finished_at time,
+ newer_than time?, since_version count?, severities mean|highest, outcome
+ applied|proposed|unchanged, why text, labels_through count?, age_cut json:object?, suffix
+ json:object?, history json:history, heads json:heads, held_until time?, inputs input_part,
+ candidates candidate_part
 control.calibration_runs+: inputs inputs*, candidates candidates*
-control.policies: gate text, version count, gate_revision count, state cut|open|closed|full, threshold cut:state, rule json:rule?,
- calibrated bool, calibration_run count?, guarantee text, valid_from time, created_by text, reason text, signature base64?,
- key_id text?
-control.policy_events: id count, gate text, version count, event created|activated|superseded|closed, by text, reason text, at time
-control.audit_rates: id count, gate text, boosted bool, since time, until time, evidence number, extra whole, reason text
-control.api_keys: id text, digest hash, gates json:names?, may json:names, rate_requests count?, rate_seconds count?, note text,
- created_at time, created_by text, expires_at time?
+control.policies: gate text, version count, gate_revision count, state cut|open|closed|full,
+ threshold cut:state, rule json:rule?, calibrated bool, calibration_run count?, guarantee text,
+ valid_from time, created_by text, reason text, signature base64?, key_id text?
+control.policy_events: id count, gate text, version count, event
+ created|activated|superseded|closed, by text, reason text, at time
+control.audit_rates: id count, gate text, boosted bool, since time, until time, evidence number,
+ extra whole, reason text
+control.api_keys: id text, digest hash, gates json:names?, may json:names, rate_requests count?,
+ rate_seconds count?, note text, created_at time, created_by text, expires_at time?
 control.api_key_revocations: id text, revoked_at time, revoked_by text, revoked_reason text
-control.accounts: name text, revision count, roles json:names, password hash?, created_at time, created_by text, reason text
+control.accounts: name text, revision count, roles json:names, password hash?, created_at time,
+ created_by text, reason text
 control.proposal_rejections: run count, rejected_at time, rejected_by text, reason text
-control.alerts: id count, alert_id text, gate text, kind text, level page|ticket, message text, details object, policy_version count?,
- raised_at time
+control.alerts: id count, alert_id text, gate text, kind text, level page|ticket, message text,
+ details object, policy_version count?, raised_at time
 control.alert_acknowledgements: alert count, by text, reason text, at time, last_batch count
 control.erasures: id text, at time, by text, reason text, before time, sooner bool
-control.desk_outcomes: id text, gate text, batch_id text, attempt count, action released|rejected, reason person|deadline_passed,
- response_id text?, edited bool, text_mac hash?, by text?, remark text, until time, at time
+control.desk_outcomes: id text, gate text, batch_id text, attempt count, action released|rejected,
+ reason person|deadline_passed, response_id text?, edited bool, text_mac hash?, by text?, remark
+ text, until time, at time
 control.desk_outcomes+: content? released, erased_at? time, missing? text
 control.dead_letter_replays: id count, dead_letter count, at time, by text
 control.carried_scores: batch count, scorer text, response_id text, score share, of batch
 control.carried_signals: list hash, batch count, signals hex, of batch
-control.candidate_policies: id count, gate text, settings json:object?, state cut|open|closed|full?, threshold cut:state,
- rule json:rule?, guarantee text, by text, reason text, at time
-control.judgements: id count, gate text, batch_id text, attempt count, response_id text, judge text, judged_at time, label count?,
- mark number?, subscores numbers?, failure text?, requests count, input_tokens count, output_tokens count, cost number?,
- content_mac hash, for_score bool, remembered bool
+control.candidate_policies: id count, gate text, settings json:object?, state cut|open|closed|full?,
+ threshold cut:state, rule json:rule?, guarantee text, by text, reason text, at time
+control.judgements: id count, gate text, batch_id text, attempt count, response_id text, judge text,
+ judged_at time, label count?, mark number?, subscores numbers?, failure text?, requests count,
+ input_tokens count, output_tokens count, cost number?, content_mac hash, for_score bool, remembered
+ bool
 control.judgements+: content? said, erased_at? time
-outcomes.leaf: index count, kind text, recorded_at time, leaf hash, root hash, source [text;text;count;count]
-outcomes.decision: control [count;hash], batch batch, created_at time?, content_mac hash, policy count, unit best|response|batch,
- mode shadow|enforce, outcome ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
- embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time, action_id text, action hash,
- responses [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
- cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, timestamp_ms? whole, deadline_ms? whole, audit_rate? count,
- extra_draw? bool, signals? hex, newest_seen? count, judged? judged*, budget? [number;count]
+outcomes.leaf: index count, kind text, recorded_at time, leaf hash, root hash, source
+ [text;text;count;count]
+outcomes.decision: control [count;hash], batch batch, created_at time?, content_mac hash, policy
+ count, unit best|response|batch, mode shadow|enforce, outcome
+ ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
+ embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,
+ action_id text, action hash, responses
+ [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
+ cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, timestamp_ms? whole,
+ deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
+ judged*, budget? [number;count]
 outcomes.decision+: content? texts, erased_at? time, action? message, judged? judgement*
 outcomes.duplicate: control [count;hash], batch batch
-outcomes.conflict: control [count;hash], batch batch, code text, timestamp_ms whole, content_mac hash
+outcomes.conflict: control [count;hash], batch batch, code text, timestamp_ms whole, content_mac
+ hash
 outcomes.conflict+: content? refused, erased_at? time
 outcomes.dead_letter: control [count;hash], code text, timestamp_ms whole, content_mac hash
 outcomes.dead_letter+: content? refused, erased_at? time
-outcomes.label: control [count;hash], response [text;text;count;text], kind text, labeller text, severity share, raw_severity number?,
- labelled_at time, received_at time, signature? text, key_id? text
+outcomes.label: control [count;hash], response [text;text;count;text], kind text, labeller text,
+ severity share, raw_severity number?, labelled_at time, received_at time, signature? text, key_id?
+ text
 outcomes.label+: effective_at? time
 """
 """What a bundle's manifest and lines are: `name: members`, of which those with a `?` may be absent, or `name = what`.
@@ -419,10 +444,8 @@ def _schemas() -> dict[str, dict[str, Any]]:
             named[name] = made(name)
         except KeyError:
             waiting.append(name)
-    found = {
-        name: named[name]
-        for name in ("manifest", "checkpoints", "unchained", "control.leaf", "outcomes.leaf")
-    }
+    parts = ("manifest", "checkpoints", "receipt", "unchained", "control.leaf", "outcomes.leaf")
+    found = {name: named[name] for name in parts}
     for name in lines:
         file, _, kind = name.partition(".")
         if file not in ("control", "outcomes") or kind == "leaf" or kind.endswith("+"):
@@ -1526,31 +1549,24 @@ class Verifier:
         """
         for number, line in enumerate(lines, 1):
             place = f"receipt {number} ({origin})"
+            digest = None
             try:
                 said = strict_json(line)
-                digest = None
                 if isinstance(said, dict):
-                    said, digest = said["receipt"], said.get("sha256")
-                *chain, index, leaf, root = strict_json(said.encode()) if isinstance(said, str) else said
-                log_id, topic, partition = chain
-                if (
-                    {len(bytes.fromhex(leaf)), len(bytes.fromhex(root))} != {32}
-                    or type(index) is not int
-                    or index < 0
-                ):
-                    raise ValueError("no leaf")
-                if type(partition) is not int or not isinstance(log_id, str) or not isinstance(topic, str):
-                    raise ValueError("no partition")
-                if digest is not None and len(bytes.fromhex(digest)) != 32:
-                    raise ValueError("no digest")
-            except (ValueError, TypeError, KeyError, AttributeError):
+                    said, digest = said.get("receipt"), said.get("sha256")
+                if isinstance(said, str):
+                    said = strict_json(said.encode())
+            except ValueError:
+                said = None
+            if wrong_form("receipt", [said, digest]):
                 self.fault("receipt", f"{origin}, line {number}", "this is not a receipt")
                 continue
-            of: tuple[Any, ...] = () if (log_id, topic, partition) == CONTROL else (log_id, topic, partition)
+            *chain, index, leaf, root = said
+            of: tuple[Any, ...] = () if tuple(chain) == CONTROL else tuple(chain)
             self.counts["receipts"] += 1
-            self._receipts.append((of, index, (leaf.lower(), root.lower()), place))
+            self._receipts.append((of, index, (leaf, root), place))
             if digest is not None and of:
-                self._events.setdefault((of, index), []).append((digest.lower(), place))
+                self._events.setdefault((of, index), []).append((digest, place))
         self._may_be_younger = may_be_younger
         if not self.counts["receipts"]:
             self.notes["receipts"] = f"{origin} has no receipt"
