@@ -1549,6 +1549,7 @@ class Verifier:
         """
         for number, line in enumerate(lines, 1):
             place = f"receipt {number} ({origin})"
+            said: Any = None
             digest = None
             try:
                 said = strict_json(line)
