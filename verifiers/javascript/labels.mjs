@@ -26,7 +26,6 @@ export function labelStatement(label, record) {
 
 export const CONTROL = canonical(["control", "", 0]); // how runs name the control log
 
-export const isSeverity = (value) => typeof value === "number" && value >= 0 && value <= 1;
 
 export class Labels {
   #byResponse = new Map();
