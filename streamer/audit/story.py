@@ -24,6 +24,7 @@ HELD = {
     "closed": "the gate was closed",
     "too_few_responses": "there were too few responses to compare",
     "empty_text": "an answer was blank",
+    "not_read": "the encoder could not read an answer, and the labels do not yet say what such answers are worth",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",

@@ -39,6 +39,7 @@ Reason = Literal[
     "closed",
     "too_few_responses",
     "empty_text",
+    "not_read",
     "encoder_mismatch",
     "scorer_failed",
     "no_mark",
