@@ -734,10 +734,10 @@ class _Run:
         self._settings = settings
         # Numbers in place of names: a record may have many runs of many batches.
         self._read = array("q", sorted(hash(group) for group in groups))
-        # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
-        self.checked = settings.get("pending") != "labelled-only" and not any(
-            settings.get(name) for name in ("segment_by", "group_by")
-        )
+        # What says nothing of completeness: a missing label leaves a batch out.
+        self.checked = settings.get("pending") != "labelled-only"
+        self._by_metadata = any(settings.get(name) for name in ("segment_by", "group_by"))
+        self._finished = row["finished_at"]
         self._windowed = settings.get("window") is not None
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
@@ -758,6 +758,8 @@ class _Run:
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
             and _of_same_revisions(self._settings, decision.settings)
             and any(one[4] and one[1] is not None for one in facts["responses"])
+            # Erased by then, its segment or burst was not known.
+            and not (self._by_metadata and (line.get("erased_at") or "~") <= self._finished)
         ):
             place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
             self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
@@ -791,6 +793,14 @@ class _Decision(NamedTuple):
     def metadata(self) -> dict[str, Any] | None:
         """What its batch came with; None: erased, or never kept."""
         return (self.line.get("content") or {}).get("metadata") if self.kept else None
+
+    def burst(self, key: str) -> str | None:
+        """What names its burst, the empty text where it is the only one of it; None: that is erased, or was left out."""
+        if self.metadata is None:
+            return None
+        if key == "prompt":
+            return " ".join(unicodedata.normalize("NFKC", self.line["content"]["prompt"]).lower().split())
+        return segment_of(self.metadata.get(key))
 
 
 WRITTEN_AT = {
@@ -870,6 +880,9 @@ class Verifier:
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._runs: dict[str, list[_Run]] = {}
+        self._bad_bursts: dict[int, set[str]] = {}
+        self._bursts_read: dict[tuple[Any, ...], dict[int, tuple[str, str | None]]] = {}
+        self._burst_names: dict[tuple[int, str], str] = {}
         self._erasable = ""
         self._forgotten: list[tuple[str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
@@ -1292,6 +1305,12 @@ class Verifier:
         if settings is not None and settings["method"] != row["method"]:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
+        if settings is not None and (key := settings.get("group_by")) is not None:
+            for one in inputs:
+                batch = row["gate"], one["batch_id"], one["attempt"]
+                self._bursts_read.setdefault(batch, {})[row["id"]] = (key, one["burst"])
+            bad = {one["burst"] for one in inputs if one["bad"] and one["severity"] is not None}
+            self._bad_bursts[row["id"]] = bad - {None}
         if row["heads"] is None:
             self.fault("calibration", place, "it does not say how far the record was when it read")
         elif settings is not None:
@@ -1865,7 +1884,7 @@ class Verifier:
         shipped: list[bool] | None
         if any(score is None for score in scores) or not scores:
             shipped, reason = [False] * len(scores), ""
-            if facts["reason"] in ("scored", "closed"):
+            if facts["reason"] in ("scored", "closed", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
         else:
             content = line.get("content")
@@ -1885,10 +1904,13 @@ class Verifier:
                 return False
             shipped, best, cut = derived
             reason = "scored"
+            bad_burst = self._of_burst(decision)
             if not policy["calibrated"]:
                 reason = "no_threshold"
             elif cut[0] == "closed":
                 reason = "closed"
+            elif bad_burst:
+                shipped, reason = [False] * len(scores), "bad_burst"
             elif 1 in unread(facts.get("signals")) and (cut[0] != "full" or _never(facts.get("budget"))):
                 reason = "not_read"
             if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
@@ -1905,6 +1927,35 @@ class Verifier:
         elif reason and facts["reason"] != reason:
             self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
         return best
+
+    def _of_burst(self, decision: _Decision) -> bool:
+        """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
+        _, facts, policy, settings, place = decision
+        key, run = settings.get("group_by"), policy["calibration_run"]
+        for of, (by, burst) in self._bursts_read.pop(tuple(facts["batch"]), {}).items():
+            self._same_burst(decision, of, by, burst)
+        if key is None or run is None or settings["method"] != "full":
+            if "burst" in facts:
+                self.fault("action", place, "it names a burst, and its policy knows none")
+            return False
+        self._same_burst(decision, run, key, facts.get("burst"))
+        self.counts["decisions by burst"] += 1
+        return facts.get("burst") in self._bad_bursts.get(run, ())
+
+    def _same_burst(self, decision: _Decision, run: int, key: str, burst: str | None) -> None:
+        name = decision.burst(key)
+        if name is None:
+            return
+        alike = not name and burst is None
+        if name and burst:
+            named = self._burst_names.setdefault((run, "=" + name), burst)
+            alike = named == burst and self._burst_names.setdefault((run, burst), name) == name
+        if not alike:
+            self.fault(
+                "action",
+                decision.place,
+                f"its burst in run {run} is not that of its {'question' if key == 'prompt' else 'metadata'}",
+            )
 
     def _rule_of(self, policy: dict[str, Any]) -> Any:
         key = (policy["gate"], policy["version"])

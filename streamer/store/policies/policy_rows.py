@@ -14,7 +14,7 @@ from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
-from streamer.store.calibration.run_rows import losses_of, with_prompts
+from streamer.store.calibration.run_rows import bursts_of, losses_of, with_prompts
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import calibration_runs, gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
@@ -147,7 +147,8 @@ def _version(
             own["rule"] = with_prompts(connection, own["rule"], *run)
             settings = settings_of(row)
             losses = losses_of(connection, settings, own["rule"], *run)
-            policy = Policy(settings=settings, seed=row["seed"], losses=losses, **own)
+            bursts = bursts_of(connection, settings, row["calibration_run"], row["burst_key"])
+            policy = Policy(settings=settings, seed=row["seed"], losses=losses, bursts=bursts, **own)
             active = ActivePolicy(policy, row["audit_salt"])
         except _UNREADABLE:
             active = None
@@ -163,7 +164,10 @@ def _version(
 
 _SELECT = (
     sa.select(
-        policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"], calibration_runs.c.older_than
+        policies,
+        *gate_revisions.c[SETTINGS],
+        *gates.c["seed", "audit_salt"],
+        *calibration_runs.c["older_than", "burst_key"],
     )
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)
