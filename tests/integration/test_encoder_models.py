@@ -76,7 +76,9 @@ def test_a_model_with_a_dense_head_and_without_normalisation(save: Callable[...,
 
 def test_a_model_that_pads_on_the_left(save: Callable[..., Path]) -> None:
     folder = save(pooling="mean", dense=False)
-    encoder = SentenceTransformerEncoder(folder, encoder_identity(str(folder)), device="cpu", threads=1, strict=False)
+    encoder = SentenceTransformerEncoder(
+        folder, encoder_identity(str(folder)), device="cpu", threads=1, strict=False
+    )
     right = encoder.encode(TEXTS)
     encoder._model.tokenizer.padding_side = "left"
     alone_and_together(encoder)
@@ -98,7 +100,9 @@ def test_texts_that_go_one_by_one_use_every_thread(
     save: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = save(prompts={"about": "Answer: "}, default_prompt_name="about")
-    encoder = SentenceTransformerEncoder(folder, encoder_identity(str(folder)), device="cpu", threads=2, strict=False)
+    encoder = SentenceTransformerEncoder(
+        folder, encoder_identity(str(folder)), device="cpu", threads=2, strict=False
+    )
     both = threading.Barrier(2)
     encode = encoder._model.encode
 
