@@ -591,7 +591,7 @@ def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
         near = (
             "shape" in one
             and one["shape"] in ("smooth", "ramp")
-            and alone._near(_lambda(value), one["threshold"])
+            and alone._alike(_lambda(value), one["threshold"], alone._NEAR)
         )
         cases.append(
             one
@@ -724,7 +724,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
         facts |= {"responses": [["a", 0.1, None, "escalate", False]]}
         settings = {"desk_deadline_seconds": given["desk_deadline_seconds"]}
         line = {"content": {"texts": [given["text"]]}}
-        verifier._at_desk(alone._Decision(line, facts, {}, settings, ""))
+        verifier._at_desk(alone._Decision(line, facts, {}, settings, ""), None)
         return [fault["detail"] for fault in verifier.faults]
 
     later = "2027-01-01T00:00:00.000000+00:00"
