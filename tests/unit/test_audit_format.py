@@ -501,7 +501,7 @@ def test_the_verifier_in_javascript_computes_every_vector() -> None:
         ["node", str(program), str(PAGE)], capture_output=True, text=True, check=False, encoding="utf-8"
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.split() == sorted(VECTORS)
+    assert done.stdout.split() == sorted(VECTORS.keys() - {"calibrators", "weights"})
 
 
 def _canonical_alone(given: dict[str, Any]) -> dict[str, Any]:

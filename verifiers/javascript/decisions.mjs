@@ -313,13 +313,11 @@ export class Decisions {
     const ships = facts.outcome === "ship" || facts.outcome === "mixed";
     let late = isOverdue(facts.deadline_ms, now);
     if (late && ships) report.fault("action", place, "it shipped after its sender's deadline");
-    if (settings.decision_deadline_seconds !== null && facts.timestamp_ms !== undefined) {
-      const past = isLate(settings.decision_deadline_seconds, facts.created_at, facts.timestamp_ms, now);
-      if (past && ships) report.fault("action", place, "it shipped after its gate's decision deadline");
-      late ||= past;
+    if (settings.decision_deadline_seconds !== null && isLate(settings.decision_deadline_seconds, facts.created_at, facts.timestamp_ms ?? -1, now)) {
+      if (ships) report.fault("action", place, "it shipped after its gate's decision deadline");
+      late = true;
     }
-    const known = facts.timestamp_ms !== undefined || (facts.deadline_ms !== undefined && facts.deadline_ms !== null);
-    if (facts.reason === "deadline_passed" && known && !late) report.fault("action", place, "it was held for a deadline that had not passed");
+    if (facts.reason === "deadline_passed" && !late) report.fault("action", place, "it was held for a deadline that had not passed");
   }
 
   /** The published event says what was recorded. */
