@@ -136,6 +136,7 @@ class ActionRules:
             blank=blank,
             uniforms=facts.get("uniforms"),
             segment=facts.get("segment"),
+            row=None if "signals" not in facts else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4"),
             needed=needed,
         )
         return list(ruling.gate.shipped), ruling.gate.best, (ruling.cut.state, ruling.cut.threshold)

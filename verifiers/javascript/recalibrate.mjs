@@ -2,6 +2,7 @@
 
 import { canonical, parse, plain } from "./json.mjs";
 import { sha256, uniform } from "./hashes.mjs";
+import { unread } from "./rules.mjs";
 import { ByScore, Fit, RIDGE, bySignals, fitted, severityOf } from "./signals.mjs";
 
 const NEAR = 1e-9; // of levels that logarithms and exponentials go into
@@ -120,7 +121,8 @@ export function checkBudgets(governance, decisions, report) {
         if (!fits.has(run)) fits.set(run, by.prompts.map((prompts) => new Fit(prompts)));
         needed = bySignals(by.rule, fits.get(run), facts);
       } else if (
-        ["indicator", "segments"].includes(rule.kind) && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
+        ["indicator", "segments"].includes(rule.kind) && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null &&
+        !unread(facts.signals).includes("1")
       ) {
         const pooled = settings.segment_fallback === "pooled" && rule.parameters.own?.[facts.segment ?? ""] === undefined;
         const of = rule.kind === "segments" && !pooled ? byScore.of(facts.segment ?? "") : byScore;

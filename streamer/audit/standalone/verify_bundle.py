@@ -993,6 +993,8 @@ def derive_action(
         by = ("closed", None)
         if _within_budget(rule["parameters"], facts):
             by = ("cut", above) if above else ("open", None)
+    elif 1 in unread(facts.get("signals")):
+        by = ("closed", None)  # no threshold of scores has seen its like
     bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
@@ -1008,6 +1010,11 @@ def derive_action(
     if unit == "batch":
         return [all(passes) and not any(blank)] * count, None, cut
     return [i == best and passes[i] for i in range(count)], best, cut
+
+
+def unread(signals: str | None) -> tuple[float, ...]:
+    """Return what a row says of why the encoder did not read a batch: 1 for each of its reasons."""
+    return () if signals is None else _unread(_row(bytes.fromhex(signals)))
 
 
 def _within_budget(rule: dict[str, Any], facts: dict[str, Any]) -> bool:
@@ -2327,6 +2334,8 @@ class Verifier:
                 reason = "closed"
             elif bad_burst:
                 shipped, reason = [False] * len(scores), "bad_burst"
+            elif 1 in unread(facts.get("signals")) and (cut[0] != "full" or _never(facts.get("budget"))):
+                reason = "not_read"
             if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
                 self.fault("action", place, "the batch's own threshold does not follow from its policy")
         self.counts["actions derived again"] += 1
@@ -3220,6 +3229,8 @@ def _double_of(rank: int) -> float:
 
 RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
 LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
+LEAST_ALIKE = 20
+"""Prompts that must have been unread for the same reasons."""
 _MOST_FITS = 32
 """That are held: a fit has the rows of all bad prompts as numbers."""
 
@@ -3259,6 +3270,7 @@ class Fit:
 
     def __init__(self, prompts: Prompts) -> None:
         rows = list(map(_row, prompts.signals))
+        self._unread = Counter(map(_unread, rows))
         columns = list(zip(*rows, strict=True))
         gram = [[_dot(one, other) for other in columns] for one in columns]
         for i, row in enumerate(gram):
@@ -3274,6 +3286,11 @@ class Fit:
                 self._bad[None].append(one)
                 self._bad.setdefault(segment, []).append(one)
 
+    def unfamiliar(self, signals: bytes) -> bool:
+        """Report whether the encoder did not read a batch, and fewer than 20 prompts for the same reasons."""
+        reasons = _unread(_row(signals))
+        return 1 in reasons and self._unread[reasons] < LEAST_ALIKE
+
     def count(self, signals: bytes, segment: str | None) -> int:
         """Return 1 + how many bad prompts, of a segment or (None) of all, score at least as high as a new one supposed bad."""
         x = _row(signals)
@@ -3284,6 +3301,15 @@ class Fit:
         step = (-1 - own) / (1 + h)
         bar = own + h * step - TIE
         return 1 + sum(score + _dot(row, g) * step >= bar for score, row in self._bad.get(segment, ()))
+
+
+def _unread(row: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(one == 1) for one in row[27:30])
+
+
+def _never(needed: Sequence[float] | None) -> bool:
+    """Report whether no budget is enough."""
+    return needed is not None and needed[0] > needed[1]
 
 
 def _row(signals: bytes) -> list[float]:
@@ -3339,8 +3365,12 @@ class BySignals:
         for said, fit in zip(given["fits"], fits, strict=True):
             own = said["own"].get(segment)
             of_all = given["segment_by"] is None or (own is None and given["pooled"])
-            count = fit.count(bytes.fromhex(facts["signals"]), None if of_all else segment)
-            found.append([count, said["groups"] if of_all else (own or (0,))[0]])
+            groups = said["groups"] if of_all else (own or (0,))[0]
+            signals = bytes.fromhex(facts["signals"])
+            unfamiliar = fit.unfamiliar(signals)
+            found.append(
+                [groups + 1 if unfamiliar else fit.count(signals, None if of_all else segment), groups]
+            )
         return max(found, key=lambda one: one[0] / (one[1] + 1))
 
 
@@ -3598,7 +3628,7 @@ class Runs:
                     self._fits.pop(next(iter(self._fits)))
                 self._fits[key] = by.fits()
             return by.needed(facts, self._fits[key])
-        if by is None or not cuts_at_budget(policy, settings):
+        if by is None or not cuts_at_budget(policy, settings) or 1 in unread(facts.get("signals")):
             return None
         return by.needed(facts, settings, _parsed(policy.get("rule")) or _PLAIN)
 
