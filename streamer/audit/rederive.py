@@ -131,12 +131,15 @@ class ActionRules:
                 unit=unit, cut=Cut(state, threshold), rule=rule_from_json(rule)
             )
         needed = None if "budget" not in facts else Needed(*facts["budget"])
+        ruled = state == "full"  # then the count on record decides
         ruling = gate.decide(
             scores,
             blank=blank,
             uniforms=facts.get("uniforms"),
             segment=facts.get("segment"),
-            row=None if "signals" not in facts else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4"),
+            row=None
+            if ruled or "signals" not in facts
+            else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4"),
             needed=needed,
         )
         return list(ruling.gate.shipped), ruling.gate.best, (ruling.cut.state, ruling.cut.threshold)

@@ -198,7 +198,7 @@ def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: st
     live(range(30))
     site.scribe.recalibrate(gate)
     said = site.run("candidate", "set", gate, "--method", "full", *NUMBER)
-    assert "28 columns of signals" in said
+    assert "31 columns of signals" in said
     assert "no threshold yet" in said
     live(range(30, 90))
     assert site.json("candidate", "show", gate)["proposed"]["state"] == "full"
@@ -220,9 +220,9 @@ def test_all_signals_from_their_first_try_to_their_adoption(site: Site, unit: st
             assert (one.shipped, one.signals, one.budget_count) == (None, None, None)
             continue
         row = np.frombuffer(one.signals, "<f4")
-        assert len(row) == 28
+        assert len(row) == 31
         if method == "full":
-            assert one.decided_by == one.signals[:104], "the gate's own list is the beginning of it"
+            assert one.decided_by == one.signals[:116], "the gate's own list is the beginning of it"
         ((count, groups, most),) = candidate.rule.counts(row, one.segment)
         assert (one.budget_count, one.budget_groups) == (count, groups)
         marks = json.loads(one.shipped) if isinstance(one.shipped, str) else one.shipped
