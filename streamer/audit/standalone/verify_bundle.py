@@ -2317,11 +2317,15 @@ class Verifier:
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
             rule = self._rule_of(policy)
-            derived = self._derive(
-                rule,
-                unit=facts["unit"], state=policy["state"], threshold=policy["threshold"],
-                scores=scores, blank=blank, facts=facts,
-            )  # fmt: skip
+            try:
+                derived = self._derive(
+                    rule,
+                    unit=facts["unit"], state=policy["state"], threshold=policy["threshold"],
+                    scores=scores, blank=blank, facts=facts,
+                )  # fmt: skip
+            except ValueError as error:
+                self.fault("action", place, f"it cannot have been decided so: {error}")
+                return False
             if derived is None:
                 self.notes[f"rule {rule}"] = f"actions by the rule {rule} were not derived again"
                 return False

@@ -235,7 +235,7 @@ def test_both_verifiers_of_a_bundle_follow_the_waits(
     def said(name: str) -> list[str]:
         """What both say of waits; the decisions themselves were never made by a worker."""
         with one.store.evidence.snapshot() as snapshot:
-            write_bundle(snapshot, tmp_path / name, keys=KEYS, made_at="2026-01-01T00:00:00Z")
+            write_bundle(snapshot, tmp_path / name, keys=KEYS, made_at="2026-01-01T00:00:00.000000Z")
         alone = [fault["detail"] for fault in by_one_file(Bundle(tmp_path / name), KEYS, None).faults]
         theirs = [fault["detail"] for fault in in_javascript(tmp_path / name, None)["faults"]]
         found = [[detail for detail in details if "wait" in detail] for details in (alone, theirs)]
@@ -273,7 +273,7 @@ def test_a_policy_of_a_clock_that_is_behind_ends_no_wait(
     done = one.run()
     assert (done.outcome, "has waited for one label lag" in done.why) == ("applied", True)
     with one.store.evidence.snapshot() as snapshot:
-        write_bundle(snapshot, tmp_path / "bundle", keys=KEYS, made_at="2026-01-01T00:00:00Z")
+        write_bundle(snapshot, tmp_path / "bundle", keys=KEYS, made_at="2026-01-01T00:00:00.000000Z")
     alone = [fault["detail"] for fault in by_one_file(Bundle(tmp_path / "bundle"), KEYS, None).faults]
     theirs = [fault["detail"] for fault in in_javascript(tmp_path / "bundle", None)["faults"]]
     assert [detail for detail in (*alone, *theirs) if "wait" in detail] == []
