@@ -163,7 +163,7 @@ def contradiction(
     served : what a policy version of the gate cuts by; None: it is not known.
     """
     try:
-        cut = None if run.get("age_cut") is None else AgeCut.from_json(_values(run["age_cut"]))
+        cut = AgeCut.from_json(_values(run["age_cut"]))
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
         history = History.from_json(_values(run["history"]))
     except ValueError as error:
@@ -183,7 +183,7 @@ def contradiction(
             return f"another batch of the burst of {one.id} counts, by its gate's draw"
     sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
     young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
-    if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):
+    if wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than):
         return wrong
     in_force = None
     if suffix is not None and suffix.cuts:

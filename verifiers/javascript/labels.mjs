@@ -109,7 +109,7 @@ export function checkSeverities(governance, labels, heads, report) {
       const sure = (one) =>
         how.get(one) !== null &&
         (one.partition === null
-          ? one.index < run.index && row.labels_through !== null && row.labels_through !== undefined && one.id <= row.labels_through
+          ? one.index < run.index && one.id <= row.labels_through
           : reached !== null && one.index < (reached.get(one.partition) ?? 0));
       const given = kept.filter(sure);
       // What came while the run was reading may have been read, in the order in which it came.

@@ -669,8 +669,8 @@ class Waits:
         held = self._held.pop(row["gate"], None)
         if held is not None and held[2] < self._since.get(row["gate"], held[2]):
             held = None
-        if row.get("age_cut") is None or row["requested_by"] != "recalibrator":
-            return None  # older than all waits, or somebody asked for it
+        if row["requested_by"] != "recalibrator":
+            return None  # somebody asked for it
         until, before = row.get("held_until"), self._serves.get(row["gate"])
         if until is not None:
             self._held[row["gate"]] = (row["id"], until, row["finished_at"])
@@ -3350,8 +3350,7 @@ class _RunAgain:
         """Whether a label was there when the run began to read."""
         if label.chain is not None:
             return reached is not None and label.leaf < reached.get(label.chain, 0)
-        through = self._row.get("labels_through")
-        return label.leaf < self._line["index"] and through is not None and label.id <= through
+        return bool(label.leaf < self._line["index"] and label.id <= self._row["labels_through"])
 
     def _could_come(self, label: _Label) -> bool:
         """Whether a label was there when the run ended."""
