@@ -162,9 +162,7 @@ class ChainedRowsSnapshot:
             for row in self._connection.execute(control.keys_to_seal(table)).mappings():
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
-                    # Earlier versions sealed no judgement.
-                    kind = f"{table.name}.label" if table is judgements else table.name
-                    yield {"kind": kind, "subject": subject}
+                    yield {"kind": table.name, "subject": subject}
         yield from self._not_in_outcomes()
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
@@ -244,7 +242,7 @@ class ChainedRowsSnapshot:
             .subquery()
         )
         query = (
-            sa.select(letter.log_id, letter.topic, letter.partition, letter.offset, last.c.dead_letter)
+            sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
             .join_from(dead_letters, last, last.c.dead_letter == letter.id, isouter=True)
             .where(
                 letter.replayed_at.is_distinct_from(last.c.at)
@@ -252,10 +250,8 @@ class ChainedRowsSnapshot:
             )
             .order_by(letter.id)
         )
-        for *source, known in self._connection.execute(query):
-            # Earlier versions wrote it at the message alone.
-            kind = "dead_letters.replayed_at" if known is None else "dead_letters"
-            yield {"kind": kind, "subject": _text(source)}
+        for source in self._connection.execute(query):
+            yield {"kind": dead_letters.name, "subject": _text(list(source))}
 
     def _said_of_checkpoints(self) -> Iterator[dict[str, Any]]:
         """Checkpoints whose row has another number or moment than they have; what is no checkpoint is named without this."""
@@ -461,7 +457,6 @@ def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
 
 def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelect[Any]]]:
     """Rows that are not erased as erasures leave them: whole, and at the moment of one on record that allowed it."""
-    adopted = sa.select(sa.func.max(erasures.c.at)).where(erasures.c.before.is_(None)).scalar_subquery()
     decided = sa.select(decisions.c.decided_at).where(decisions.c.batch == batches.c.id).scalar_subquery()
     for table, moment, *content in (
         (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
@@ -478,8 +473,7 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         without_erasure = (
             sa.select(key)
             .outerjoin(erasures, erasures.c.at == erased)
-            .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
-            .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
+            .where(erased.is_not(None), erasures.c.id.is_(None) | (moment >= erasures.c.before))
         )
         if table is judgements:
             # Where a gate keeps no texts, its judge's words are erased when they come.
