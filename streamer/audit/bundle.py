@@ -34,7 +34,6 @@ NOT_EVIDENCE = {
     "control_head.id": "always 1",
     "control_queue": "what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
     "decisions.cloud": "numbers of the embeddings, for drift",
-    "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
     "desk_texts.id": "a number that nothing names",
     "judgements.id": "a number that nothing names, where the judgement is of a score",
     "leases": "which process does what only one may do",
