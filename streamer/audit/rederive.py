@@ -166,7 +166,7 @@ def contradiction(
     served : what a policy version of the gate cuts by; None: it is not known.
     """
     try:
-        cut = None if run.get("age_cut") is None else AgeCut.from_json(_values(run["age_cut"]))
+        cut = AgeCut.from_json(_values(run["age_cut"]))
         suffix = None if run.get("suffix") is None else Suffix.from_json(_values(run["suffix"]))
         history = History.from_json(_values(run["history"]))
     except ValueError as error:

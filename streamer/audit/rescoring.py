@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.scoring.scorer import AnswerBatch, Scorer
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
-    _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], list[float], "_Row | None"]
+    _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], "list[float] | None", "_Row | None"]
 
 TOLERANCE = 1e-5
 """How far a score may lie from the stored one: ten of the steps of 1e-6 that scores are rounded to. On one machine
@@ -157,7 +157,7 @@ class Rescorer:
             )
 
     def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
-        """Score a batch again that got its scores after it was decided; see `Snapshot.scored_later`."""
+        """Score a batch again that got its scores, or its row of signals, after it was decided; see `Snapshot.scored_later`."""
         if not line["encoded"]:
             self._left_out(verifier, "scores came with their events, or from embeddings that did")
         elif line["encoder"] not in self._encoders:
@@ -167,11 +167,18 @@ class Rescorer:
         elif (scorer := _scorer(line["scorer"], verifier)) is None:
             self._left_out(verifier, f"there is no scorer {line['scorer']} here")
         else:
-            place = "carried_scores {} ({}/{}#{})".format(line["scorer"], *line["batch"])
+            of, row = f"carried_scores {line['scorer']}", None
+            if (kept := line.get("row")) is not None:
+                if kept["signals"] is None:
+                    self._left_out(verifier, "no gate has the list of signals of their rows")
+                    return
+                row = _Row(**kept | {"signals": SignalList.of_text(kept["signals"])})
+                of = "carried_signals"
+            place = "{} ({}/{}#{})".format(of, *line["batch"])
             blank = [is_blank(text) for text in line["texts"]]
             self._add(
                 line["encoder"],
-                (place, scorer, line["texts"], blank, line["models"], line["scores"], None),
+                (place, scorer, line["texts"], blank, line["models"], line["scores"], row),
                 verifier,
             )
 
@@ -196,6 +203,8 @@ class Rescorer:
             verifier.counts["batches scored again"] += 1
             batch = answer_batch(texts, vectors, blank, models, encoded=True)
             found = scorer.score(batch)
+            if stored is None:  # a row came without
+                stored = found.tolist()
             worst = float(np.abs(found - np.asarray(stored)).max())
             if worst > self._tolerance:
                 verifier.fault(

@@ -94,28 +94,6 @@ class SegmentedThreshold:
             f"of the one with the fewest groups, {fewest!r}. {_promise(self.own[fewest])}"
         )
 
-    def guarantee_for(self, segment: str) -> str:
-        """Say in words which threshold serves `segment` and what that promises."""
-        seen = counted(self.counts.get(segment, 0), "calibration group")
-        needed = counted(groups_needed(self.rest.alpha), "group")
-        if segment in self.own:
-            return (
-                f"Segment {segment!r} has a threshold of its own; every statement below is about groups of "
-                "this segment, and the segment of a group follows from what was known before its responses "
-                f"were scored. {self.own[segment].guarantee}"
-            )
-        few = f"Segment {segment!r} has {seen}, fewer than the {needed} that the budget {self.rest.alpha!r} needs"
-        if self.fallback == "closed":
-            return f"{few}. Nothing of it ships, so its exposure risk is 0."
-        if not self.own:
-            return f"{few}. The pooled threshold serves all segments; nothing is promised for this one alone. {self.rest.guarantee}"
-        return (
-            f"{few}. The pooled threshold of all {counted(self.rest.groups, 'calibration group')} serves it, "
-            "and for this segment alone nothing is promised. That threshold keeps exposure risk to at most "
-            f"{self.rest.alpha!r} on average over all segments only if it serves all of them; since others "
-            "have thresholds of their own, nothing is promised for the average over all segments either."
-        )
-
 
 def _promise(threshold: Threshold) -> str:
     """A guarantee without its first sentence, which is about one threshold alone."""

@@ -43,8 +43,9 @@ class AskedOptions:
     unit: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="best|response",
-            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. Default: both.",
+            metavar="best|response|batch",
+            help="best: one answer to a prompt, or none. response: each on its own, as in the paper's tables. batch: all or none. "
+            "May be repeated. Default: best and response.",
         ),
     ] = None
     splits: Annotated[
@@ -189,6 +190,7 @@ def evaluate(
             external=tuple(scores.score_field or ()),
             judge_field=judging.judge_field,
             signals=tables.signals().declared,
+            models=tables.signals().models,
             unlabelled=unlabelled,
         )
     )

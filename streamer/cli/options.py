@@ -104,9 +104,9 @@ TrustScoreOption = Annotated[
 SignalOption = Annotated[
     list[str] | None,
     typer.Option(
-        metavar="NAME=LOW..HIGH",
+        metavar="NAME=LOW..HIGH|model=NAME",
         help="A number of your own that each answer has, with its range, like retrieval=0..1: in a column of that name, or the one "
-        "that --column retrieval=COLUMN names; may be repeated.",
+        "that --column retrieval=COLUMN names; or a model that is told apart, by the column model; may be repeated.",
     ),
 ]
 
@@ -147,13 +147,15 @@ class TableOptions:
         """Return how tables are read. Raises `UsageError`."""
         from streamer.clouds.tables.answers import Reading
 
-        ranges = {name: (least, most) for name, least, most in self.signals().declared}
+        listed = self.signals()
+        ranges = {name: (least, most) for name, least, most in listed.declared}
         return Reading(
             columns=parse_mapping(self.column or (), ranges),
             marks=given_marks(self.scale, self.words),
             annotators=cast("Annotators", self.annotators),
             trust_score=self.trust_score,
             signals=ranges,
+            models=listed.models,
         )
 
 

@@ -273,7 +273,7 @@ def _plan_all_signals(
 
     prompts = None
     if past is not None:
-        listed = signals_of(past.clouds, past.reading.signals)
+        listed = signals_of(past.clouds, past.reading.signals, past.reading.models)
         chosen = chosen_answers(past.clouds, past.encoder(), listed, unit)
         groups = calibration_groups(chosen, unit, drop_unlabelled=past.unlabelled == "drop")
         rows = {f"{one.cloud.batch_id}#1": one.row for one in chosen}

@@ -140,10 +140,12 @@ def ask_file(question: FileQuestion, settings: Settings) -> FileAnswer:
             encoder=encode,
             unlabelled=unlabelled,
             seed=question.seed,
+            signals=question.reading.signals,
+            models=question.reading.models,
             parameters={name: given.pop(name) for name in PARAMETERS if name in given},
             **given,
         )
-        table = read(question.file, question.reading, gate.segment_by, advice=lambda text: text)
+        table = read(question.file, question.reading, gate.kept_columns, advice=lambda text: text)
         for said in (f"{question.file}: {table.recognised}", *table.notes):
             note(said)
         missing, answers = counts(table.clouds)

@@ -32,7 +32,7 @@ from streamer.scoring.signals.signal_list import SignalList, choice_scores
 from streamer.signing.canonical_json import stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from numpy.typing import ArrayLike
 
@@ -58,7 +58,7 @@ class Read:
     count : rows of the table.
     recognised : what was taken for what, for people.
     doubt : what severities were taken to mean by a name that leaves it open; empty: nothing.
-    extra : for each cloud the value of the column `extra_column` in its first row.
+    metadata : for each cloud the values of the columns that were to be kept, in its first row.
     score_columns : those that hold scores.
     notes : what was made of the table, in sentences.
     """
@@ -68,7 +68,7 @@ class Read:
     count: int
     recognised: str
     doubt: str = ""
-    extra: tuple[Any, ...] = ()
+    metadata: tuple[Mapping[str, Any], ...] = ()
     score_columns: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -76,7 +76,7 @@ class Read:
 def read(
     frame: Any,
     reading: Reading,
-    extra_column: str | None = None,
+    kept: Collection[str] = (),
     *,
     severities: bool = True,
     advice: Callable[[str], str] | None = None,
@@ -85,7 +85,7 @@ def read(
 
     Parameters
     ----------
-    extra_column : whose values are kept; it has no role.
+    kept : columns whose values are kept; they have no role.
     severities : whether these are looked at.
     advice : turns what is advised on the command line into what it is here; None: into Python.
     """
@@ -94,12 +94,12 @@ def read(
         reading = replace(reading, columns={**reading.columns, **NO_SEVERITIES})
     try:
         if not isinstance(frame, str | Path):
-            return _read(table_of(frame), reading, extra_column, here)
+            return _read(table_of(frame), reading, kept, here)
         if content_of(frame) != "clouds":
             with open_table(frame, example=EXAMPLE) as table:
-                return _read(table, reading, extra_column, here)
-        if extra_column is not None:
-            raise UsageError(f"{frame} holds response clouds, which have no column {extra_column!r}")
+                return _read(table, reading, kept, here)
+        for column in kept:
+            raise UsageError(f"{frame} holds response clouds, which have no column {column!r}")
         clouds = tuple(read_clouds(frame, reading))
         return Read(clouds, None, len(clouds), "response clouds")
     except UsageError as error:
@@ -126,21 +126,22 @@ _IN_PYTHON = {
 }
 
 
-def _read(table: Table, reading: Reading, extra_column: str | None, advice: Callable[[str], str]) -> Read:
+def _read(table: Table, reading: Reading, kept: Collection[str], advice: Callable[[str], str]) -> Read:
     if not table.head:
         raise UsageError(f"{table.name} has no rows")
-    if extra_column is not None and not table.has(extra_column):
-        raise UsageError(f"{table.name} has no column {extra_column!r} (it has {', '.join(table.columns)})")
+    for column in kept:
+        if not table.has(column):
+            raise UsageError(f"{table.name} has no column {column!r} (it has {', '.join(table.columns)})")
     rows = dict(table.rows)
     table = replace(table, rows=iter(rows.items()))
-    reader = AnswerReader(table, reading, without=extra_column)
+    reader = AnswerReader(table, reading, without=kept)
     columns = reader.columns
     position = {place: number for number, place in enumerate(rows)}
-    clouds, places, extra = [], [], []
+    clouds, places, metadata = [], [], []
     for prompt in reader.prompts(together=False):
         clouds.append(prompt.cloud)
-        if extra_column is not None:
-            extra.append(_segment(table, extra_column, prompt, rows))
+        if kept:
+            metadata.append({column: _value(table, column, prompt, rows) for column in kept})
         places.append(tuple(tuple(position[row] for row in answer) for answer in prompt.places))
     return Read(
         tuple(clouds),
@@ -148,7 +149,7 @@ def _read(table: Table, reading: Reading, extra_column: str | None, advice: Call
         len(rows),
         advice(columns.words),
         advice(columns.doubt),
-        tuple(extra),
+        tuple(metadata),
         columns.named.get("score", ()),
         tuple(map(advice, reader.notes)),
     )
@@ -174,8 +175,8 @@ def mapping_of(given: Mapping[Any, Any] | None, signals: Iterable[str] = ()) -> 
     return found
 
 
-def _segment(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mapping[str, Any]]) -> Any:
-    """Return what names the segment of a prompt. Raises `TableError` where its answers are of different ones."""
+def _value(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mapping[str, Any]]) -> Any:
+    """Return what a prompt has in a column. Raises `TableError` where its answers have different things."""
     first, *others = (place for answer in prompt.places for place in answer)
     values = {place: {column: value_at(rows[place], column)} for place in (first, *others)}
     for place in others:
@@ -184,7 +185,7 @@ def _segment(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mappi
                 place,
                 column,
                 f"another value than at {table.unit} {first} for the same prompt {excerpt(prompt.cloud.question_id)}; a prompt "
-                "belongs to one segment",
+                "belongs to one segment, and to one burst",
             )
     return values[first][column]
 
@@ -228,11 +229,19 @@ def measured(
     return found, int(np.asarray(vectors[0]).shape[1])
 
 
-def signals_of(clouds: Sequence[Cloud], declared: Mapping[str, tuple[float, float]]) -> SignalList:
-    """List the signals that answers have: those of texts, what came with one of them, and declared ones with their ranges."""
+def signals_of(
+    clouds: Sequence[Cloud], declared: Mapping[str, tuple[float, float]], models: Sequence[str] = ()
+) -> SignalList:
+    """List the signals that answers have: those of texts, what came with one of them, declared ones with their ranges, and models.
+
+    Raises `UsageError` where models are declared and no answer names its own.
+    """
     given = {name for cloud in clouds for name in numbers_given(cloud.responses)}
+    if models and clouds and not any(cloud.models for cloud in clouds):
+        raise UsageError("no answer names the model that gave it, and the signals are to tell models apart")
     return SignalList(
         given=tuple(name for name in GIVEN if name in given),
+        models=tuple(models),
         declared=tuple((name, *ends) for name, ends in declared.items()),
     )
 

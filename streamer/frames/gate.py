@@ -10,6 +10,7 @@ import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -29,12 +30,21 @@ from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
 from streamer.frames.results import Decisions, Report
-from streamer.gates.policy_gate import CalibrationLosses, PolicyGate
-from streamer.gates.rule import INDICATOR, Cut, Indicator, ships_nothing
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy_gate import Bursts, CalibrationLosses, PolicyGate, burst_of, sealed_burst
+from streamer.gates.rule import INDICATOR, Cut, Indicator, Segments, ships_nothing
 from streamer.gates.setting_ranges import DIMENSIONS, EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
-from streamer.recalibration.sampled import cuts_at_budget
+from streamer.recalibration.sampled import (
+    SampledGroup,
+    SampledItem,
+    bad_bursts,
+    burst_note,
+    cuts_at_budget,
+    one_of_each,
+    pooled_segments,
+)
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import CHOICE, GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
@@ -87,6 +97,8 @@ class Gate:
     parameters : of the method, by name: ``{"delta": 0.05}``.
     label_floor : only answers that score above it count on their severities, and nothing below ships; None: no floor.
     segment_by : a column: prompts of the same value have a threshold of their own.
+    group_by : a column, or `prompt` for the same question but for case and spaces: of prompts with the same value one calibrates, and
+        by the method `full` nothing ships where one of them is labelled bad; None: each counts.
     segment_fallback : what serves a value with too few prompts: nothing ships (`closed`), or the threshold of all (`pooled`).
     scorer : how embeddings become scores: `gram` (unless another is named), ... Scores of a table's own come first. The method
         `full` reads no one score: it chooses by `choice`, and scores of a table's own are signals.
@@ -100,6 +112,7 @@ class Gate:
     trust_score : take a score in that says just what the severities say, as a mark does.
     signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``. The
         method `full` reads them.
+    models : at most 20 names of language models, which the method `full` tells apart by the column `model`.
     seed : of methods that draw at random, fixed before severities are read.
 
     Attributes
@@ -138,6 +151,7 @@ class Gate:
         label_floor: float | None = None,
         segment_by: str | None = None,
         segment_fallback: SegmentFallback = "closed",
+        group_by: str | None = None,
         scorer: str | None = None,
         encoder: Any = None,
         columns: Mapping[str, Any] | None = None,
@@ -147,6 +161,7 @@ class Gate:
         annotators: str = "mean",
         trust_score: bool = False,
         signals: Mapping[str, tuple[float, float]] | None = None,
+        models: Sequence[str] = (),
         seed: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -156,6 +171,7 @@ class Gate:
         self.label_floor = label_floor
         self.segment_by = segment_by
         self.segment_fallback = segment_fallback
+        self.group_by = group_by
         self.scorer = scorer
         self.encoder = encoder
         self.columns = columns
@@ -165,6 +181,7 @@ class Gate:
         self.annotators = annotators
         self.trust_score = trust_score
         self.signals = signals
+        self.models = models
         self.seed = seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -199,7 +216,7 @@ class Gate:
                 "severities are a column of the table, called severity (or correct), and no second argument"
             )
         self._settings()  # what cannot be is refused before anything is read
-        table = read(frame, self._reading(), self.segment_by)
+        table = read(frame, self._reading(), self.kept_columns)
         settings = self._settings(table)
         drop, note = self._unlabelled(
             table,
@@ -231,6 +248,11 @@ class Gate:
             raise UsageError(
                 "no prompt has an answer that could ship and has a severity: nothing to calibrate on"
             )
+        bursts = None
+        if self.group_by is not None:
+            groups, bad = _one_of_each(groups, table, found, self.group_by, str(self.seed).encode())
+            note = f"{note} {burst_note(self.group_by)}".strip()
+            bursts = Bursts(self.group_by, b"", bad) if settings.calibrator.of_signals else None
         sizes = [len(group.item_ids) for group in groups]
         largest = max(len(item.cloud.responses) for item in found) if self.unit != "best" else 1
         segments = _segments(table, self.segment_by)
@@ -257,12 +279,18 @@ class Gate:
         closed = none_above or ships_nothing(threshold.state, own.rule)
         self._why_closed = _why_closed(settings, sample) if closed else ""
         losses = None
-        if isinstance(own.rule, Indicator) and cuts_at_budget(settings, own.rule):
+        if cuts_at_budget(settings, own.rule):
+            by_segment = isinstance(own.rule, Segments)
             losses = CalibrationLosses(
                 [float(group.scores[0]) for group in groups],
                 [float(group.severities.mean()) for group in groups],
+                segments=[segments[group.id] for group in groups] if by_segment else None,
+                pooled=pooled_segments(settings, own.rule),
             )
-        self._gate = PolicyGate(unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule, losses=losses)
+        self._bursts = bursts
+        self._gate = PolicyGate(
+            unit=self.unit, cut=Cut.at(threshold.value), rule=own.rule, losses=losses, bursts=bursts
+        )
         self._fitted_on = (frame, table, tuple(found), drop)
         return self
 
@@ -277,7 +305,7 @@ class Gate:
             When the table cannot be read, or holds texts alone.
         """
         self._check_fitted("decide")
-        table = read(frame, self._reading(), self.settings_.segment_by, severities=False)
+        table = read(frame, self._reading(), self.kept_columns, severities=False)
         return self._decisions(frame, table, self._scored(table, self.settings_)[0])
 
     def fit_decide(self, frame: Any) -> Decisions:
@@ -297,7 +325,7 @@ class Gate:
         self._check_fitted("report")
         fitted_frame, table, found, drop = self._fitted_on
         if frame is not None:
-            table = read(frame, self._reading(), self.settings_.segment_by)
+            table = read(frame, self._reading(), self.kept_columns)
             drop, note = self._unlabelled(
                 table,
                 "no answer of this table has a severity, so there is nothing to report; decide() needs none",
@@ -351,7 +379,7 @@ class Gate:
 
         delta = check_delta(delta)
         self._settings()
-        table = frame if isinstance(frame, Read) else read(frame, self._reading(), self.segment_by)
+        table = frame if isinstance(frame, Read) else read(frame, self._reading(), self.kept_columns)
         # A cut that is given is one of a score.
         settings = self._settings(table if cut is None else None)
         drop, note = self._unlabelled(
@@ -434,7 +462,7 @@ class Gate:
                 "embeddings": "accept",
                 "dimension": DIMENSIONS[0],
                 "signals": signals_of(
-                    table.clouds if table else (), declared_ranges(self.signals or {})
+                    table.clouds if table else (), declared_ranges(self.signals or {}), self.models
                 ).text,
             }
         settings = GateSettings(
@@ -445,6 +473,7 @@ class Gate:
             label_floor=self.label_floor,
             segment_by=self.segment_by,
             segment_fallback=self.segment_fallback,
+            group_by=self.group_by,
             **{name: value for name, value in given.items() if name in PARAMETERS},
         )
         own = settings.calibrator.ranges()
@@ -484,7 +513,14 @@ class Gate:
             annotators=cast("Annotators", self.annotators),
             trust_score=self.trust_score,
             signals=signals,
+            models=tuple(self.models),
         )
+
+    @property
+    def kept_columns(self) -> list[str]:
+        """The columns that name segments and bursts."""
+        bursts = None if self.group_by == "prompt" else self.group_by
+        return [one for one in dict.fromkeys((self.segment_by, bursts)) if one is not None]
 
     def _scored(self, table: Read, settings: GateSettings) -> tuple[list[ScoredCloud], int | None]:
         """What these settings read of each prompt, and the dimension of embeddings where they read signals."""
@@ -500,7 +536,8 @@ class Gate:
         unit = self.settings_.unit
         batches, cuts, budgets = [], [], []
         for place, item in enumerate(found):
-            batch, cut, needed = self._batch(item, table.extra[place] if table.extra else None, fitted=fitted)
+            metadata = table.metadata[place] if table.metadata else {}
+            batch, cut, needed = self._batch(item, metadata, fitted=fitted)
             batches.append(batch)
             cuts.append(cut)
             budgets += needed
@@ -531,7 +568,7 @@ class Gate:
         )
 
     def _batch(
-        self, item: ScoredCloud, segment_value: Any, *, fitted: bool
+        self, item: ScoredCloud, metadata: Mapping[str, Any], *, fitted: bool
     ) -> tuple[DecidedBatch, float, list[float]]:
         """Decide one prompt as a worker does; returns its cut too, and the budget that each answer needed."""
         cloud = item.cloud
@@ -540,10 +577,14 @@ class Gate:
         shipped: tuple[bool, ...] = (False,) * len(blank)
         budgets = [np.nan] * len(blank)
         if item.scores is not None and not (self.settings_.unit == "batch" and any(blank)):
-            key = self.settings_.segment_by
-            segment = None if key is None else self._gate.segment_of({key: segment_value})
-            prompt = f"{cloud.batch_id}#1" if fitted else None
-            ruling = self._gate.decide(item.scores, blank=blank, segment=segment, row=item.row, prompt=prompt)
+            ruling = self._gate.decide(
+                item.scores,
+                blank=blank,
+                segment=self._gate.segment_of(metadata),
+                row=item.row,
+                prompt=f"{cloud.batch_id}#1" if fitted else None,
+                burst=None if self._bursts is None else self._bursts.name(cloud.question, metadata),
+            )
             shipped, cut = ruling.gate.shipped, ruling.cut.value
             if ruling.needed is not None:
                 budgets[ruling.gate.best or 0] = ruling.needed.share
@@ -600,9 +641,38 @@ def _segments(table: Read, key: str | None) -> dict[str, str]:
     if key is None:
         return {}
     return {
-        f"{cloud.batch_id}#1": segment_of({key: value}, key)
-        for cloud, value in zip(table.clouds, table.extra, strict=True)
+        f"{cloud.batch_id}#1": segment_of(metadata, key)
+        for cloud, metadata in zip(table.clouds, table.metadata, strict=True)
     }
+
+
+def _one_of_each(
+    groups: Sequence[LabelledGroup], table: Read, found: Sequence[ScoredCloud], key: str, salt: bytes
+) -> tuple[list[LabelledGroup], dict[str, list[str]]]:
+    """Keep one prompt of each burst, by the draw of a gate in service; returns the ids of the bad ones, by their burst, too."""
+    metadata = table.metadata or ({},) * len(table.clouds)
+    named = {
+        f"{cloud.batch_id}#1": burst_of(cloud.question, one, key)
+        for cloud, one in zip(table.clouds, metadata, strict=True)
+    }
+    severities = {
+        f"{item.cloud.batch_id}#1": {one.id: one.severity for one in item.cloud.responses} for item in found
+    }
+    sampled = [
+        SampledGroup(
+            key=BatchKey("", group.id.removesuffix("#1"), 1),
+            probability=1.0,
+            items=tuple(
+                SampledItem(response_id=name, score=score, severity=severities[group.id][name])
+                for name, score in zip(group.item_ids, group.scores.tolist(), strict=True)
+            ),
+            burst=None if (name := named[group.id]) is None else sealed_burst(name, b""),
+        )
+        for group in groups
+    ]
+    marked = one_of_each(sampled, salt, datetime.max.replace(tzinfo=UTC))
+    kept = [group for group, one in zip(groups, marked, strict=True) if not one.spare]
+    return kept, bad_bursts(sampled, salt)
 
 
 def _prompts(

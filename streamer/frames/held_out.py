@@ -198,7 +198,7 @@ def part(table: Read, kept: Sequence[bool]) -> Read:
         table,
         clouds=tuple(table.clouds[place] for place in places),
         rows=None if table.rows is None else tuple(table.rows[place] for place in places),
-        extra=tuple(table.extra[place] for place in places) if table.extra else (),
+        metadata=tuple(table.metadata[place] for place in places) if table.metadata else (),
     )
 
 

@@ -20,7 +20,14 @@ from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
 from streamer.recalibration.draw_ages import LONGEST_SECONDS, age_moment, choose_cut, delay, overdue_labels
-from streamer.recalibration.sampled import SampledGroup, bad_bursts, decided_before, one_of_each, prompts_of
+from streamer.recalibration.sampled import (
+    SampledGroup,
+    bad_bursts,
+    burst_note,
+    decided_before,
+    one_of_each,
+    prompts_of,
+)
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
@@ -84,7 +91,7 @@ class CalibrationRun:
     older_than : batches decided before this moment were calibrated on.
     since : only batches from here on were read; None: all.
     severities : which of a response's labels counted.
-    labels_through : number of the newest label revision that it could read; None: unknown.
+    labels_through : number of the newest label revision that it could read; 0: there was none.
     heads : the logs at the moment of which everything was read. None: unknown.
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
@@ -104,7 +111,7 @@ class CalibrationRun:
     started_at: datetime
     since: Since | None = None
     severities: SeverityBasis = "mean"
-    labels_through: int | None = None
+    labels_through: int = 0
     heads: Heads | None = None
     age_cut: AgeCut | None = None
     suffix: Suffix | None = None
@@ -219,10 +226,7 @@ class CalibrationRun:
                 f"{self._why_safe}."
             )
         if (key := self.gate.settings.group_by) is not None:
-            named = "question" if key == "prompt" else f"metadata key {key!r}"
-            notes.append(
-                f"Batches with the same {named} are one burst, of which one batch was drawn: the budget is of bursts, each counted once."
-            )
+            notes.append(burst_note(key))
         if self.note:
             notes.append(self.note)
         return besides(self.decided.guarantee, *notes)
@@ -291,7 +295,7 @@ def calibrate_gate(
     now: datetime,
     since: Since | None = None,
     severities: SeverityBasis = "mean",
-    labels_through: int | None = None,
+    labels_through: int = 0,
     heads: Heads | None = None,
     diagnostics: bool = True,
     in_force: Policy | None = None,

@@ -153,10 +153,21 @@ def losses_by_score(
         [group.items[0].score for group in sample],
         [group.severity for group in sample],
         segments=[group.segment or "" for group in sample] if segmented else None,
-        pooled=[name for name, _ in rule.own]
-        if isinstance(rule, Segments) and settings.segment_fallback == "pooled"
-        else None,
+        pooled=pooled_segments(settings, rule),
     )
+
+
+def pooled_segments(settings: GateSettings, rule: Rule) -> list[str] | None:
+    """The segments that have a cut of their own, where all prompts serve the others; None where nothing does."""
+    if isinstance(rule, Segments) and settings.segment_fallback == "pooled":
+        return [name for name, _ in rule.own]
+    return None
+
+
+def burst_note(key: str) -> str:
+    """Say what the promise is of where a key names bursts."""
+    named = "question" if key == "prompt" else f"metadata key {key!r}"
+    return f"Batches with the same {named} are one burst, of which one batch was drawn: the budget is of bursts, each counted once."
 
 
 def is_bad(salt: bytes, group: SampledGroup) -> bool:

@@ -17,6 +17,7 @@ from streamer import wiring
 from streamer.calibration import Threshold
 from streamer.gates.rule import INDICATOR
 from streamer.gates.settings import GateSettings
+from streamer.recalibration.age_cut import choose
 from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.recalibration.run import CalibrationRun
@@ -194,8 +195,10 @@ def record_threshold(
         seed=gate.seed,
         older_than=now,
         started_at=now,
-        labels_through=0,
         heads=(),
+        age_cut=choose(
+            [0.0], [False], pending=gate.settings.pending, earlier=[], label_deadline=0.0, deadline=1.0
+        ),
     )
     store.calibration.record_run(run, by="test", reason="test", now=now, expected=expected)
 

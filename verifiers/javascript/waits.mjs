@@ -72,7 +72,7 @@ export class Waits {
     let held = this.#held.get(row.gate);
     this.#held.delete(row.gate);
     if (held?.finished < this.#since.get(row.gate)) held = undefined; // a policy has ended it
-    if ((row.age_cut ?? null) === null || row.requested_by !== "recalibrator") return null;
+    if (row.requested_by !== "recalibrator") return null;
     const until = row.held_until ?? null;
     if (until !== null) {
       this.#held.set(row.gate, { run: row.id, until, finished: row.finished_at });

@@ -294,7 +294,7 @@ control.calibration_runs: id count, gate text, gate_revision count, method text,
  seed, older_than time, groups count, items count, missing count, state cut|open|closed|full,
  threshold cut:state, guarantee text, requested_by text, started_at time, finished_at time,
  newer_than time?, since_version count?, severities mean|highest, outcome
- applied|proposed|unchanged, why text, labels_through count?, age_cut json:age_cut?, suffix
+ applied|proposed|unchanged, why text, labels_through count, age_cut json:age_cut, suffix
  json:object?, history json:history, heads json:heads, held_until time?, inputs input_part,
  candidates candidate_part
 control.calibration_runs+: inputs inputs*, candidates candidates*
@@ -1167,8 +1167,8 @@ class Waits:
         held = self._held.pop(row["gate"], None)
         if held is not None and held[2] < self._since.get(row["gate"], held[2]):
             held = None
-        if row.get("age_cut") is None or row["requested_by"] != RECALIBRATOR:
-            return None  # older than all waits, or somebody asked for it
+        if row["requested_by"] != RECALIBRATOR:
+            return None  # somebody asked for it
         until, before = row.get("held_until"), self._serves.get(row["gate"])
         if until is not None:
             self._held[row["gate"]] = (row["id"], until, row["finished_at"])

@@ -35,7 +35,7 @@ from streamer.events.responses import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from streamer.clouds.tables.columns import Columns, Role
     from streamer.clouds.tables.rows import Table, TableError
@@ -52,6 +52,7 @@ class Reading:
     annotators : what several severities of one answer become: their mean, or the worst of them.
     trust_score : take a score in that says just what the severities say.
     signals : declared numbers of the answers, by name the least and the largest value; their names are roles of columns too.
+    models : names of models that are told apart: what the column `model` says, unless another is named.
     """
 
     columns: Mapping[Role, tuple[str, ...]] = field(default_factory=dict)
@@ -59,6 +60,7 @@ class Reading:
     annotators: Annotators = "mean"
     trust_score: bool = False
     signals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for another choice of annotators, and for a signal with the name of a role."""
@@ -113,10 +115,17 @@ class AnswerReader:
         reading: Reading,
         *,
         needs_answers: bool = False,
-        without: str | None = None,
+        without: Collection[str] = (),
     ) -> None:
+        columns = reading.columns
+        if reading.models and "model" not in columns:
+            if not table.has("model"):
+                raise UsageError(
+                    f"{table.name} has no column for the model that gave an answer: say which with --column model=NAME"
+                )
+            columns = {**columns, "model": ("model",)}
         self.columns = recognise(
-            table, reading.columns, signals=reading.signals, needs_answers=needs_answers, without=without
+            table, columns, signals=reading.signals, needs_answers=needs_answers, without=without
         )
         self.reading = reading
         self._table = table

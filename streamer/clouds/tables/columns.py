@@ -173,7 +173,7 @@ def recognise(
     *,
     signals: Collection[str] = (),
     needs_answers: bool = False,
-    without: str | None = None,
+    without: Collection[str] = (),
 ) -> Columns:
     """Find what is to be read.
 
@@ -182,7 +182,7 @@ def recognise(
     given : columns that somebody named, by role; an empty one means that the role has none.
     signals : declared numbers of the answers, each of which must have its column.
     needs_answers : texts are needed, not only scores.
-    without : a column that has no role.
+    without : columns that have no role.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def recognise(
         found.
     """
     name = table.name
-    header = [column for column in (*table.columns, *table.inner) if column != without]
+    header = [column for column in (*table.columns, *table.inner) if column not in without]
     for role, names in given.items():
         for one in names:
             if not table.has(one):

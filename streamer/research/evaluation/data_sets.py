@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.unlabelled import Unlabelled
+    from streamer.gates.settings import Unit
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""
@@ -49,7 +50,7 @@ class DataSet:
     judge : what made the scores ``judge``, where they are there.
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
-    chosen : of each cloud, what method `full` reads; empty where there are no texts.
+    chosen : by unit, what method `full` reads of each cloud; empty where there are no texts.
     """
 
     name: str
@@ -61,7 +62,7 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
-    chosen: tuple[ScoredCloud, ...] = ()
+    chosen: Mapping[Unit, tuple[ScoredCloud, ...]] = field(default_factory=dict)
 
     @property
     def digest(self) -> str:

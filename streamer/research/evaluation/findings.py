@@ -11,7 +11,7 @@ from streamer.clouds.sentence import UNIT_WORDS, percent
 from streamer.research.evaluation.measures import JUDGE, MODES
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.tables import promised_rows
-from streamer.research.evaluation.words import headline_alpha, scorer_title
+from streamer.research.evaluation.words import UNITS, headline_alpha, scorer_title
 from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import GRAM
 
@@ -111,7 +111,7 @@ def _than_gram(result: DataSetResult, row: GateRow) -> str:
 
 def headline_unit(result: DataSetResult) -> Unit:
     """Return the unit that most products use where there is one: one answer or none to a prompt."""
-    return "best" if "best" in result.mean_severity else "response"
+    return next(unit for unit in UNITS if unit in result.mean_severity)
 
 
 def _around(one: Spread) -> str:

@@ -49,7 +49,11 @@ def results_key(data_sets: Sequence[DataSet], options: Options) -> str:
                 data.judge,
                 data.notes,
                 data.scores,
-                [(one.scores, None if one.row is None else one.row.tobytes()) for one in data.chosen],
+                [
+                    (one.scores, None if one.row is None else one.row.tobytes())
+                    for some in data.chosen.values()
+                    for one in some
+                ],
             ]
             for data in data_sets
         ],

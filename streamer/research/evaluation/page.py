@@ -216,6 +216,8 @@ def command(evaluation: Evaluation) -> str:
         words += ["--score-field", field]
     for name, least, most in options.signals:
         words += ["--signal", f"{name}={least:g}..{most:g}"]
+    for name in options.models:
+        words += ["--signal", f"model={name}"]
     if options.judge_field != JUDGE_FIELD:
         words += ["--judge-field", options.judge_field]
     return shlex.join(words)

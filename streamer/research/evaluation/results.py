@@ -259,7 +259,7 @@ class Options:
     Attributes
     ----------
     alphas : budgets, rising.
-    units : ``best``, ``response``.
+    units : ``best``, ``response``, ``batch``.
     splits : number of seeded halves.
     seed : of the first split; the next ones count on.
     scorers : names of the label-free scores that are compared; the Gram energy is always there.
@@ -269,6 +269,7 @@ class Options:
         the file.
     method : by which the scores that are compared gate.
     signals : numbers of the file's own that method `full` reads: name, least and largest value.
+    models : names of models that it tells apart.
     """
 
     alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -281,6 +282,7 @@ class Options:
     unlabelled: str = "worst"
     method: str = "mean"
     signals: tuple[tuple[str, float, float], ...] = ()
+    models: tuple[str, ...] = ()
 
     def reading(self) -> dict[str, Any]:
         """How files are read; see `streamer.research.evaluation.read_data_set`."""

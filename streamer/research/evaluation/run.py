@@ -36,6 +36,7 @@ from streamer.research.evaluation.results import (
     ScorerRow,
     StabilityRow,
 )
+from streamer.research.evaluation.words import UNITS
 from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.side_processes import side_processes
 from streamer.scoring.plugins import entry_points
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from streamer.gates.settings import Unit
     from streamer.research.evaluation.data_sets import DataSet
 
-UNITS: tuple[Unit, ...] = ("best", "response")
 
 MOST_MISSING = 0.5
 """Share of units without a severity above which figures that count them as 1 would say nothing."""
@@ -125,7 +125,7 @@ def check_options(options: Options) -> Options:
         raise UsageError(f"scores are compared by one of {', '.join(RUNS)}, not {options.method!r}")
     check_unlabelled(options.unlabelled)
     try:
-        SignalList(declared=options.signals)
+        SignalList(declared=options.signals, models=options.models)
     except ValueError as error:
         raise UsageError(str(error)) from None
     taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE})
@@ -134,7 +134,7 @@ def check_options(options: Options) -> Options:
     return replace(
         options,
         alphas=tuple(sorted(set(options.alphas))),
-        units=tuple(unit for unit in UNITS if unit in options.units) or UNITS,
+        units=tuple(unit for unit in UNITS if unit in options.units) or Options().units,
         scorers=tuple(name for name in names if name in wanted),
         external=tuple(dict.fromkeys(options.external)),
     )
@@ -173,7 +173,7 @@ def evaluate_data_sets(
             place,
             unit,
             {name: data.scored(name) for name in _scorers(data, options)},
-            data.chosen,
+            data.chosen.get(unit, ()),
             options,
         )
         for place, data in enumerate(data_sets)
@@ -256,6 +256,7 @@ def check_data_set(data: DataSet, options: Options) -> None:
         enough = {
             "best": labelled >= (1 - MOST_MISSING) * len(data.clouds),
             "response": data.unlabelled <= MOST_MISSING * answers,
+            "batch": data.unlabelled <= MOST_MISSING * answers,
         }
         useless = not any(enough[unit] for unit in options.units)
         why = (
@@ -300,7 +301,7 @@ def _compute(part: _Part) -> _Found:
         name: Halves.at(clouds, unit, splits, drop_unlabelled=drop) for name, clouds in part.scored.items()
     }
     full = None
-    if unit == "best" and part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
+    if part.chosen and len(part.chosen) // 2 >= LEAST_GROUPS:
         full = Halves.at(part.chosen, unit, splits, drop_unlabelled=drop)
     return _Found(
         gates=(

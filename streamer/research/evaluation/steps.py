@@ -23,6 +23,7 @@ from streamer.research.evaluation.run import (
     evaluate_data_sets,
     packages_of,
 )
+from streamer.research.evaluation.words import UNITS
 from streamer.research.experiments.score_cache import (
     OWN_EMBEDDINGS,
     chosen_answers,
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from streamer.clouds.cloud import Cloud
+    from streamer.clouds.offline import ScoredCloud
     from streamer.clouds.tables.answers import Reading
+    from streamer.gates.settings import Unit
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
@@ -237,8 +240,13 @@ def _scored(
         if JUDGE in data.scores
         else data.clouds
     )
-    signals = signals_of(clouds, {name: (least, most) for name, least, most in options.signals})
-    chosen = tuple(chosen_answers(clouds, None if own else load(), signals))
+    ranges = {name: (least, most) for name, least, most in options.signals}
+    signals = signals_of(clouds, ranges, options.models)
+    chosen: dict[Unit, tuple[ScoredCloud, ...]] = {
+        unit: tuple(chosen_answers(clouds, None if own else load(), signals, unit))
+        for unit in UNITS
+        if unit in options.units and unit != "response"
+    }
     if signals.given:
         scored = scored.with_note(
             f"Method full reads what came with the answers too: {', '.join(signals.given)}."

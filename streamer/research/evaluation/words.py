@@ -12,11 +12,14 @@ from streamer.scoring.registry import SCORERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamer.gates.settings import Unit
     from streamer.research.evaluation.results import FigureInterval, Spread
 
+UNITS: tuple[Unit, ...] = ("best", "response", "batch")
 UNIT_TITLES = {
     "best": "the best answer to each prompt, or none",
     "response": "each response on its own",
+    "batch": "all responses to a prompt, or none",
 }
 
 _LONGEST_NAME = 24

@@ -12,11 +12,14 @@ import sqlalchemy as sa
 
 from streamer.errors import BadMessage
 from streamer.events.actions import decode_action
-from streamer.events.responses import recorded_models
+from streamer.events.responses import recorded_models, recorded_numbers
+from streamer.scoring.registry import CHOICE
 from streamer.scoring.scorers.judge import Judge
+from streamer.scoring.signals.signal_list import SignalList
 from streamer.store.db.schema import (
     batches,
     carried_scores,
+    carried_signals,
     decisions,
     desk_items,
     desk_outcomes,
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Batches that got an adopted candidate's scores after they were decided; see `streamer.audit.verification.Snapshot`."""
+    """Batches that got an adopted candidate's scores, or rows of signals, after they were decided; see `streamer.audit.verification.Snapshot`."""
     query = (
         sa.select(
             carried_scores.c.scorer,
@@ -58,6 +61,43 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             "texts": [row.text for row in rows],
             "models": recorded_models(rows[0].metadata, [row.response_id for row in rows]),
             "scores": [row.score for row in rows],
+        }
+    lists = {
+        (gate, SignalList.of_text(text).hash): text
+        for gate, text in connection.execute(sa.select(*gate_revisions.c["gate", "signals"]).distinct())
+        if text is not None
+    }
+    rows_later = (
+        sa.select(
+            *carried_signals.c["list", "signals"],
+            *batches.c["id", "gate", "batch_id", "attempt", "prompt", "metadata"],
+            *decisions.c["encoder", "embedding_source", "unit"],
+            *responses.c["response_id", "text"],
+        )
+        .join_from(carried_signals, batches, batches.c.id == carried_signals.c.batch)
+        .join(decisions, decisions.c.batch == batches.c.id)
+        .join(responses, responses.c.batch == batches.c.id)
+        .order_by(carried_signals.c.list, batches.c.id, responses.c.position)
+    )
+    found = connection.execution_options(yield_per=1000).execute(rows_later)
+    for (listed, _), group in groupby(found, key=itemgetter(0, 2)):
+        rows = list(group)
+        first, ids = rows[0], [row.response_id for row in rows]
+        yield {
+            "scorer": CHOICE,
+            "batch": [first.gate, first.batch_id, first.attempt],
+            "encoder": first.encoder,
+            "encoded": first.embedding_source == "encoder",
+            "texts": [row.text for row in rows],
+            "models": recorded_models(first.metadata, ids),
+            "scores": None,
+            "row": {
+                "recorded": first.signals,
+                "signals": lists.get((first.gate, listed)),
+                "unit": first.unit,
+                "prompt": first.prompt,
+                "given": recorded_numbers(first.metadata, ids),
+            },
         }
 
 

@@ -213,7 +213,7 @@ class Calibrations:
         )
         with self._database.reading() as connection:
             row = connection.execute(query).one_or_none()
-        return None if row is None or row.age_cut is None else AgeCut.from_json(row.age_cut).said(row.missing)
+        return None if row is None else AgeCut.from_json(row.age_cut).said(row.missing)
 
     def held(self, gate: str) -> Held | None:
         runs = calibration_runs.c

@@ -58,7 +58,7 @@ def write_run(
     why: str,
 ) -> int:
     """Write a run with its inputs and candidates; returns its number. Raises `ValueError` for one that names no heads."""
-    if run.heads is None:
+    if run.heads is None or run.age_cut is None:
         raise ValueError(
             "a run that is recorded must say how high the chains were: give `calibrate_gate` its `heads`"
         )
@@ -89,7 +89,7 @@ def write_run(
             outcome=outcome,
             why=why,
             labels_through=run.labels_through,
-            age_cut=None if run.age_cut is None else run.age_cut.to_json(),
+            age_cut=run.age_cut.to_json(),
             suffix=None if run.suffix is None else run.suffix.to_json(),
             history=run.history.to_json(),
             held_until=run.held_until,

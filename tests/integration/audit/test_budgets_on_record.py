@@ -312,6 +312,35 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
     assert "a signal differs by" in fault.detail
 
 
+def test_rows_that_were_carried_are_measured_again_from_texts(settings: Settings) -> None:
+    def again() -> Any:
+        embed = CachedEncoder(ENCODER).embed
+        return verify(settings, outside=[], rescorer=Rescorer({ENCODER.identity.id: embed}))
+
+    before = again().counts["rows of signals measured again"]
+    with wiring.open_store(settings) as store:
+        listed = store.gates.get("kinds").settings.signal_list
+        with store._database.reading() as connection:
+            rows = connection.exec_driver_sql(
+                "SELECT batch, signals FROM decisions WHERE gate = 'kinds' LIMIT 9"
+            ).all()
+        store.carried_scores.keep_signals(listed.hash, {row.batch: row.signals for row in rows})
+    report = again()
+    assert report.faults == ()
+    assert report.counts["rows of signals measured again"] == before + 9
+    with breaking_in(settings.database.url) as connection:
+        row = np.frombuffer(rows[4].signals, "<f4").copy()
+        row[3] += 0.1
+        connection.exec_driver_sql(
+            "UPDATE carried_signals SET signals = ? WHERE batch = ?", (row.tobytes(), rows[4].batch)
+        )
+        rebuild_control(connection)
+        rebuild_outcomes(connection)
+    (fault,) = (one for one in again().faults if one.check == "score")
+    assert fault.place.startswith("carried_signals (kinds/batch-")
+    assert "a signal differs by" in fault.detail
+
+
 def changed_row(connection: sa.Connection, where: str) -> None:
     number, row = connection.exec_driver_sql(f"SELECT batch, signals FROM decisions {where} LIMIT 1").one()
     signals = np.frombuffer(row, "<f4").copy()

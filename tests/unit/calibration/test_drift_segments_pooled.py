@@ -148,23 +148,6 @@ def test_the_order_of_groups_and_items_changes_nothing():
             assert run(again) == run(labelled)
 
 
-def test_the_words_say_which_threshold_serves_a_segment():
-    labelled = some_groups(np.random.default_rng(3), 40)
-    of = {group.id: "large" if g < 35 else "small" for g, group in enumerate(labelled)}
-    pooled = calibrate_segments(labelled, segments=of, alpha=0.1, seed=0)
-    assert "has a threshold of its own" in pooled.guarantee_for("large")
-    assert "35 calibration groups" in pooled.guarantee_for("large")
-    small = pooled.guarantee_for("small")
-    assert "has 5 calibration groups, fewer than the 9 groups" in small
-    assert "for this segment alone nothing is promised" in small
-    assert "nothing is promised for the average over all segments either" in small
-    closed = calibrate_segments(labelled, segments=of, alpha=0.1, fallback="closed", seed=0)
-    assert "Nothing of it ships" in closed.guarantee_for("never seen")
-    alone = calibrate_segments(labelled, segments=dict.fromkeys(of, "x"), alpha=0.02, seed=0)
-    assert alone.own == {}
-    assert "The pooled threshold serves all segments" in alone.guarantee_for("x")
-
-
 def test_the_guarantees_claim_what_holds():
     labelled = some_groups(np.random.default_rng(3), 80)
     ages = {group.id: float(g) for g, group in enumerate(labelled)}

@@ -1103,6 +1103,12 @@ def test_a_floor_from_history_needs_prompts_that_were_not_drawn(
     status, out, err = run(capsys, "gate", "set", "x", "--label-above", "0.25", "--json")
     assert objects(out)[0]["changes"] == {"label_floor": [None, 0.74]}
     assert "100 prompts that were not drawn for labelling, 0.25 or more score above" in " ".join(err.split())
+    external = ("--encoder", "external:e", "--embeddings", "accept", "--dimension", "3")
+    run(capsys, "gate", "create", "all", *external)
+    for option in ("--label-above", "--label-floor"):
+        status, _, err = run(capsys, "gate", "set", "all", option, "0.5")
+        assert status == cli.WRONG_USAGE
+        assert f"{option} does not go with method full" in " ".join(err.split())
 
 
 def test_a_file_in_place_of_the_folder_is_said(

@@ -88,8 +88,8 @@ def test_every_mode_calibrator_and_score_has_its_rows(done):
 
 def refitted(data, split, alpha) -> tuple[float, float]:
     """What `full` serves and exposes, each new prompt by a fit of its own."""
-    rows = np.array([[1.0, *one.row] for one in data.chosen])
-    best = [int(np.argmax(one.scores)) for one in data.chosen]
+    rows = np.array([[1.0, *one.row] for one in data.chosen["best"]])
+    best = [int(np.argmax(one.scores)) for one in data.chosen["best"]]
     bad = np.array([cloud.severities[place] for cloud, place in zip(data.clouds, best, strict=True)])
     labelled, ships = list(split.first), []
     for place in split.second.tolist():
@@ -99,6 +99,17 @@ def refitted(data, split, alpha) -> tuple[float, float]:
         count = 1 + sum((x[:-1] @ w >= x[-1] @ w - 1e-9) & (bad[labelled] == 1))
         ships.append(count <= int(round(alpha * 100) * (len(labelled) + 1) / 100))
     return float(np.mean(ships)), float((np.array(ships) * bad[split.second]).mean())
+
+
+def test_unit_batch_is_measured_where_it_is_asked_for(tmp_path):
+    path = write(tmp_path / "c.jsonl", rows(84))
+    found = evaluate(path, out=tmp_path / "out", cache=tmp_path / "cache", units=["batch"], **ASKED)
+    (result,) = found.data_sets
+    rates = {one.method: one.ship_rate.mean for one in result.calibrators("batch", 0.3)}
+    assert 0 < rates["full"] < 1
+    assert 0 < rates["mean"] < 1
+    assert headline(found, result)
+    assert "unit batch" in render_page(found, {})
 
 
 def test_what_comes_with_answers_is_a_signal(tmp_path):
@@ -112,7 +123,7 @@ def test_what_comes_with_answers_is_a_signal(tmp_path):
     (data,) = steps.scored_data_sets([read], Options(), cache=None)
     listed = SignalList(given=("logprob", "judge"))
     assert "Method full reads what came with the answers too: logprob, judge." in data.notes
-    for cloud, one in zip(data.clouds, data.chosen, strict=True):
+    for cloud, one in zip(data.clouds, data.chosen["best"], strict=True):
         blank = [not text.strip() for text in cloud.texts]
         marks = [response.meta.get("judge_score") for response in cloud.responses]
         measured = Measured(
@@ -574,7 +585,7 @@ def test_bad_input_names_the_file_and_the_place(tmp_path, lines, told):
         ({"alphas": [0]}, "between 0 and 1"),
         ({"alphas": []}, "at least one budget"),
         ({"splits": 1}, "a spread needs two"),
-        ({"units": ["batch"]}, "best, response"),
+        ({"units": ["all"]}, "best, response, batch"),
         ({"scorers": ["gram", "magic"]}, "no scorer magic"),
         ({"external": ["gram"]}, "name of a scorer"),
         ({"external": ["nowhere"]}, "no response has a field 'nowhere'"),
@@ -598,7 +609,7 @@ def test_the_command_prints_what_it_found_and_where(clouds, tmp_path, monkeypatc
     assert json.loads(capsys.readouterr().out)["data_sets"][0]["name"] == "made-up"
     assert main(["evaluate"]) == 2
     assert "--from-store" in capsys.readouterr().err
-    assert main(["evaluate", str(clouds), "--unit", "batch"]) == 2
+    assert main(["evaluate", str(clouds), "--unit", "all"]) == 2
     assert main(["evaluate", "nowhere.jsonl"]) == 2
     assert "cannot read" in capsys.readouterr().err
     Path("file").write_text("")

@@ -125,8 +125,8 @@ def test_of_equal_answers_that_one_is_gated_which_gram_energy_puts_first(clouds:
     from streamer.clouds.cloud_files import read_clouds
 
     first, second = list(read_clouds(clouds))[:2]
-    gated = chosen_answers(
+    scores, severities = chosen_answers(
         [first, second], [[0.5] * 3, [0.5, 0.2, 0.1]], [np.array([0.1, 0.9, 0.9]), np.arange(3.0)]
     )
-    assert gated.scores.tolist() == [0.5, 0.5]
-    assert gated.severities.tolist() == [1.0, 0.0]
+    assert scores.tolist() == [0.5, 0.5]
+    assert severities.tolist() == [1.0, 0.0]

@@ -136,24 +136,28 @@ def test_a_calibration_run_and_a_gate_in_service_come_to_the_same(unit: Unit) ->
     assert any(map(any, shipped))
 
 
-def test_evaluate_decides_the_same_on_the_same_halves(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", ["best", "batch"])
+def test_evaluate_decides_the_same_on_the_same_halves(tmp_path: Path, unit: Unit) -> None:
     path = tmp_path / "answers.jsonl"
     table = answers(140)
+    table["model"] = ["small" if "red" in text else "large" for text in table["answer"]]
     rows = (dict(zip(table, one, strict=True)) for one in zip(*table.values(), strict=True))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    reading = Reading(signals={"doubt": (0.0, 1.0)})
-    options = Options(signals=(("doubt", 0.0, 1.0),))
+    reading = Reading(signals={"doubt": (0.0, 1.0)}, models=("small",))
+    options = Options(signals=(("doubt", 0.0, 1.0),), models=("small",), units=(unit,))
     (data,) = scored_data_sets([read_data_set(path, reading=reading)], options, cache=None)
-    halves = Halves.at(data.chosen, "best", seeded_splits(data.clouds, range(3)))
+    halves = Halves.at(data.chosen[unit], unit, seeded_splits(data.clouds, range(3)))
     full = next(one for one in METHODS_COMPARED if one.name == FULL)
     for seed, (labels, traffic) in enumerate(zip(halves.labels, halves.traffic, strict=True)):
         served = full.run(labels, 0.1, traffic).chances
-        found = streamer.Gate(alpha=0.1, signals={"doubt": (0, 1)}, seed=seed).held_out(path)
+        gate = streamer.Gate(alpha=0.1, unit=unit, signals={"doubt": (0, 1)}, models=["small"], seed=seed)
+        found = gate.held_out(path)
         by_id = {batch.batch_id: any(batch.shipped) for batch in found.decided}
+        assert gate.fit(path).settings_.signal_list.models == ("small",)
         names = [data.clouds[place].batch_id for place in traffic.batch]
         assert served.astype(bool).tolist() == [by_id[name] for name in names]
         assert 0 < served.sum() < len(served)
-        assert "All signals decide, calibrated on 70 prompts" in found.basis
+        assert f"All signals decide, calibrated on {len(labels.groups)} prompts" in found.basis
 
 
 def test_what_it_was_fitted_on_is_compared_with_the_others_alone() -> None:
@@ -235,3 +239,80 @@ def test_a_number_beyond_its_range_is_refused_and_a_gate_can_be_kept() -> None:
     new["doubt"][3] = 1.5
     with pytest.raises(UsageError, match="doubt"):
         gate.decide(new)
+
+
+def test_models_are_columns_as_the_doors_of_events_make_them() -> None:
+    table = answers(80)
+    table["model"] = ["small" if "red" in text else "large" for text in table["answer"]]
+    gate = streamer.Gate(alpha=0.1, models=["small", "large"]).fit(table)
+    assert isinstance(gate.rule_, Full)
+    (prompts,) = gate.rule_.prompts or ()
+    listed = SignalList(models=("small", "large"))
+    assert gate.settings_.signals == listed.text
+    assert set(map(tuple, prompts.rows[:, -2:].tolist())) == {(1.0, 0.0), (0.0, 1.0)}
+    plain = streamer.Gate(alpha=0.1).fit(table)
+    assert isinstance(plain.rule_, Full)
+    assert prompts.rows[:, :-2].tobytes() == (plain.rule_.prompts or ())[0].rows.tobytes(), (
+        "nobody asked for models"
+    )
+    table["who"] = table.pop("model")
+    with pytest.raises(
+        UsageError, match=r'no column for the model that gave an answer: .*columns=\{"model": "NAME"\}'
+    ):
+        streamer.Gate(models=["small"]).fit(table)
+    named = streamer.Gate(alpha=0.1, models=["small", "large"], columns={"model": "who"}).fit(table)
+    assert named.rule_ == gate.rule_
+
+
+@pytest.mark.parametrize("key", ["session", "prompt"])
+def test_a_burst_counts_once_and_one_that_is_labelled_bad_is_held(key: str) -> None:
+    table = answers(120, graded=False)
+    number = [int(name[1:]) for name in table["prompt_id"]]
+    table["session"] = [n // 2 for n in number]
+    if key == "prompt":
+        table["prompt"] = [f"Which  colour has {n // 2}?" for n in number]
+    alone, gate = (streamer.Gate(alpha=0.1, group_by=one, seed=5).fit(table) for one in (None, key))
+    kept = {group.id for group in gate.groups_}
+    assert len(alone.groups_) > 110
+    assert len(kept) == len({int(group.id[1:-2]) // 2 for group in alone.groups_}), "of each burst one"
+    assert "one burst, of which one batch was drawn" in gate.threshold_.guarantee
+    bad = {int(group.id[1:-2]) // 2 for group in alone.groups_ if group.severities.mean() > 0}
+    new = answers(120, seed=2, first=0)
+    new["session"] = [int(name[1:]) // 2 for name in new["prompt_id"]]
+    if key == "prompt":
+        new["prompt"] = [f"WHICH colour has {int(name[1:]) // 2}?" for name in new["prompt_id"]]
+    without = streamer.Gate(alpha=0.1, group_by=key, seed=5).fit(table)
+    without._bursts = without._gate._bursts = None
+    held = 0
+    for batch, other in zip(gate.decide(new).batches, without.decide(new).batches, strict=True):
+        by_burst = int(batch.batch_id[1:]) // 2 in bad
+        assert any(batch.shipped) == (any(other.shipped) and not by_burst)
+        held += by_burst and any(other.shipped)
+    assert held > 5
+    shipped = in_service(
+        gate, new, scorer="choice", encoder="external:mine", embeddings="accept", dimension=6,
+        signals=gate.settings_.signals, group_by=key,
+    )  # fmt: skip
+    assert [list(batch.shipped) for batch in gate.decide(new).batches] == shipped
+    of_themselves = gate.fit_decide(table).batches
+    assert any(any(one.shipped) for one in of_themselves if int(one.batch_id[1:]) // 2 in bad), (
+        "its own label holds no prompt"
+    )
+
+
+def test_segments_of_a_cut_say_which_budget_each_answer_needed() -> None:
+    table = answers(160, graded=False)
+    for fallback in ("closed", "pooled"):
+        gate = streamer.Gate(
+            alpha=0.3, method="mean", segment_by="language", segment_fallback=fallback, seed=5
+        ).fit(table)
+        decided = gate.decide(answers(60, seed=2, first=1000))
+        (said,) = {int(np.isfinite(decided.budgets).sum())}
+        assert said > 50
+        for batch, budgets in zip(
+            decided.batches,
+            np.split(decided.budgets, np.cumsum([len(one.texts) for one in decided.batches])[:-1]),
+            strict=True,
+        ):
+            known = budgets[np.isfinite(budgets)]
+            assert any(batch.shipped) == bool((known <= 0.3).any()), "it ships iff its budget is within"

@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -147,16 +148,15 @@ def in_service(gate: streamer.Gate, table: Any, **settings: Any) -> list[list[bo
         **{"unit": gate.unit, "method": gate.settings_.method, "alpha": gate.alpha, **(gate.parameters or {})}
         | settings,
     )
-    world.sql["bot"] = replace(made, policy=replace(made.policy, rule=gate.rule_))
-    found = read(table, AS_IT_IS, gate.segment_by)
+    world.sql["bot"] = replace(made, policy=replace(made.policy, rule=gate.rule_, bursts=gate._bursts))
+    found = read(table, AS_IT_IS, gate.kept_columns)
     events = []
     for place, cloud in enumerate(found.clouds):
         event = cloud_to_event(
             cloud, "bot", embeddings_of=settings.get("encoder", "").partition(":")[2] or None
         )
-        if gate.segment_by is not None:
-            values = dict(zip(("metadata",), ({gate.segment_by: found.extra[place]},), strict=True))
-            event = type(event)(**{name: getattr(event, name) for name in event.__struct_fields__} | values)
+        if found.metadata:
+            event = msgspec.structs.replace(event, metadata=dict(found.metadata[place]))
         events.append(encode_responses(event))
     return [[one.action == "ship" for one in decision.responses] for decision in world.decide(*events)]
 

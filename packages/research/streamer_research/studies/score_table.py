@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration import calibrate_groups
+from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
@@ -43,7 +43,6 @@ from streamer_research.studies.command_arguments import (
     print_tables,
     table_parser,
 )
-from streamer_research.studies.serving_more import BestAnswers
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -99,17 +98,22 @@ def parted(prompts: int, labels: int, seed: int) -> tuple[list[int], Places]:
 
 
 def gate_figures(
-    answers: BestAnswers, calibrating: Sequence[int], others: Places, alpha: float, seed: int
+    answers: tuple[Floats, Floats], calibrating: Sequence[int], others: Places, alpha: float, seed: int
 ) -> GateFigures:
     """Calibrate by `mean` on some prompts, and measure on others."""
-    level = calibrate_groups(answers.groups(calibrating), alpha=alpha, seed=seed).value
-    return GateFigures(*answers.among(others).outcome(level))
+    scores, severities = answers
+    groups = [
+        LabelledGroup(f"g{n}", ("a",), scores[[one]], severities[[one]]) for n, one in enumerate(calibrating)
+    ]
+    above = scores[others] > calibrate_groups(groups, alpha=alpha, seed=seed).value
+    return GateFigures(float(above.mean()), float((severities[others] * above).mean()))
 
 
 def chosen_answers(
     clouds: Sequence[Cloud], found: Sequence[Sequence[float] | Floats], tie: Sequence[Floats]
-) -> BestAnswers:
-    """Take of each prompt the answer that scores highest and is not blank, of equal ones the one with the highest `tie`."""
+) -> tuple[Floats, Floats]:
+    """Return score and severity, shape (P,) each, of the answer to each prompt that scores highest and is not blank, of equal ones the one with the
+    highest `tie`."""
     scores, severities = [], []
     for cloud, given, second in zip(clouds, found, tie, strict=True):
         own = np.asarray(given, dtype=np.float64).round(DECIMALS)
@@ -117,7 +121,7 @@ def chosen_answers(
         best = max(written, key=lambda place: (own[place], second[place], -place))
         scores.append(float(own[best]))
         severities.append(severity(cloud, best))
-    return BestAnswers(np.array(scores), np.array(severities))
+    return np.array(scores), np.array(severities)
 
 
 def severity(cloud: Cloud, place: int) -> float:

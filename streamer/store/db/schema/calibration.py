@@ -51,8 +51,8 @@ calibration_runs = sa.Table(
     ),
     required("outcome", sa.Text, comment="what became of it at once"),
     required("why", sa.Text, default="''", comment="why that became of it"),
-    sa.Column("labels_through", BIGINT, comment="the newest label revision that it could read"),
-    sa.Column(
+    required("labels_through", BIGINT, comment="the newest label revision that it could read"),
+    required(
         "age_cut", Facts, comment="from which age on draws counted, and what that was chosen from; JSON"
     ),
     sa.Column("suffix", Facts, comment="the newest groups beside older ones; JSON; NULL: not compared"),
