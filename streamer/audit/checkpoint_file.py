@@ -7,10 +7,6 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from streamer.audit.standalone.verify_bundle import complete_lines
-from streamer.clouds.line_record import read_whole
-from streamer.errors import UsageError
-
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
@@ -27,13 +23,6 @@ class CheckpointFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-
-    def read(self) -> list[bytes]:
-        """Every line, the oldest first. Raises `UsageError` when the file cannot be read."""
-        try:
-            return complete_lines(read_whole(self.path))
-        except OSError as error:
-            raise UsageError(f"cannot read the checkpoints {self.path}: {error.strerror}") from error
 
     def last(self) -> bytes | None:
         """The last whole line; None when there is none yet. Raises `OSError`."""

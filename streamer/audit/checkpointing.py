@@ -1,68 +1,70 @@
-"""Making checkpoints: when one is due, what it says, and keeping the file outside the database up with them."""
+"""Signing the record: a leaf of the log of heads when a log has grown, and a checkpoint of it, kept outside the database too."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import structlog
 
-from streamer.errors import BadMessage
-from streamer.events.checkpoints import (
-    SCHEMA,
-    checkpoint_hash,
-    checkpoint_message,
-    decode_checkpoint,
-    encode_checkpoint,
-)
-from streamer.events.cloudevents import rfc3339
+from streamer.errors import BadMessage, LeaseLost, Unavailable
+from streamer.events.checkpoints import checkpoint_message, encode_checkpoint, said
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from streamer.audit.checkpoint_file import CheckpointFile
     from streamer.audit.signing import Signer
-    from streamer.events.checkpoints import CheckpointsV1
     from streamer.journal import OutboxMessage
+    from streamer.store.audit.heads import SignedHead
 
 log = structlog.get_logger(__name__)
 
-_PAGE = 500
 
+class HeadStore(Protocol):
+    """The store as checkpoints need it; see `streamer.store.audit.heads.Heads`. Calls block and may raise `Unavailable`."""
 
-class CheckpointStore(Protocol):
-    """The store as checkpoints need it. Calls block and may raise `Unavailable`."""
+    def standing(self) -> tuple[dict[str, Any], bytes | None, SignedHead]: ...
 
-    def make(
+    def append(
         self,
-        make: Callable[[dict[str, Any], bytes | None], bytes | None],
+        data: bytes,
         *,
-        message: Callable[[bytes], OutboxMessage],
+        before: SignedHead,
+        sign: Callable[[int, bytes], bytes],
+        message: Callable[[bytes], OutboxMessage] | None,
         now: datetime,
-    ) -> bytes | None:
-        """Store and enqueue the checkpoint that `make` returns, given where the logs stand and the newest one.
+    ) -> SignedHead | None: ...
 
-        Nobody else makes one meanwhile. Returns what was stored.
-        """
-        ...
+    def publish(self, signed: SignedHead, message: OutboxMessage, *, now: datetime) -> SignedHead: ...
 
-    def after(self, sequence: int, *, limit: int) -> list[bytes]:
-        """The oldest checkpoints behind a sequence number."""
-        ...
+    def root(self, first: int, end: int) -> bytes: ...
 
-    def newest(self) -> bytes | None:
-        """The last checkpoint; None when there is none."""
-        ...
+    def data(self, index: int) -> bytes | None: ...
 
-    def uncommitted_gates(self, known: int) -> bool:
-        """Whether there are more than `known` gates."""
-        ...
+
+class Leadership(Protocol):
+    """At most one process holds it; see `streamer.store.db.leases.ProcessLease`."""
+
+    def held(self) -> bool: ...
+
+    def lapsed(self) -> bool: ...
+
+
+def origin_of(record_id: str) -> str:
+    """The origin line of a record's checkpoints: the name of its log of heads, under which its key signs."""
+    return f"streamer/{record_id}"
 
 
 class Checkpointer:
-    """Makes a checkpoint when the last one is old, or a gate's secrets are not committed to yet.
+    """Signs where the logs stand.
 
-    Several may run: they take turns in the database, and one checkpoint in each interval is enough for all.
+    Several may run: the database gives each leaf its place once.
 
     Parameters
     ----------
@@ -70,13 +72,13 @@ class Checkpointer:
     signer : signs them.
     topic : where they are published, by the outbox.
     file : where they are appended; None: nowhere.
-    every : between two checkpoints while something happens; without news there is none.
+    every : between two checkpoints that are published and appended to the file; one with a gate's first commitment is at once.
     clock : returns the present time, with zone.
     """
 
     def __init__(
         self,
-        store: CheckpointStore,
+        store: HeadStore,
         *,
         signer: Signer,
         topic: str,
@@ -90,101 +92,158 @@ class Checkpointer:
         self._file = file
         self._every = every
         self._clock = clock
-        self._idle_since: datetime | None = None
         self._kept: int | None = None
 
-    def run_if_due(self) -> None:
-        """Do what is due now; cheap when nothing is. To be called every few seconds."""
-        now = self._clock()
-        newest = self._newest()
-        if self._is_due(newest, now):
-            made = self.make(now=now, only_if_due=True)
-            self._idle_since = now if made is None else None
-            newest = newest if made is None else decode_checkpoint(made)
-        if newest is not None and newest.sequence != self._kept:
-            self.keep_up()
+    def run(self, *, publish: bool = False) -> SignedHead:
+        """Do what is due now: sign what was recorded since the last time, publish it now and then; `publish`: in any case.
 
-    def make(self, *, now: datetime | None = None, only_if_due: bool = False) -> bytes | None:
-        """Make a checkpoint; None when nothing has happened since the last one."""
-        moment = now or self._clock()
-
-        def next_one(standing: dict[str, Any], last: bytes | None) -> bytes | None:
-            before = None if last is None else decode_checkpoint(last)
-            if only_if_due and not self._old_or_lacking(before, len(standing["gates"]), moment):
-                return None  # another worker made it first
-            if before is not None and _same(standing, before):
-                return None
-            return encode_checkpoint(
-                {
-                    "schema": SCHEMA,
-                    **standing,
-                    "sequence": 1 if before is None else before.sequence + 1,
-                    "previous": None if last is None else checkpoint_hash(last),
-                    "made_at": rfc3339(moment),
-                    "key_id": self._signer.key_id,
-                },
-                sign=self._signer.sign,
-            )
-
-        return self._store.make(
-            next_one, message=lambda value: checkpoint_message(value, topic=self._topic), now=moment
-        )
-
-    def keep_up(self) -> str | None:
-        """Append to the file what the database has and the file has not. A full disk is logged, and tried again.
-
-        Returns what keeps the newest one from the file; None: it is there, or there is no file.
+        Returns the newest checkpoint.
         """
-        newest = self._newest()
-        if self._file is None or newest is None:
-            self._kept = None if newest is None else newest.sequence
-            return None
+        while True:
+            now = self._clock()
+            standing, last, signed = self._store.standing()
+            before = None if last is None else msgspec.json.decode(last)
+            grown = before is None or any(standing[name] != before[name] for name in standing)
+            known = set() if before is None else {one["gate"] for one in before["gates"]}
+            due = (
+                publish
+                or signed.published_at is None
+                or abs(now - signed.published_at) >= self._every
+                or any(one["gate"] not in known for one in standing["gates"])
+            )
+            if not grown:
+                if due and signed.published < signed.size:
+                    signed = self._store.publish(signed, self._message(signed.note), now=now)
+                break
+            leaf = {**standing, "index": signed.size, "at": _instant(now)}
+            origin = origin_of(standing["record"])
+            appended = self._store.append(
+                canonical_json(leaf),
+                before=signed,
+                sign=lambda size, root, origin=origin: self._signer.checkpoint(origin, size, root),  # type: ignore[misc]
+                message=self._message if due else None,
+                now=now,
+            )
+            if appended is not None:
+                signed = appended
+                break
+        if signed.published != self._kept:
+            self.keep_up(signed)
+        return signed
+
+    def waiting(self, signed: int | None = None) -> float:
+        """How long, in seconds, the oldest head has waited that no checkpoint covers; 0: all is covered.
+
+        `signed` : of the log of heads, what is covered; None: by the newest checkpoint.
+        """
+        standing, last, newest = self._store.standing()
+        if signed is not None:
+            at = None if signed >= newest.size else self._store.data(signed)
+            return 0.0 if at is None else self._since(at)
+        if last is None or all(standing[name] == msgspec.json.decode(last)[name] for name in standing):
+            return 0.0
+        return self._since(last)
+
+    def _since(self, leaf: bytes) -> float:
+        at = datetime.fromisoformat(msgspec.json.decode(leaf)["at"])
+        return max(0.0, (self._clock() - at).total_seconds())
+
+    def keep_up(self, signed: SignedHead | None = None) -> str | None:
+        """Append the newest checkpoint to the file if one was published since its last. A full disk is logged, and tried again.
+
+        Returns what keeps it from the file; None: it is there, or there is no file.
+        """
+        newest = self._store.standing()[2] if signed is None else signed
+        wrong: str | None = None
+        if self._file is not None and newest.size:
+            try:
+                wrong = self._append(newest)
+            except (OSError, BadMessage) as error:
+                log.error("audit.checkpoint_file_failed", path=str(self._file.path), error=str(error))
+                why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                return f"{self._file.path}: {why}"
+        self._kept = newest.published
+        return wrong
+
+    def _append(self, newest: SignedHead) -> str | None:
+        assert self._file is not None
+        path, value = self._file.path, encode_checkpoint(newest.note, self._clock())
+        while True:
+            last = self._file.last()
+            held = None if last is None else said(last)
+            if held is not None:
+                if held.origin != said(value).origin:
+                    log.error("audit.checkpoint_file_of_another_record", path=str(path))
+                    return f"{path} has checkpoints of another record; name another file"
+                if held.size > newest.size or self._store.root(0, held.size) != held.root:
+                    log.error("audit.checkpoints_lost", in_file=held.size, in_database=newest.size)
+                    return f"{path} goes on to checkpoint {held.size} of another history: after a restore name another file"
+                if held.size >= newest.published:
+                    return None
+            if self._file.append([value], after=last):
+                return None
+
+    def _message(self, note: bytes) -> OutboxMessage:
+        return checkpoint_message(note, topic=self._topic, at=self._clock())
+
+
+class Signing:
+    """Signs round after round while it leads; of several processes one does.
+
+    Parameters
+    ----------
+    checkpointer : its store writes under `leadership`.
+    every_seconds : between two rounds.
+    show : given how long what no checkpoint covers has waited, in seconds.
+    """
+
+    def __init__(
+        self,
+        checkpointer: Checkpointer,
+        leadership: Leadership,
+        *,
+        every_seconds: float,
+        show: Callable[[float], None],
+    ) -> None:
+        self._checkpointer = checkpointer
+        self._leadership = leadership
+        self._every_seconds = every_seconds
+        self._show = show
+        self._leads = False
+        self._covered = time.monotonic()
+        self._failing = False
+
+    def leads(self) -> bool:
+        """Whether it signs at this moment."""
+        return self._leads and not self._leadership.lapsed()
+
+    def run(self, stop: threading.Event) -> None:
+        """Repeat `round` until `stop` is set."""
+        while not stop.is_set():
+            self.round()
+            stop.wait(self._every_seconds)
+
+    def round(self) -> None:
+        """Sign what is new, if this process leads. Raises nothing: what is not signed now is later."""
         try:
-            while True:
-                last = self._file.last()
-                held = None if last is None else decode_checkpoint(last)
-                if held is not None and held.record_id != newest.record_id:
-                    log.error("audit.checkpoint_file_of_another_record", path=str(self._file.path))
-                    self._kept = newest.sequence
-                    return f"{self._file.path} has checkpoints of another record; name another file"
-                reached = 0 if held is None else held.sequence
-                missing = self._store.after(reached, limit=_PAGE)
-                if not missing:
-                    break
-                self._file.append(missing, after=last)
-        except (OSError, BadMessage) as error:
-            log.error("audit.checkpoint_file_failed", path=str(self._file.path), error=str(error))
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            return f"{self._file.path}: {why}"
-        self._kept = newest.sequence
-        if reached > newest.sequence:
-            log.error("audit.checkpoints_lost", in_file=reached, in_database=newest.sequence)
-            return f"{self._file.path} has {reached} checkpoints, the database {newest.sequence}: after a restore name another file"
-        return None
-
-    def _newest(self) -> CheckpointsV1 | None:
-        value = self._store.newest()
-        return None if value is None else decode_checkpoint(value)
-
-    def _is_due(self, newest: CheckpointsV1 | None, now: datetime) -> bool:
-        if newest is None:
-            return True
-        if self._store.uncommitted_gates(len(newest.gates)):
-            return True
-        if self._idle_since is not None and abs(now - self._idle_since) < self._every:
-            return False
-        return self._old_or_lacking(newest, len(newest.gates), now)
-
-    def _old_or_lacking(self, newest: CheckpointsV1 | None, gates: int, now: datetime) -> bool:
-        """Report whether the newest checkpoint is old, of a clock that was ahead, or knows fewer gates."""
-        return newest is None or abs(now - newest.made_at) >= self._every or gates > len(newest.gates)
+            leads = self._leadership.held()
+            if leads != self._leads:
+                log.info("audit.signs" if leads else "audit.stands_by")
+            self._leads = leads
+            if leads:
+                self._checkpointer.run()
+            waiting = 0.0 if leads else self._checkpointer.waiting()
+        except Exception as error:
+            self._leads = False
+            waiting = time.monotonic() - self._covered
+            if not self._failing and not isinstance(error, (Unavailable, LeaseLost)):
+                log.exception("audit.signing_failed")
+            self._failing = True
+        else:
+            self._failing = False
+            self._covered = time.monotonic() - waiting
+        self._show(waiting)
 
 
-def _same(standing: dict[str, Any], before: CheckpointsV1) -> bool:
-    """Report whether no log has grown."""
-    ends = {(h.log_id, h.topic, h.partition): (h.size, h.next_offset) for h in before.partitions}
-    present = {
-        (h["log_id"], h["topic"], h["partition"]): (h["size"], h["next_offset"])
-        for h in standing["partitions"]
-    }
-    return standing["control"]["size"] == before.control.size and present == ends
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")

@@ -1,17 +1,17 @@
-"""Real parts for checking the record: keys, the maker of checkpoints, and checkpoints from elsewhere."""
+"""Real parts for checking the record: keys, what signs it, and checkpoints from elsewhere."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamer.errors import BadMessage, UsageError, small_text
+from streamer.errors import UsageError, small_text
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.audit.witnesses import Witnesses
     from streamer.settings.settings import Settings
     from streamer.store import Store
+    from streamer.store.db.leases import ProcessLease
 
 TOPIC = "topic"
 """What `--checkpoints` and `--receipts` call a topic; anything else is a file."""
@@ -37,7 +38,7 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
         )
     file = settings.audit.checkpoint_file
     return Checkpointer(
-        store.checkpoints,
+        store.heads,
         signer=Signer(settings.audit.private_key),
         topic=topics(settings).checkpoints,
         file=None if file is None else CheckpointFile(Path(file)),
@@ -49,49 +50,58 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
 def witnesses(
     settings: Settings,
     store: Store,
-    more: Sequence[str] = (),
-    *,
-    show: Callable[[str, float, bool], None] = lambda _kind, _seconds, _failed: None,
+    lacking: Callable[[int], float] = lambda _size: 0.0,
+    **observed: Any,
 ) -> Witnesses:
-    """Return what sends checkpoints to the configured witnesses and to more. Raises `UsageError` for an address that is none."""
-    from streamer.audit.witnesses import WitnessAnswers, Witnesses, witness
+    """Return what has the configured witnesses cosign. Raises `UsageError` for one that is none."""
+    from streamer.audit.witnesses import Witnesses, read_witness
 
-    named = dict.fromkeys((*settings.audit.witnesses, *more))
-    file = settings.audit.witness_answers
     return Witnesses(
-        store.checkpoints,
-        [witness(one) for one in named],
-        answers=None if file is None else WitnessAnswers(Path(file)),
-        clock=now,
-        show=show,
+        store.heads, [read_witness(one) for one in settings.audit.witnesses], lacking=lacking, **observed
     )
 
 
-def check_witnesses(
-    settings: Settings, store: Store
-) -> tuple[list[tuple[str, str]], list[str], int, int] | None:
-    """Check what witnesses answered: what does not fit, what was not checked, how many answers, how many time stamps.
+def signing(
+    settings: Settings,
+    store: Store,
+    *,
+    show: Callable[[float], None],
+    show_witness: Callable[[str, float, bool], None],
+) -> tuple[ProcessLease, Callable[[threading.Event], None]]:
+    """Return the lease of who signs, and what signs and has witnesses cosign until an event is set. Raises `UsageError`."""
+    from streamer.audit.checkpointing import Signing
 
-    None where no file for answers is configured.
-    """
-    from streamer.audit.checkpoint_file import CheckpointFile
-    from streamer.audit.witnesses import check_answers, read_answers
-    from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint
+    lease = store.leases.of_signer()
+    leading = store.under(lease)
+    maker = checkpointer(settings, leading)
+    service = Signing(maker, lease, every_seconds=settings.audit.sign_every_seconds, show=show)
+    others = witnesses(settings, leading, maker.waiting, show=show_witness, leads=service.leads)
 
-    file = settings.audit.witness_answers
-    if file is None:
-        return None
-    if not Path(file).exists():
-        return [], [f"what witnesses answered: there is no file {file}"], 0, 0
-    answers = read_answers(CheckpointFile(Path(file)).read())
-    with store.evidence.snapshot() as snapshot:
-        known = {}
-        for one in snapshot.checkpoints():
-            with suppress(BadMessage):  # verification names what is no checkpoint
-                known[decode_checkpoint(one).sequence] = checkpoint_hash(one)
-    roots = settings.audit.time_stamp_roots
-    faults, notes, stamps = check_answers(answers, known, None if roots is None else roots.encode())
-    return faults, notes, len(answers), stamps
+    def run(stop: threading.Event) -> None:
+        beside = threading.Thread(target=others.run, args=(stop,), name="streamer-witnesses", daemon=True)
+        beside.start()
+        service.run(stop)
+
+    return lease, run
+
+
+def check_witnesses(settings: Settings, store: Store) -> tuple[list[tuple[str, str]], dict[str, int]]:
+    """Verify what the configured witnesses have cosigned: what does not fit, as place and detail, and how many heads each saw."""
+    from streamer.audit.witnesses import good_cosignature, read_witness
+
+    keys = {one.name: one.key for one in map(read_witness, settings.audit.witnesses)}
+    wrong, seen = [], {}
+    for one in store.heads.cosigned():
+        if one.witness not in keys:
+            continue
+        seen[f"heads cosigned by {one.witness}"] = one.size
+        try:
+            good = good_cosignature(keys[one.witness], one.note)
+        except ValueError:
+            good = False
+        if not good:
+            wrong.append((f"checkpoint {one.size} ({one.witness})", "its cosignature is not good"))
+    return wrong, seen
 
 
 def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
@@ -118,14 +128,18 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
 
     `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
     """
-    from streamer.audit.checkpoint_file import CheckpointFile
+    from streamer.audit.standalone.verify_bundle import checkpoint_lines
+    from streamer.clouds.line_record import read_whole
 
     if where == TOPIC:
         return _from_topic(settings), f"the topic {topics(settings).checkpoints}"
     named = where if where is not None else settings.audit.checkpoint_file
     if named is None or (where is None and not Path(named).exists()):
         return None
-    return CheckpointFile(Path(named)).read(), f"the file {named}"
+    try:
+        return checkpoint_lines(read_whole(Path(named))), f"the file {named}"
+    except OSError as error:
+        raise UsageError(f"cannot read the checkpoints {named}: {error.strerror}") from error
 
 
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:

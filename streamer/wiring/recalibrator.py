@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
+from streamer.wiring.audit import signing
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
 from streamer.wiring.process import settle_memory, tracing, when_available
 
@@ -152,5 +153,49 @@ def run_recalibrator(
             signal.signal(number, end)
         announce({"http": http.url, "database": settings.database.url})
         settle_memory()
+        if settings.audit.private_key is not None:
+            lease, sign = signing(
+                settings, store, show=metrics.set_unsigned, show_witness=metrics.set_unwitnessed
+            )
+            stack.callback(lease.release)
+            signer = threading.Thread(target=sign, args=(stop,), name="streamer-signer", daemon=True)
+            stack.callback(signer.join, 10.0)
+            signer.start()
         service.run(stop)
+    return 0
+
+
+def run_signer(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
+    """Run what signs alone until SIGTERM or Ctrl-C, and return the process's exit status."""
+    from streamer.stream.stop_deadline import StopDeadline
+    from streamer.telemetry.http import TelemetryServer
+    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+
+    metrics = RecalibratorMetrics()
+    stop, deadline = threading.Event(), StopDeadline()
+    with ExitStack() as stack:
+        store = stack.enter_context(when_available(partial(open_store, settings)))
+        lease, sign = signing(
+            settings, store, show=metrics.set_unsigned, show_witness=metrics.set_unwitnessed
+        )
+        stack.callback(lease.release)
+        http = stack.enter_context(
+            TelemetryServer(
+                metrics.exposition,
+                alive=lambda: {"signer": "stopping"} if stop.is_set() else {},
+                ready=lambda: ["the signer is stopping"] if stop.is_set() else [],
+                host=settings.http.host,
+                port=settings.http.port,
+                any_port=settings.http.any_port,
+            )
+        )
+
+        def end(_number: int, _frame: object) -> None:
+            stop.set()
+            deadline.begin(124)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, end)
+        announce({"http": http.url, "database": settings.database.url})
+        sign(stop)
     return 0

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from streamer.errors import BadMessage, Unavailable
-from streamer.events.checkpoints import decode_checkpoint
+from streamer.errors import Unavailable
 from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
+from streamer.signing.canonical_json import canonical_json
+from streamer.signing.merkle import inclusion_proof
 from streamer.store.audit import control
+from streamer.store.audit.heads import all_cosigned, newest_signed, range_root
 from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.schema import (
     batches,
     calibration_runs,
-    checkpoints,
     control_log,
     dead_letter_replays,
     dead_letters,
@@ -36,6 +38,7 @@ from streamer.store.db.schema import (
     erasures,
     gate_revisions,
     gates,
+    heads,
     judgements,
     label_revisions,
     label_signatures,
@@ -148,9 +151,22 @@ class ChainedRowsSnapshot:
         query = sa.select(outcomes.c.leaf_hash).where(of_log, outcomes.c.leaf_index < size)
         return self._connection.execute(query.order_by(outcomes.c.leaf_index)).scalars().all()
 
+    def heads(self) -> Iterator[bytes]:
+        """What each leaf of the log of heads is the hash of."""
+        index = -1
+        while True:
+            query = sa.select(heads).where(heads.c.leaf_index > index).order_by(heads.c.leaf_index)
+            page = self._connection.execute(query.limit(_PAGE)).all()
+            yield from (row.data for row in page)
+            if not page:
+                return
+            index = page[-1].leaf_index
+
     def checkpoints(self) -> Iterator[bytes]:
-        rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
-        yield from rows.scalars()
+        """The newest checkpoint, where there is one, and the newest that each witness has cosigned."""
+        notes = [newest_signed(self._connection).note, *(one.note for one in all_cosigned(self._connection))]
+        for note in filter(None, notes):
+            yield canonical_json({"checkpoint": note.decode()})
 
     def unchained(self) -> Iterator[dict[str, Any]]:
         """Rows, or columns of them, that belong to no log, or contradict it: somebody wrote them without the program."""
@@ -232,7 +248,6 @@ class ChainedRowsSnapshot:
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}
         yield from self._said_of_replays()
-        yield from self._said_of_checkpoints()
 
     def _said_of_replays(self) -> Iterator[dict[str, Any]]:
         """Messages that contradict the newest sealed replay about when and by whom they were sent again."""
@@ -257,15 +272,6 @@ class ChainedRowsSnapshot:
             kind = "dead_letters.replayed_at" if known is None else "dead_letters"
             yield {"kind": kind, "subject": _text(source)}
 
-    def _said_of_checkpoints(self) -> Iterator[dict[str, Any]]:
-        """Checkpoints whose row has another number or moment than they have; what is no checkpoint is named without this."""
-        query = sa.select(checkpoints.c.sequence, checkpoints.c.made_at, checkpoints.c.value)
-        for sequence, made_at, value in self._connection.execute(query.order_by(checkpoints.c.sequence)):
-            with suppress(BadMessage):
-                said = decode_checkpoint(value)
-                if (said.sequence, said.made_at) != (sequence, made_at):
-                    yield {"kind": checkpoints.name, "subject": _text([sequence])}
-
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None
     ) -> list[dict[str, Any]]:
@@ -273,7 +279,7 @@ class ChainedRowsSnapshot:
 
         Each has ``line`` (the outcome), ``policy`` and ``revision`` (rows),
         ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
-        first), ``checkpoint`` (the oldest checkpoint that covers it, or None) and ``desk`` (what became of it at the desk, a row
+        first), ``head`` (the oldest signed leaf of the log of heads that covers it, or None) and ``desk`` (what became of it at the desk, a row
         with its text as far as that is kept, or None) and ``spoke`` (how much each signal spoke for the answer, or None).
         """
         query = sa.select(batches).where(batches.c.batch_id == batch_id)
@@ -328,7 +334,7 @@ class ChainedRowsSnapshot:
                     .order_by(label_revisions.c.id)
                 ).mappings()
             ],
-            "checkpoint": self._covering(partition, row["leaf_index"]),
+            "head": self._covering(partition, row["leaf_index"]),
             "desk": self._desk_of(batch),
             "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
@@ -352,27 +358,52 @@ class ChainedRowsSnapshot:
         return None if found is None else control.seal(desk_outcomes, found) | self._desk_text(found["id"])
 
     def _covering(self, partition: Partition, index: int) -> dict[str, Any] | None:
-        """The oldest checkpoint that covers a leaf of a partition: logs only grow."""
-        low, high = 1, self._connection.execute(sa.select(sa.func.max(checkpoints.c.sequence))).scalar() or 0
+        """The oldest leaf of the log of heads that covers a leaf of a partition, under the newest checkpoint: logs only grow."""
+        low, high = 0, newest_signed(self._connection).size - 1
         covering: dict[str, Any] | None = None
         while low <= high:
             middle = (low + high) // 2
-            value = self._connection.execute(
-                sa.select(checkpoints.c.value).where(checkpoints.c.sequence == middle)
-            ).scalar_one_or_none()
             try:
-                facts = json.loads(value or b"{}")
-                ends: dict[tuple[Any, ...], int] = {
-                    (head["log_id"], head["topic"], head["partition"]): head["size"]
+                facts = json.loads(self._head(middle) or b"{}")
+                covers = any(
+                    (head["log_id"], head["topic"], head["partition"]) == partition and head["size"] > index
                     for head in facts["partitions"]
-                }
+                )
             except (ValueError, KeyError, TypeError):
                 return None
-            if ends.get(tuple(partition), 0) > index:
-                covering, high = facts, middle - 1
+            if covers:
+                covering, high = facts | {"index": middle}, middle - 1
             else:
                 low = middle + 1
         return covering
+
+    def _head(self, index: int) -> bytes | None:
+        query = sa.select(heads.c.data).where(heads.c.leaf_index == index)
+        return self._connection.execute(query).scalar_one_or_none()
+
+    def proof_of_head(self, index: int) -> dict[str, Any]:
+        """Prove that a checkpoint covers a leaf of the log of heads; its data, the proof, the checkpoint.
+
+        It is the one that the most witnesses have cosigned, of these the newest; else the newest of all.
+        """
+        notes: dict[int, bytes] = {}
+        for one in all_cosigned(self._connection):
+            if one.size > index:
+                known = notes.get(one.size)
+                notes[one.size] = (
+                    one.note if known is None else known + one.note.splitlines(keepends=True)[-1]
+                )
+        newest = newest_signed(self._connection)
+        size = max(notes, key=lambda size: (notes[size].count(b"\n"), size), default=newest.size)
+        proof = inclusion_proof(index, size, partial(range_root, self._connection))
+        return {
+            "head": {
+                "index": index,
+                "data": (self._head(index) or b"").decode(),
+                "proof": [one.hex() for one in proof],
+            },
+            "checkpoint": notes.get(size, newest.note).decode(),
+        }
 
     def _rows_of(self, page: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
         """The tables' rows that a page of entries is about, by table and subject, as they would be sealed today."""

@@ -1,0 +1,198 @@
+"""The log of heads: where all Merkle logs stood, leaf by leaf, and the newest checkpoint of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+
+from streamer.signing.commitments import salt_commitment, seed_commitment
+from streamer.signing.merkle import HASH_BYTES, Edge, leaf_hash, node_hash, subtrees
+from streamer.store.audit import control
+from streamer.store.db.schema import cosignatures, gates, heads, signed_head
+from streamer.store.log.outbox import enqueue
+from streamer.store.log.progress import partition_heads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+    from streamer.journal import OutboxMessage
+    from streamer.store.db.engine import Database
+
+
+class SignedHead(NamedTuple):
+    """The newest checkpoint, its size, that of the newest one that was published, and when that was due."""
+
+    size: int
+    published: int
+    published_at: datetime | None
+    note: bytes
+
+
+class Cosigned(NamedTuple):
+    """The newest checkpoint that a witness has cosigned, with its signature."""
+
+    witness: str
+    size: int
+    note: bytes
+
+
+NOTHING_SIGNED = SignedHead(0, 0, None, b"")
+
+
+class Heads:
+    """Implements `streamer.audit.checkpointing.HeadStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def standing(self) -> tuple[dict[str, Any], bytes | None, SignedHead]:
+        """Where the logs stand by what is committed, all at one moment; the newest leaf; the newest checkpoint.
+
+        No lock is taken. A leaf's transaction reads the control log before it ends: whoever sees it sees that, too.
+        """
+        with self._database.reading(snapshot=True) as connection:
+            head = control.head(connection)
+            standing = {
+                "record": head.record_id.hex(),
+                "control": head.as_said(),
+                "partitions": partition_heads(connection),
+                "gates": _commitments(connection),
+            }
+            signed = newest_signed(connection)
+            last = connection.execute(
+                sa.select(heads.c.data).where(heads.c.leaf_index == signed.size - 1)
+            ).scalar_one_or_none()
+        return standing, last, signed
+
+    def append(
+        self,
+        data: bytes,
+        *,
+        before: SignedHead,
+        sign: Callable[[int, bytes], bytes],
+        message: Callable[[bytes], OutboxMessage] | None,
+        now: datetime,
+    ) -> SignedHead | None:
+        """Append a leaf and store the checkpoint of the log with it; None where another process appended one first.
+
+        Parameters
+        ----------
+        data : what the leaf is the hash of.
+        before : the newest checkpoint, as `standing` gave it.
+        sign : returns the checkpoint of a size and a root.
+        message : makes the event of it; None: it is not published.
+        """
+
+        def work(connection: sa.Connection) -> SignedHead | None:
+            row = connection.execute(sa.select(signed_head.c.size).with_for_update()).scalar_one()
+            if row != before.size:
+                return None
+            log = Edge(row, b"".join(_subtrees(connection, 0, row)))
+            ended = log.append(leaf_hash(data))
+            note = sign(log.size, log.root())
+            connection.execute(sa.insert(heads).values(leaf_index=row, data=data, nodes=b"".join(ended)))
+            new = SignedHead(log.size, before.published, before.published_at, note)
+            if message is not None:
+                new = new._replace(published=log.size, published_at=now)
+                enqueue(connection, message(note), now)
+            connection.execute(sa.update(signed_head).values(new._asdict()))
+            return new
+
+        return self._database.writing(work)
+
+    def publish(self, signed: SignedHead, message: OutboxMessage, *, now: datetime) -> SignedHead:
+        """Publish a checkpoint that is stored already."""
+        new = signed._replace(published=signed.size, published_at=now)
+
+        def work(connection: sa.Connection) -> None:
+            moved = connection.execute(
+                sa.update(signed_head)
+                .where(signed_head.c.published < signed.size)
+                .values(published=signed.size, published_at=now)
+            )
+            if moved.rowcount:
+                enqueue(connection, message, now)
+
+        self._database.writing(work)
+        return new
+
+    def newest(self) -> SignedHead:
+        """The newest checkpoint."""
+        with self._database.reading() as connection:
+            return newest_signed(connection)
+
+    def data(self, index: int) -> bytes | None:
+        """What a leaf is the hash of."""
+        query = sa.select(heads.c.data).where(heads.c.leaf_index == index)
+        with self._database.reading() as connection:
+            return connection.execute(query).scalar_one_or_none()
+
+    def cosigned(self) -> list[Cosigned]:
+        """The newest checkpoint that each witness has cosigned."""
+        with self._database.reading() as connection:
+            return all_cosigned(connection)
+
+    def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
+        """Keep what a witness has cosigned, in place of what it cosigned before."""
+        insert: Any = (sqlite if self._database.sqlite else postgresql).insert
+        new = insert(cosignatures).values(witness=witness, size=size, note=note)
+        newer = new.on_conflict_do_update(
+            index_elements=[cosignatures.c.witness],
+            set_={"size": size, "note": note},
+            where=cosignatures.c.size <= size,
+        )
+        self._database.writing(lambda connection: connection.execute(newer))
+
+    def root(self, first: int, end: int) -> bytes:
+        """The root over a range of leaves, as `streamer.signing.merkle` asks for it."""
+        with self._database.reading() as connection:
+            return range_root(connection, first, end)
+
+
+def range_root(connection: sa.Connection, first: int, end: int) -> bytes:
+    """The root over the leaves from `first` up to, not including, `end`, as proofs ask for it."""
+    *left, root = _subtrees(connection, first, end)
+    for one in reversed(left):
+        root = node_hash(one, root)
+    return root
+
+
+def newest_signed(connection: sa.Connection) -> SignedHead:
+    """The newest checkpoint."""
+    row = connection.execute(sa.select(*(signed_head.c[name] for name in SignedHead._fields))).one_or_none()
+    return NOTHING_SIGNED if row is None else SignedHead(*row)
+
+
+def all_cosigned(connection: sa.Connection) -> list[Cosigned]:
+    """The newest checkpoint that each witness has cosigned, by its name."""
+    query = sa.select(*(cosignatures.c[name] for name in Cosigned._fields)).order_by(cosignatures.c.witness)
+    return [Cosigned(*row) for row in connection.execute(query)]
+
+
+def _subtrees(connection: sa.Connection, first: int, end: int) -> list[bytes]:
+    """The hashes of the perfect subtrees of a range: each stands with its last leaf, behind the smaller ones that end there."""
+    ranges = subtrees(first, end)
+    query = sa.select(heads.c.leaf_index, heads.c.nodes).where(
+        heads.c.leaf_index.in_([last - 1 for _, last in ranges])
+    )
+    nodes: dict[int, bytes] = dict(connection.execute(query).fetchall())
+    levels = [(last - begin).bit_length() - 1 for begin, last in ranges]
+    return [
+        nodes[last - 1][HASH_BYTES * level : HASH_BYTES * (level + 1)]
+        for level, (_, last) in zip(levels, ranges, strict=True)
+    ]
+
+
+def _commitments(connection: sa.Connection) -> list[dict[str, str]]:
+    rows = connection.execute(sa.select(gates.c.name, gates.c.audit_salt, gates.c.seed)).all()
+    return [
+        {
+            "gate": name,
+            "salt": salt_commitment(name, salt),
+            "seed": seed_commitment(name, seed),
+        }
+        for name, salt, seed in sorted(rows, key=lambda row: str(row[0]))
+    ]
