@@ -91,12 +91,13 @@ swap: $(INSTALLED)  ## Change the answers' source under many gates and count the
 	@$(MAKE) --silent services
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.e2e.swap $(ARGS)
 
-wheels: $(INSTALLED)  ## Install the wheel with each extra under Python 3.11, 3.12 and 3.13, as far as they are here
+wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
 
-docs: $(INSTALLED)  ## Write the pages of docs/ and the dashboards that come from the code
+docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
 	$(BIN)/python -m streamer.cli.generate_docs
 	$(BIN)/python -m deploy.grafana.generate
+	$(BIN)/python -m tests.inventory
 
 lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock, and the integrations' packages
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \
@@ -113,8 +114,8 @@ clean:  ## Remove what make made; your databases in .streamer stay
 # ---- what the targets stand on
 
 .venv/bin/python:
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' || { \
-		echo "Python 3.11, 3.12 or 3.13 is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -1)." >&2; \
+	@$(PYTHON) -c 'import sys; sys.exit(not sys.version_info >= (3, 11))' || { \
+		echo "Python 3.11 or later is needed, and $(PYTHON) is $$($(PYTHON) --version 2>&1 | tail -1)." >&2; \
 		echo "Name another one: make PYTHON=python3.12 ..." >&2; \
 		exit 1; \
 	}

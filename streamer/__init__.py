@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 from streamer.lazy import lazy_names
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from streamer.calibration.crc import calibrate, calibrate_groups
     from streamer.calibration.groups import LabelledGroup

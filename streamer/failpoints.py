@@ -16,14 +16,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
-import structlog
-
 from streamer.errors import Unavailable, UsageError
+from streamer.lazy import LazyLogger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = structlog.get_logger(__name__)
+log = LazyLogger(__name__)
 
 VARIABLE: Final = "STREAMER_FAILPOINTS"
 

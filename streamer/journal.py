@@ -171,7 +171,7 @@ class BatchDecision:
 
     `newest_seen` is the gate's newest policy that the decider looked at, where it refused that one; see `ActivePolicy`.
     `cut` is what this batch was cut by where not all share the policy's cut; `segment` is its segment if the policy has
-    segments. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` says that only this drew
+    segments, `burst` stands for its burst if the policy knows some with a bad label. `audit_rate` is the number of the rate that raised its probability, and `extra_draw` says that only this drew
     it. `cloud` has a few numbers of its embeddings (`streamer.scoring.cloud`), where there were any. `asked` is what a judge was
     asked for its scores and said, by response. `candidate` is what the gate's candidate policy made of it, where there is one. `signals` is the row of signals of
     what its unit may ship (float32, little-endian), and `needed` the budget that it would have shipped with.
@@ -202,6 +202,7 @@ class BatchDecision:
     newest_seen: int = 0
     cut: Cut | None = None
     segment: str | None = None
+    burst: str | None = None
     audit_rate: int | None = None
     extra_draw: bool = False
     cloud: tuple[float, ...] | None = None

@@ -1,10 +1,10 @@
-"""Names of a package (PEP 562), and modules, that are imported at their first use: what lies beside them costs less."""
+"""Names of a package (PEP 562), modules and loggers that are imported at their first use: what lies beside them costs less."""
 
 from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,3 +44,13 @@ class LazyModule:
         value = getattr(import_module(self._name), name)
         setattr(self, name, value)
         return value
+
+
+class LazyLogger:
+    """A logger of structlog, which is imported with the first record."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, level: str) -> Any:
+        return getattr(import_module("structlog").get_logger(self._name), level)

@@ -31,6 +31,7 @@ UNTIL_ENDED = frozenset(("monitor_alarms", "monitor_sequences"))
 MAY_BE_DELETED = MOVES_ON | UNTIL_ENDED | {"data_gaps", "decisions", "outcomes", "outbox"}
 
 ERASABLE = {
+    "calibration_runs": ("burst_key",),
     "batches": ("prompt", "references", "metadata", "content_hash", "salt", "erased_at"),
     "dead_letters": ("detail", "key", "value", "headers", "salt", "erased_at"),
     "desk_texts": ("text", "salt", "erased_at"),

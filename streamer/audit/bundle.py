@@ -28,6 +28,7 @@ T = TypeVar("T")
 FORMAT = "streamer.bundle.v1"
 
 NOT_EVIDENCE = {
+    "calibration_runs.burst_key": "of the hashes that name bursts: nobody else shall test a question against them",
     "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted",
     "candidate_prompts": "what a candidate policy compares batches with; its sealed rule has their digest",
     "control_head.id": "always 1",

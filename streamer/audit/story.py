@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit import receipt
@@ -22,10 +21,12 @@ if TYPE_CHECKING:
 HELD = {
     "no_threshold": "the gate had not been calibrated",
     "closed": "the gate was closed",
+    "bad_burst": "a prompt of its burst has a bad label",
     "too_few_responses": "there were too few responses to compare",
     "empty_text": "an answer was blank",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
+    "signal_out_of_range": "a number that came with an answer is outside the range that the gate names",
     "no_mark": "the judge that the gate's score is made of gave no mark in time, or not to every answer",
     "upstream_mismatch": "the gate is calibrated for the answers of a different upstream, or with different settings of it",
     "attempts_exhausted": "the prompt had used up its attempts",
@@ -54,7 +55,7 @@ def story_of(found: dict[str, Any]) -> list[tuple[str, object]]:
     ]
     lines += [("upstream", said) for said in _upstream(line.get("content"))]
     lines += [
-        ("decision", _decision(facts, revision, models)),
+        ("decision", _decision(facts, revision)),
         ("policy", _policy(facts, policy, revision)),
     ]
     if (needed := needed_of(facts)) is not None:
@@ -119,17 +120,17 @@ def _upstream(content: Mapping[str, Any] | None) -> list[str]:
     return [said]
 
 
-def _decision(facts: dict[str, Any], revision: dict[str, Any], models: tuple[str, ...]) -> str:
+def _decision(facts: dict[str, Any], revision: dict[str, Any]) -> str:
     outcome, selected = facts["outcome"], facts["selected"]
     what = {"ship": "shipped", "mixed": "shipped in part"}.get(outcome) or HELD_WORDS.get(outcome, "held")
     if selected is not None:
         what = f"shipped response {selected}"
     shadow = "" if facts["mode"] == "enforce" else "; in shadow mode, so that nobody was to act on it"
-    return f"{what}, because {why_of(facts, revision, models)}; decided {facts['decided_at']}{shadow}"
+    return f"{what}, because {why_of(facts, revision)}; decided {facts['decided_at']}{shadow}"
 
 
-def why_of(facts: dict[str, Any], revision: Mapping[str, Any], models: tuple[str, ...]) -> str:
-    """Say why a batch was decided as it was; `models` are those of its answers, as far as they are known."""
+def why_of(facts: dict[str, Any], revision: Mapping[str, Any]) -> str:
+    """Say why a batch was decided as it was."""
     why = HELD.get(facts["reason"], "scores and threshold decided")
     if facts["embedding_source"] == "event":
         if facts["reason"] != "encoder_mismatch":
@@ -141,10 +142,6 @@ def why_of(facts: dict[str, Any], revision: Mapping[str, Any], models: tuple[str
             )
         else:
             why = "it brought embeddings, and the gate refuses those that it does not make"
-    if facts["reason"] == "unknown_model" and revision.get("model"):
-        known = json.loads(revision["model"]).get("models", [])
-        strange = [one or "none that is named" for one in sorted({*models} - {*known})]
-        why += f" ({', '.join(strange) or 'erased'}; it was on those of {', '.join(one or 'no name' for one in known)})"
     if decided_without_trust(facts):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     return why

@@ -160,9 +160,9 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from streamer import __version__
 
-        typer.echo(f"streamer {version('conformal-streamer')}")
+        typer.echo(f"streamer {__version__}")
         raise typer.Exit
 
 

@@ -253,9 +253,9 @@ def export(
         bool,
         typer.Option(
             "--salts/--no-salts",
-            help="Reveal the salts of audit draws. Anyone who knows one can predict which batches will be drawn.",
+            help="Reveal the salts of audit draws: draws can be verified, and everybody who has the bundle can foretell them.",
         ),
-    ] = True,
+    ] = False,
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -275,8 +275,11 @@ def export(
         return
     lines = ", ".join(f"{part['lines']} in {name}" for name, part in manifest["files"].items())
     say(f"Written to {out}: {lines}.")
-    if salts:
-        note("It reveals the salts of audit draws: give it to auditors, not to publishers of batches.")
+    note(
+        "It reveals the salts of audit draws: give it to auditors, not to publishers of batches."
+        if salts
+        else "Without the salts, which foretell draws, nobody can verify draws with it: --salts reveals them."
+    )
 
 
 def _export(
@@ -360,6 +363,21 @@ def report(
     salts: Annotated[
         bool, typer.Option("--salts/--no-salts", help="Reveal the salts of audit draws in the bundle.")
     ] = False,
+    system: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The system that the report is about, as it is to be shown."),
+    ] = None,
+    system_version: Annotated[str | None, typer.Option(metavar="TEXT", help="Its version.")] = None,
+    provider: Annotated[str | None, typer.Option(metavar="NAME", help="Who provides it.")] = None,
+    signatory: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Who answers for the report, with their function.")
+    ] = None,
+    sign_with: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Sign the report with this private key of `streamer audit keygen`."
+        ),
+    ] = None,
     pdf: Annotated[bool, typer.Option("--pdf/--no-pdf", help="Write a PDF file, too.")] = True,
     checkpoints: _CheckpointsOption = None,
     public_key: _KeysOption = None,
@@ -386,6 +404,7 @@ def report(
     begins, ends = _moment(since, "--since", now), _moment(until, "--until", now)
     if begins is not None and begins >= (ends or now):
         raise UsageError("the period is empty: --since must be before --until, or before now")
+    signer = None if sign_with is None else wiring.signer(sign_with)
     settings = wiring.load_settings()
     keys = wiring.trusted_keys(settings, public_key)
     outside = wiring.outside_checkpoints(settings, checkpoints)
@@ -408,8 +427,10 @@ def report(
         gates=gates,
         keys=keys,
         outside=None if outside is None else outside[0],
+        about={"system": system, "version": system_version, "provider": provider, "signatory": signatory},
+        signed_with=None if signer is None else signer.key_id,
     )
-    written = write_report(found, out, pdf=pdf)
+    written = write_report(found, out, pdf=pdf, signer=signer)
     faults = found["figures"]["verification"]["value"]["faults"]
     if json:
         print_json({"files": [str(one) for one in written], "bundle": str(made), "report": found})

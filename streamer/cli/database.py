@@ -160,6 +160,7 @@ def prune(
             "texts released at the desk": found.released,
             "published messages": found.messages,
             "parked messages": found.parked,
+            "keys of bursts": found.burst_keys,
         }
     )
     say("These would be erased." if dry_run else "Erased.")

@@ -280,8 +280,8 @@ SETTINGS: tuple[SettingOption, ...] = (
     _of(
         "group_by",
         "KEY|prompt",
-        "Metadata key that names bursts of batches, or prompt: batches with the same question. Calibration counts a burst once; none: "
-        "each batch.",
+        "Metadata key that names bursts of batches, or prompt: batches with the same question. Calibration counts a burst once, and method "
+        "full holds one with a bad label; none: each batch.",
         _METHODS,
         none=True,
     ),

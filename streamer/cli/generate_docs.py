@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
+from streamer.cli.deferred import DeferredCommand
 from streamer.cli.help import choices, default, term
 from streamer.settings.settings import Settings
 from streamer.settings.sources import entry_type, is_table, leaves, variable_name
@@ -217,7 +218,7 @@ def _name(row: tuple[str, str]) -> str:
 
 def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
     for name, listed in command.commands.items():
-        child = getattr(listed, "command", listed)
+        child = listed.command if isinstance(listed, DeferredCommand) else listed
         if not hasattr(child, "commands") or child.invoke_without_command:
             yield f"{path} {name}", child
         if hasattr(child, "commands"):

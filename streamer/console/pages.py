@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlencode
 
 from streamer.audit import receipt
-from streamer.audit.story import models_of, needed_of, story_of, threshold_of, why_of
+from streamer.audit.story import needed_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
 from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
 from streamer.console.what_if import Questions
@@ -593,7 +593,7 @@ def _decided(found: Mapping[str, Any], facts: dict[str, Any], answers: Sequence[
     threshold = facts.get("cut_threshold") if "cut_state" in facts else policy["threshold"]
     state = facts.get("cut_state", policy["state"])
     if facts["reason"] != "scored" or not scores or state == "closed":
-        return f"Held, because {why_of(facts, found['revision'], models_of(found['line']))}"
+        return f"Held, because {why_of(facts, found['revision'])}"
     if state == "open":
         return f"The gate was open, so that everything shipped; the best score is {max(scores):.3g}"
     needed = needed_of(facts)

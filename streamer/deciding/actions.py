@@ -43,6 +43,7 @@ class Judged:
     outcome: BatchAction
     reason: str
     selected: str | None
+    burst: str | None = None
 
     @property
     def best(self) -> int | None:

@@ -488,6 +488,7 @@ class BatchDecider:
             candidate=_known_beside(p),
             signals=None if p.signals is None else p.signals.astype("<f4").tobytes(),
             needed=judged.needed,
+            burst=judged.burst,
         )
 
     def _rule(self, p: _Pending) -> Judged:
@@ -508,10 +509,17 @@ class BatchDecider:
         uniforms = None
         if gate.needs_uniforms:
             uniforms = uniforms_for(p.active.audit_salt, p.key, ids, settings.unit)
-        ruling = gate.decide(p.scores, blank=p.blank, uniforms=uniforms, segment=segment, row=p.signals)
+        burst = None
+        if policy.bursts is not None:
+            burst = policy.bursts.name(p.event.prompt, p.event.metadata)
+        ruling = gate.decide(
+            p.scores, blank=p.blank, uniforms=uniforms, segment=segment, row=p.signals, burst=burst
+        )
         shipped = ruling.gate.shipped
         if not policy.calibrated:
             reason = "no_threshold"
+        elif ruling.bad_burst:
+            reason = "bad_burst"
         else:
             reason = "closed" if ruling.cut.state == "closed" else "scored"
         outcome: BatchAction
@@ -520,7 +528,7 @@ class BatchDecider:
         else:
             outcome = "mixed" if any(shipped) else settings.hold_action
         selected = None if ruling.gate.selected is None else ids[ruling.gate.selected]
-        return Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected)
+        return Judged(ruling, ruling.cut, segment, uniforms, shipped, outcome, reason, selected, burst)
 
     def _gate(self, policy: Policy) -> PolicyGate:
         """Return the gate of a policy, built once for each version."""

@@ -37,6 +37,7 @@ Reason = Literal[
     "scored",
     "no_threshold",
     "closed",
+    "bad_burst",
     "too_few_responses",
     "empty_text",
     "encoder_mismatch",

@@ -238,7 +238,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
 _reader = Reader(ThresholdsV1, SCHEMA)
 
 _AS_IN_POLICY = tuple(
-    field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses")
+    field.name for field in fields(Policy) if field.name not in ("settings", "rule", "losses", "bursts")
 )
 
 

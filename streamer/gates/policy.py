@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.calibration.threshold import ThresholdState
-    from streamer.gates.policy_gate import CalibrationLosses
+    from streamer.gates.policy_gate import Bursts, CalibrationLosses
     from streamer.gates.settings import GateSettings
 
 RECALIBRATOR = "recalibrator"
@@ -56,7 +56,7 @@ class Policy:
     calibrated : False until a calibration has decided for these settings; such a policy is `closed`
         and its decisions say `no_threshold`.
     guarantee : what is promised, in words; empty when nothing is.
-    losses : of the prompts that it was calibrated on, read from the record; not part of the policy.
+    losses, bursts : of the prompts that it was calibrated on, read from the record; not part of the policy.
     """
 
     gate: str
@@ -74,6 +74,7 @@ class Policy:
     reason: str
     rule: Rule = INDICATOR
     losses: CalibrationLosses | None = field(default=None, compare=False, repr=False)
+    bursts: Bursts | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if (self.state == "cut") != (self.threshold is not None):
@@ -96,4 +97,5 @@ class Policy:
             calibration_run=None,
             guarantee="",
             losses=None,
+            bursts=None,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import math
 import unicodedata
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +43,13 @@ class Ruling:
     gate : what ships.
     cut : what this batch was cut by: its own under a transductive rule, its segment's under segments.
     needed : the budget that it would have shipped with; None where the policy does not say.
+    bad_burst : whether nothing of it ships because its burst has a bad label.
     """
 
     gate: BatchGate
     cut: Cut
     needed: Needed | None = None
+    bad_burst: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +122,39 @@ class CalibrationLosses:
         return Needed(1 + self._above[bisect_left(self._scores, score)], len(self._scores))
 
 
+@dataclass(frozen=True, slots=True)
+class Bursts:
+    """The bursts of which nothing ships: those with a bad label among the prompts that a policy was made of.
+
+    Attributes
+    ----------
+    key : the metadata key that names bursts, or `prompt`.
+    secret : of the hashes that stand for names; None: it was erased, and no batch is told its burst any more.
+    bad : ids of the prompts with a bad label, by burst.
+    """
+
+    key: str
+    secret: bytes | None
+    bad: Mapping[str, Collection[str]]
+
+    def name(self, prompt: str, metadata: Mapping[str, Any]) -> str | None:
+        """Return what stands for the burst of a batch, 64 hexadecimal digits; None where it is the only one of its burst."""
+        return self.sealed(burst_of(prompt, metadata, self.key))
+
+    def sealed(self, name: str | None) -> str | None:
+        """Return what stands for a burst by its name, where it has one and the secret is known."""
+        return None if name is None or self.secret is None else sealed_burst(name, self.secret)
+
+    def holds(self, burst: str | None, prompt: str | None = None) -> bool:
+        """Whether another prompt of this burst than the one with this id has a bad label."""
+        return any(one != prompt for one in self.bad.get(burst or "", ()))
+
+
+def sealed_burst(name: str, secret: bytes) -> str:
+    """Return what stands for a burst on record: nobody without the secret can test what its name is."""
+    return hmac.digest(secret, name.encode(), "sha256").hex()
+
+
 def unit_row(
     unit: Unit, rows: NDArray[np.float32], scores: Sequence[float], blank: Sequence[bool]
 ) -> NDArray[np.float32] | None:
@@ -143,10 +179,20 @@ class PolicyGate:
     cut : the policy's state and lambda.
     rule : how they are to be read.
     losses : of the calibration prompts, where the policy cuts one score at its budget.
+    bursts : those with a bad label, of which nothing ships.
     """
 
-    def __init__(self, *, unit: Unit, cut: Cut, rule: Rule, losses: CalibrationLosses | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        unit: Unit,
+        cut: Cut,
+        rule: Rule,
+        losses: CalibrationLosses | None = None,
+        bursts: Bursts | None = None,
+    ) -> None:
         self._losses = losses
+        self._bursts = bursts
         self._unit: Unit = unit
         self._cut = cut
         self._rule = rule
@@ -161,6 +207,7 @@ class PolicyGate:
             cut=Cut(policy.state, policy.threshold),
             rule=policy.rule,
             losses=policy.losses,
+            bursts=policy.bursts,
         )
 
     @property
@@ -183,6 +230,7 @@ class PolicyGate:
         row: ArrayLike | None = None,
         needed: Needed | None = None,
         prompt: str | None = None,
+        burst: str | None = None,
     ) -> Ruling:
         """Decide one batch.
 
@@ -195,12 +243,29 @@ class PolicyGate:
         row : its signals, shape (d,), where the rule reads them; from `unit_row`. A batch without them is held.
         needed : what is on record of it, in place of `row`.
         prompt : its id, where it may be one of the rule's own calibration prompts: it is left out of them then.
+        burst : of the batch, where the policy knows some; from `Bursts.name`.
 
         Raises
         ------
         ValueError
             If scores are missing or outside [0, 1], lengths differ, or uniforms are missing.
         """
+        ruling = self._ruling(scores, blank, uniforms, segment, row, needed, prompt)
+        if self._bursts is None or ruling.cut.state == "closed" or not self._bursts.holds(burst, prompt):
+            return ruling
+        gate = replace(ruling.gate, shipped=(False,) * len(scores), selected=None)
+        return replace(ruling, gate=gate, bad_burst=True)
+
+    def _ruling(
+        self,
+        scores: Sequence[float],
+        blank: Sequence[bool] | None,
+        uniforms: Sequence[float] | None,
+        segment: str | None,
+        row: ArrayLike | None,
+        needed: Needed | None,
+        prompt: str | None,
+    ) -> Ruling:
         cut = self._cut
         if isinstance(self._rule, Full) and cut.state == "full":
             return self._by_signals(self._rule, scores, blank, segment, row, needed, prompt)
@@ -304,7 +369,7 @@ def burst_of(prompt: str, metadata: Mapping[str, Any], key: str) -> str | None:
     None where it is the only one of its burst.
     """
     if key == "prompt":
-        prompt = unicodedata.normalize("NFKC", prompt).casefold()
+        prompt = unicodedata.normalize("NFKC", prompt).lower()
     return (" ".join(prompt.split()) if key == "prompt" else segment_of(metadata, key)) or None
 
 

@@ -122,7 +122,7 @@ class GateSettings:
     shape : how the cut is read.
     segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
     group_by : metadata key whose value names a burst of batches, or `PROMPT`: those with the same question are one. Calibration
-        counts a burst once; None: each batch.
+        counts a burst once, and the method full holds one with a bad label; None: each batch.
     segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
     label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
     hold_action : what happens to what is not shipped.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.gates.policy import Policy
+    from streamer.gates.policy_gate import Bursts
     from streamer.gates.rule import Rule
     from streamer.gates.settings import Unit
     from streamer.recalibration.run import CalibrationRun
@@ -36,20 +37,22 @@ class Reading:
     ----------
     cut : state and lambda.
     rule : how they are to be read.
+    bursts : of which nothing ships; None: none are known.
     """
 
     cut: Cut
     rule: Rule
+    bursts: Bursts | None = field(default=None, compare=False)
 
     @classmethod
     def of_policy(cls, policy: Policy) -> Reading:
         """Return what a policy cuts by."""
-        return cls(Cut(policy.state, policy.threshold), policy.rule)
+        return cls(Cut(policy.state, policy.threshold), policy.rule, policy.bursts)
 
     @classmethod
     def of_run(cls, run: CalibrationRun) -> Reading:
         """Return what a run decided."""
-        return cls(Cut.at(run.decided.value), run.rule)
+        return cls(Cut.at(run.decided.value), run.rule, run.bursts)
 
     @property
     def is_known(self) -> bool:

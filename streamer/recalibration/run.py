@@ -13,13 +13,14 @@ from streamer.calibration.guarantee import besides
 from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.label_lag import label_lag
+from streamer.gates.policy_gate import Bursts, sealed_burst
 from streamer.gates.rule import Cut, Full
 from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
 from streamer.recalibration.draw_ages import LONGEST_SECONDS, age_moment, choose_cut, delay, overdue_labels
-from streamer.recalibration.sampled import SampledGroup, decided_before, one_of_each, prompts_of
+from streamer.recalibration.sampled import SampledGroup, bad_bursts, decided_before, one_of_each, prompts_of
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
@@ -133,6 +134,15 @@ class CalibrationRun:
     def rule(self) -> Rule:
         """How the decided threshold is to be read."""
         return self._own.rule
+
+    @property
+    def bursts(self) -> Bursts | None:
+        """The bursts of which nothing ships, hashed without a secret; None where the gate ships whatever their burst."""
+        settings = self.gate.settings
+        if settings.group_by is None or not settings.calibrator.of_signals:
+            return None
+        bad = bad_bursts(self.groups, self.gate.audit_salt)
+        return Bursts(settings.group_by, b"", {sealed_burst(name, b""): ids for name, ids in bad.items()})
 
     @property
     def _own(self) -> Candidate:

@@ -128,6 +128,15 @@ def prompts_of_rule(rule: Full, groups: Sequence[SampledGroup], older_than: date
     return found
 
 
+def bad_bursts(groups: Sequence[SampledGroup], salt: bytes) -> dict[str, list[str]]:
+    """Return the ids of the prompts that count as bad by a label, by their burst; one without a label is none of them."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        if group.burst is not None and group.labelled and is_bad(salt, group):
+            found.setdefault(group.burst, []).append(group.id)
+    return found
+
+
 def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
     """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
     by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"

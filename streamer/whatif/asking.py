@@ -264,7 +264,7 @@ class WhatIf:
         if change.proposal:
             found = self._proposed()
             basis = self._known("proposal", found.at, found.guarantee, in_sample=in_sample)
-            return Reading(found.cut, found.rule), basis
+            return Reading(found.cut, found.rule, found.bursts), basis
         if change.candidate:
             candidate, _ = self._candidate()
             if candidate.cut is not None:
@@ -365,6 +365,7 @@ class WhatIf:
                 until=self._now,
                 kind=self._gate.settings.severity_kind,
                 keys=() if key is None else (key,),
+                group_by=self._gate.settings.group_by,
                 most=self._most,
             )
         return self._pasts[key]

@@ -54,6 +54,8 @@ class Past:
     probability : shape (n,), in [0, 1]; logged with the decision, 0 where it was not up for the draw.
     selected : n of them; the response that was shown, with the unit `best`.
     cuts : what cut each, as far as that was recorded, by place.
+    bursts : n of them; as recorded by the policy that decided, None where it knew none.
+    burst_names : n of them; by the key that was asked for, None where they are erased or each is the only one of its burst.
     segments : n of them; as recorded by the policy that decided, None without segments.
     rows : n of them; the signals of what its unit may ship, d float32, little-endian; None where none were kept.
     needed : n of them; the budget that each would have shipped with, None where its policy did not say.
@@ -90,6 +92,8 @@ class Past:
     drawn: Flags
     severities: Floats
     earlier: int = 0
+    bursts: Sequence[str | None] = ()
+    burst_names: Sequence[str | None] = ()
 
     def __len__(self) -> int:
         return len(self.batch_ids)
@@ -141,6 +145,9 @@ class Past:
         for name in ("batch_ids", "decided_at", "selected", "segments", "rows", "needed"):
             values = getattr(self, name)
             changes[name] = [values[one] for one in places]
+        for name in ("bursts", "burst_names"):
+            values = getattr(self, name)
+            changes[name] = [values[one] for one in places] if values else ()
         for name in ("scores", "uniforms", "blank", "shipped", "drawn", "severities"):
             changes[name] = getattr(self, name)[kept]
         return replace(self, **changes)
@@ -164,11 +171,12 @@ class PastReader(Protocol):
         until: datetime,
         kind: str,
         keys: Collection[str] = (),
+        group_by: str | None = None,
         most: int = MOST,
     ) -> Past:
         """Read the newest `most` first attempts decided from `since` on and before `until`, with labels of a kind.
 
-        `keys` : the metadata keys of `Past.named`.
+        `keys` : the metadata keys of `Past.named`. `group_by` : the key of `Past.burst_names`.
         """
         ...
 

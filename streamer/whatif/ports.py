@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from streamer.gates.candidate import CandidatePolicy, MadeBeside
     from streamer.gates.policy import Policy
+    from streamer.gates.policy_gate import Bursts
     from streamer.gates.rule import Cut, Rule
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import Since
@@ -44,6 +45,8 @@ class WaitingProposal(Protocol):
     def at(self) -> datetime: ...
     @property
     def guarantee(self) -> str: ...
+    @property
+    def bursts(self) -> Bursts | None: ...
 
 
 class PastPolicies(Protocol):

@@ -59,6 +59,7 @@ def _read_by(settings: GateSettings) -> Hashable:
         settings.signals,
         settings.severity_kind,
         settings.segment_by,
+        settings.group_by,
         settings.label_floor,
         settings.shape.of_ranks,
     )

@@ -78,6 +78,7 @@ def replay_record(past: Past) -> list[Difference]:
                     uniforms=uniforms[there] if gate.needs_uniforms else None,
                     segment=past.segments[place],
                     row=row_of(past, place),
+                    burst=past.bursts[place] if past.bursts else None,
                 )
             except ValueError as error:
                 found.append(_differs(past, place, "ships", f"it cannot be decided again: {error}"))
@@ -127,7 +128,8 @@ def replay(past: Past, settings: GateSettings, reading: Reading, *, salt: bytes)
     ships = np.zeros(len(past.response_ids), dtype=np.bool_)
     if reading.ships_nothing:
         return ships
-    gate = PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule)
+    bursts = reading.bursts if past.burst_names else None
+    gate = PolicyGate(unit=settings.unit, cut=reading.cut, rule=reading.rule, bursts=bursts)
     segments = segments_under(past, settings.segment_by)
     scores, blank = past.scores.tolist(), past.blank.tolist()
     for place in np.flatnonzero(past.scored).tolist():
@@ -143,6 +145,7 @@ def replay(past: Past, settings: GateSettings, reading: Reading, *, salt: bytes)
             segment=segments[place],
             row=row_of(past, place),
             prompt=f"{past.batch_ids[place]}#1",
+            burst=None if bursts is None else bursts.sealed(past.burst_names[place]),
         )
         ships[there] = ruling.gate.shipped
     return ships
@@ -154,6 +157,9 @@ def within_budget(past: Past, settings: GateSettings) -> Flags:
     scores, blank = past.scores.tolist(), past.blank.tolist()
     for place in np.flatnonzero(past.scored).tolist():
         needed, there = past.needed[place], past.of_batch(place)
+        policy = past.policies.get(int(past.versions[place]))
+        if policy is not None and policy.bursts is not None and policy.bursts.holds(past.bursts[place]):
+            continue
         if needed is not None and needed.within(settings.alpha, attempts=settings.max_attempts):
             cut = Cut.at(-math.inf if settings.floor is None else settings.floor)
             ships[there] = gate_batch(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
+    from streamer.audit.signing import Signer
     from streamer.audit.witnesses import Witnesses
     from streamer.settings.settings import Settings
     from streamer.store import Store
@@ -121,6 +122,16 @@ def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
     if settings.audit.private_key is not None:
         return [Signer(settings.audit.private_key).public_key]
     return []
+
+
+def signer(file: Path) -> Signer:
+    """Return what signs with the private key in a file. Raises `UsageError`."""
+    from streamer.audit.signing import Signer
+
+    try:
+        return Signer(small_text(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read the private key {file}: {error}") from error
 
 
 def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[bytes], str] | None:

@@ -34,6 +34,11 @@ def is_bad(number: int) -> bool:
     return number % 4 == 0
 
 
+def session(number: int) -> int:
+    """Each prompt of the second lot is in a session with one of the first lot."""
+    return number if number < BEFORE else number - BEFORE + 1
+
+
 def event(number: int) -> bytes:
     """Good prompts have answers that mostly agree; what retrieval says helps."""
     town = TOWNS[number % len(TOWNS)]
@@ -55,6 +60,7 @@ def event(number: int) -> bytes:
             "schema": "streamer.responses.v1",
             "gate": NAME,
             "batch_id": f"batch-{number}",
+            "metadata": {"session": session(number)},
             "prompt": f"Which town is it in case {number}?",
             "embedding_encoder": "made-up",
             "responses": answers,
@@ -96,6 +102,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
             *("gate", "create", NAME, "--method", "full", "--alpha", str(ALPHA), "--signal", "retrieval=0..1"),
             *("--encoder", "external:made-up", "--embeddings", "accept", "--dimension", "3"),
             *("--mode", "enforce", "--audit-probability", "1", "--recalibrate", "propose"),
+            *("--group-by", "session"),
         )  # fmt: skip
         assert site.store.gates.get(NAME).settings.method == "full"
         worker = site.start_worker()
@@ -120,18 +127,23 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         rows = np.array([row_of(found[n]) for n in numbers])
         offline = fit_full(rows, [is_bad(n) for n in numbers])
         k = allowed(ALPHA, BEFORE)
-        shipped = 0
+        shipped = held = 0
         for number in range(BEFORE, BEFORE + AFTER):
             one = found[number]
             count = offline.count(row_of(one))
             assert (one.budget_count, one.budget_groups) == (count, BEFORE)
-            assert (one.outcome == "ship") == (count <= k)
-            shipped += count <= k
-            action = decode_action(one.action_value)
+            ships, action = count <= k and not is_bad(session(number)), decode_action(one.action_value)
+            assert (one.outcome == "ship") == ships, "nothing ships of a session with a bad label"
+            assert action.reason == ("bad_burst" if is_bad(session(number)) else "scored")
+            shipped += ships
+            held += count <= k and not ships
             assert (action.policy.state, action.policy.threshold) == ("full", None)
             needed = [r.budget_needed for r in action.responses if isinstance(r.budget_needed, float)]
             assert needed == [count / (BEFORE + 1)]
-        assert shipped >= AFTER // 2
+        assert shipped >= AFTER // 3
+        assert held > 2
+        said = site.command("what-if", NAME, "--against", str(policy.version), "--in-sample", "--json").stdout
+        assert json.loads(said)["replay"]["as_recorded"], said
 
         shown = site.command("threshold", "show", NAME).stdout
         assert "of 60 labelled prompts" in shown
@@ -140,7 +152,7 @@ def test_from_its_creation_to_decisions_that_follow_from_the_labels(
         assert "of calibrations on 60 prompts expose more than" in shown
         site.command("audit", "verify")
         bundle = site.directory / "bundle"
-        site.command("audit", "export", "--out", str(bundle))
+        site.command("audit", "export", "--salts", "--out", str(bundle))
         verifier = verify_bundle(Bundle(bundle), [], None)
         assert verifier.faults == []
         site.check()

@@ -72,7 +72,7 @@ def verified(one: Site) -> Verifier:
     said = one.command("audit", "verify", "--rescore")
     assert "not scored again" not in said.stdout + said.stderr
     bundle, embeddings = one.directory / "bundle", one.directory / "embeddings.jsonl"
-    one.command("audit", "export", "--out", str(bundle))
+    one.command("audit", "export", "--salts", "--out", str(bundle))
     one.command("audit", "embed", str(bundle), "--out", str(embeddings))
     verifier = verify_bundle(Bundle(bundle), [], None)
     with embeddings.open("rb") as lines:

@@ -127,7 +127,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
     site.command("audit", "checkpoint", **signing)
     site.command("audit", "verify", **signing)
     bundle = site.directory / "bundle"
-    site.command("audit", "export", "--out", str(bundle), **signing)
+    site.command("audit", "export", "--salts", "--out", str(bundle), **signing)
     verifier = verify_bundle(Bundle(bundle), [], None)
     assert verifier.faults == []
     assert verifier.counts["actions derived again"] == 600

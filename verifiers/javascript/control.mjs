@@ -8,6 +8,7 @@ import { Waits } from "./waits.mjs";
 export class Governance {
   gates = new Map(); // name: { commitment, seed, salt, committed, policies, index }
   revisions = new Map(); // gate, revision: the row
+  burstsRead = new Map(); // gate, batch_id, attempt: run, key and burst of each run that has read it
   runs = new Map(); // id: { row, inputs, candidates, place, index }
   rates = new Map(); // id: the row
   erasures = [];
@@ -132,6 +133,12 @@ export class Governance {
       this.report.fault("calibration", place, detail);
     }
     const settings = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row;
+    run.badBursts = new Set(run.inputs.filter((one) => one.bad && one.severity !== null && one.burst !== null).map((one) => one.burst));
+    if (settings?.group_by != null) {
+      for (const [key, burst] of new Map(run.inputs.map((one) => [canonical([row.gate, one.batch_id, one.attempt]), one.burst]))) {
+        this.burstsRead.set(key, [...(this.burstsRead.get(key) ?? []), { run: row.id, key: settings.group_by, burst }]);
+      }
+    }
     if (settings !== undefined && settings.method !== row.method) {
       this.report.fault("calibration", place, "its method is not that of its gate's revision");
     }

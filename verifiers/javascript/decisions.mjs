@@ -8,16 +8,26 @@ import { decide, isBlank, roundSix, segmentOf } from "./rules.mjs";
 
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
-const OF_SCORED = ["scored", "closed"]; // reasons of batches that have scores; `no_threshold` is one of either
+const SPACES = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+/u;
+const OF_SCORED = ["scored", "closed", "bad_burst"]; // reasons of batches that have scores; `no_threshold` is one of either
 
 /** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
 const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
+
+/** A question but for case and spaces. */
+const words = (prompt) => prompt.normalize("NFKC").toLowerCase().split(SPACES).filter(Boolean).join(" ");
+
+function nameIn(metadata, key) {
+  const named = metadata[key];
+  return segmentOf(plain(named ?? null), named instanceof Num && /[.e]/.test(named.canonical));
+}
 
 export const wordsMac = (salt, exchanges) => hmac(Buffer.from(salt, "hex"), canonical(exchanges));
 
 export class Decisions {
   events = new Map(); // partition and leaf: SHA-256 of the published event
   byBatch = new Map(); // gate, batch_id, attempt: what runs need to know of it
+  burstNames = new Map(); // of each run, by name and by what stands for it
   before = new Map(); // gate: decisions before the first checkpoint that is committed to its salt
 
   constructor(governance, manifest, report) {
@@ -42,7 +52,7 @@ export class Decisions {
     const key = canonical(facts.batch);
     if (this.byBatch.has(key)) report.fault("action", place, "this batch was decided before");
     const drawn = facts.responses.filter((one) => one[4]).map((one) => one[0]);
-    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, index, drawn, texts: entry.content?.texts ?? null, hasEvent: Boolean(entry.action) });
+    this.byBatch.set(key, { facts, rawFacts: entry.rawFacts, place, partition, index, drawn, texts: entry.content?.texts ?? null, erasedAt: entry.erased_at ?? null, hasEvent: Boolean(entry.action) });
     this.#seals(entry);
     const gate = this.governance.gates.get(name);
     const policy = this.governance.policy(name, facts.policy);
@@ -217,22 +227,49 @@ export class Decisions {
     this.report.count("batches whose scores follow from recorded numbers");
   }
 
-  #derive({ facts, raw }, policy, scores, blank) {
+  #derive(entry, policy, scores, blank) {
+    const { facts, raw } = entry;
     const { settings, row, rule } = policy;
     let segment = null;
     if (settings.segment_by !== null) {
       const metadata = metadataOf({ raw }, settings);
-      if (metadata) {
-        const named = metadata[settings.segment_by];
-        const isFloat = named instanceof Num && /[.e]/.test(named.canonical);
-        segment = segmentOf(plain(named ?? null), isFloat);
-      } else segment = facts.segment ?? "";
+      if (metadata) segment = nameIn(metadata, settings.segment_by);
+      else segment = facts.segment ?? "";
     }
     const chance = rule.kind === "smooth" || rule.kind === "ramp";
     const uniforms = chance ? facts.uniforms : null;
     if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
     const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment, needed: facts.budget ?? null });
-    return { ...made, segment };
+    const badBurst = this.#badBurst(entry, policy) && made.cut.state !== "closed" && row.calibrated;
+    return { ...made, segment, badBurst, ...(badBurst && { shipped: made.shipped.map(() => false), selected: null }) };
+  }
+
+  /** Whether a prompt of a decision's burst has a bad label; where metadata are there, bursts are compared with what they name. */
+  #badBurst({ facts, raw, place }, { settings, row }) {
+    const { report, governance } = this;
+    const run = settings.group_by != null && settings.method === "full" ? governance.runs.get(row.calibration_run) : undefined;
+    const metadata = metadataOf({ raw }, settings);
+    const read = governance.burstsRead.get(canonical(facts.batch)) ?? [];
+    if (run !== undefined) read.push({ run: row.calibration_run, key: settings.group_by, burst: facts.burst ?? null });
+    else if (facts.burst !== undefined) report.fault("action", place, "it names a burst, and its policy knows none");
+    for (const { run: id, key, burst } of read) {
+      if (!metadata) continue;
+      const name = key === "prompt" ? words(raw.content.prompt) : nameIn(metadata, key);
+      if (!this.#sameBurst(id, name, burst)) {
+        report.fault("action", place, `its burst in run ${id} is not that of its ${key === "prompt" ? "question" : "metadata"}`);
+      }
+    }
+    if (run !== undefined) report.count("decisions by burst");
+    return run !== undefined && run.badBursts.has(facts.burst);
+  }
+
+  #sameBurst(run, name, burst) {
+    if (name === "" || burst === null) return name === "" && burst === null;
+    const names = this.burstNames;
+    const [one, other] = [`${run} =${name}`, `${run} ${burst}`];
+    if (!names.has(one)) names.set(one, burst);
+    if (!names.has(other)) names.set(other, name);
+    return names.get(one) === burst && names.get(other) === name;
   }
 
   #expected(derived, facts, hold, row) {
@@ -240,7 +277,7 @@ export class Decisions {
     const any = derived.shipped.includes(true);
     const all = derived.shipped.every(Boolean) || derived.selected !== null;
     const selected = derived.selected === null ? null : facts.responses[derived.selected][0];
-    const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? "closed" : "scored";
+    const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? "closed" : derived.badBurst ? "bad_burst" : "scored";
     return { actions, outcome: all ? "ship" : any ? "mixed" : hold, selected, reason };
   }
 

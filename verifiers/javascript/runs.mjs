@@ -23,10 +23,11 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       continue;
     }
     const ageCut = row.age_cut ? plain(parse(row.age_cut)) : null;
-    if (settings.segment_by !== null || (settings.group_by ?? null) !== null || ageCut?.pending === "labelled-only") {
-      report.note("runs by labels", "whether runs with segments or with labels alone left a batch out rightly is not checked");
+    if (ageCut?.pending === "labelled-only") {
+      report.note("runs by labels", "whether runs with labels alone left a batch out rightly is not checked");
       continue;
     }
+    const byMetadata = settings.segment_by !== null || (settings.group_by ?? null) !== null; // erased by then, they were not known
     const heads = headsOf(row);
     const read = new Set(inputs.map((one) => canonical([row.gate, one.batch_id, one.attempt])));
     let oldest = "";
@@ -35,13 +36,14 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
       oldest = known[0] ?? "";
     }
     let complete = true;
-    for (const { facts, partition, index, place: where } of byGate.get(row.gate) ?? []) {
+    for (const { facts, partition, index, place: where, erasedAt } of byGate.get(row.gate) ?? []) {
       const concerns =
         index < (heads.get(partition) ?? 0) && facts.decided_at < row.older_than && facts.decided_at > oldest &&
         (row.newer_than === null || row.newer_than === undefined || facts.decided_at > row.newer_than) &&
         facts.policy >= (row.since_version ?? 0) && facts.unit === settings.unit && facts.scorer === settings.scorer &&
         facts.encoder === settings.encoder && ofSameRevisions(governance, facts, settings) && facts.responses.some((one) => one[4] && one[1] !== null);
       if (!concerns || read.has(canonical(facts.batch))) continue;
+      if (byMetadata && erasedAt !== null && erasedAt <= row.finished_at) continue;
       complete = false;
       const batch = `${row.gate}/${facts.batch[1]}#${facts.batch[2]}`;
       report.fault("calibration", place, `it did not read the drawn batch ${batch}, which was recorded (${where})`);

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from streamer.audit.standalone.verify_bundle import SIGNATURE
 from streamer.security.visible import visible
 from streamer.wording.numbers import counted, percent
 from streamer.wording.policies import who
@@ -63,12 +64,18 @@ class ShownClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The whole report, in the order in which it is read."""
+    """The whole report, in the order in which it is read. Up to `how` it is the summary.
+
+    `draws` says whether draws were verified, `gates` and `glance` have a row for each gate and for each clause.
+    """
 
     title: str
     lead: str
+    draws: str
     warning: str
     facts: list[tuple[str, str]]
+    gates: EvidenceTable
+    glance: EvidenceTable
     how: list[str]
     where: str
     clauses: list[ShownClause]
@@ -104,11 +111,19 @@ def document_of(report: Mapping[str, Any]) -> Document:
     document = Document(
         title=f"Evidence from the record: {framework['title']}",
         lead=lead,
+        draws=_draws_verified(verification),
         warning=(
             "For each clause this report says what the sealed record of decisions shows, and what it does not. It is material for"
             f" an assessment, and not the assessment. {framework['applies']}"
         ),
         facts=[
+            *((one.capitalize(), _claimed(said)) for one, said in report["about"].items()),
+            (
+                "Signed with",
+                f"the key {report['signed_with']}; the signature is in {SIGNATURE}"
+                if report["signed_with"]
+                else "no key: whoever has the report can change it",
+            ),
             ("Clauses by", framework["edition"]),
             (
                 "Period",
@@ -120,7 +135,33 @@ def document_of(report: Mapping[str, Any]) -> Document:
             ("SHA-256 of its manifest", report["bundle"]),
             ("Verified with", _verified_with(report["verified_with"])),
         ],
-        how=[_command(report["verified_with"])],
+        gates=_rows(
+            (
+                "gate",
+                "mode",
+                "decisions",
+                "served",
+                "drawn",
+                "labelled",
+                "the risk that its budget bounds",
+                "open alerts",
+            ),
+            [_of_gate(gate, found) for gate in gates],
+        ),
+        glance=_rows(
+            ("clause", "about", "figures", "not shown"),
+            [
+                (
+                    one["clause"],
+                    one["title"],
+                    _ranges([numbers[name] for name in one["shows"]]),
+                    str(len(one["does_not_show"])),
+                )
+                for one in report["clauses"]
+            ],
+            1,
+        ),
+        how=[_command(report)],
         where=(
             "verify_bundle.py is the file streamer/audit/standalone/verify_bundle.py of conformal-streamer. Take it from a release"
             " that you trust, from its source or from what pip download --no-deps conformal-streamer gives you, and not from whoever"
@@ -176,12 +217,64 @@ def _lines(
     return lines
 
 
-def _command(given: Mapping[str, Any]) -> str:
+def _claimed(said: str | None) -> str:
+    return "not given" if said is None else f"{said} (as given with the report, not verified)"
+
+
+def _draws_verified(counts: Mapping[str, int]) -> str:
+    """Whether labels, exposure and error rates come from batches that nobody chose."""
+    if missing := counts["draws not verified"]:
+        return (
+            f"The audit draws of {counted(missing, 'decision', 'decisions')} were not verified, because the bundle leaves out the"
+            " salts, which foretell draws to come: that chance chose the batches behind labels, exposure and error rates rests on"
+            " the operator's word."
+        )
+    return f"{counted(counts['draws'], 'audit draw was', 'audit draws were')} verified by the salts of the gates."
+
+
+def _of_gate(gate: str, found: Mapping[str, Any]) -> tuple[str, ...]:
+    """The row of a gate in the summary."""
+    decided, drawn, alerts = (found[f"{one}/{gate}"]["value"] for one in ("decisions", "draws", "alerts"))
+    settings = found[f"settings/{gate}"]["value"]["newest"]
+    risk = found[f"exposure/{gate}"]["value"]
+    if risk["promised"] == "selective":
+        risk = found[f"selective/{gate}"]["value"]
+    if risk["estimate"] is None or risk["budget"] is None:
+        said = "not established"
+    else:
+        said = f"{percent(risk['lower'])} to {percent(risk['upper'])}, budget {percent(risk['budget'])}: " + (
+            "kept"
+            if risk["upper"] <= risk["budget"]
+            else "exceeded"
+            if risk["lower"] > risk["budget"]
+            else "not decided"
+        )
+    return (
+        gate, _plain(settings["mode"]), _number(decided["total"]),
+        percent(decided["share_served"]) if decided["total"] else "–", _number(drawn["drawn"]),
+        _number(drawn["responses_labelled"]), said, _number(alerts["raised"] - alerts["acknowledged"]),
+    )  # fmt: skip
+
+
+def _ranges(numbers: Sequence[str]) -> str:
+    """F1, F2, F3, F7 as F1–F3, F7."""
+    runs: list[list[int]] = []
+    for at in sorted(int(one[1:]) for one in numbers):
+        if runs and at == runs[-1][-1] + 1:
+            runs[-1].append(at)
+        else:
+            runs.append([at])
+    return ", ".join(f"F{run[0]}" if len(run) == 1 else f"F{run[0]}–F{run[-1]}" for run in runs)
+
+
+def _command(report: Mapping[str, Any]) -> str:
     """The command that derives each figure again, with what the report was made with."""
+    given = report["verified_with"]
     return (
         "python verify_bundle.py bundle.zip"
         + (" --public-key checkpoint-key.pem.pub" if given["keys"] else "")
         + " --report report.json"
+        + (" --report-key report-key.pem.pub" if report["signed_with"] else "")
         + ("" if given["checkpoints"] is None else " --checkpoints checkpoints.jsonl")
     )
 
@@ -253,10 +346,17 @@ def _pairs(value: Mapping[str, Any], one: str) -> EvidenceTable:
 def _listed(values: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> EvidenceTable:
     """A row for each value: by head, the key of what stands there."""
     rows = [
-        [_when(one[key]) if _is_moment(key) else _plain(one[key]) for key in columns.values()]
+        [
+            _when(one[key]) if _is_moment(key) else _by(one[key]) if key.endswith("_by") else _plain(one[key])
+            for key in columns.values()
+        ]
         for one in values
     ]
     return _rows(tuple(columns), rows)
+
+
+def _by(name: str | None) -> str:
+    return "–" if name is None else who(name)
 
 
 def _is_moment(key: str) -> bool:
@@ -394,7 +494,7 @@ def _policies(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTab
     rows = [
         (
             str(one["version"]), one["event"], _when(one["at"]), who(one["by"]), one["reason"], _cut(one),
-            _plain(one["run_requested_by"]), "yes" if one["signed"] else "no",
+            _by(one["run_requested_by"]), "yes" if one["signed"] else "no",
         )
         for one in value
     ]  # fmt: skip
@@ -412,7 +512,7 @@ def _runs(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     rejected = value["rejected"]
     return (
         f"{counted(value['total'], 'calibration run', 'calibration runs')} in the period"
-        + (f", asked for by {', '.join(value['requested_by'])}" if value["requested_by"] else "")
+        + (f", asked for by {', '.join(map(who, value['requested_by']))}" if value["requested_by"] else "")
         + (f"; {counted(len(rejected), 'proposal was', 'proposals were')} rejected" if rejected else ""),
         [
             _pairs(value["by_outcome"], "became"),
@@ -521,7 +621,7 @@ def _alerts(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
     rows = [
         (
             _when(one["raised_at"]), one["level"], one["kind"], one["message"], _when(one["acknowledged_at"]),
-            _plain(one["acknowledged_by"]), _seconds(one["seconds"]),
+            _by(one["acknowledged_by"]), _seconds(one["seconds"]),
         )
         for one in value["each"]
     ]  # fmt: skip
@@ -560,7 +660,13 @@ def _erasures(value: Sequence[Mapping[str, Any]]) -> tuple[str, list[EvidenceTab
         return "no erasure in the period", []
     sooner = sum(bool(one["sooner"]) for one in value)
     rows = [
-        (_when(one["at"]), one["by"], one["reason"], _when(one["before"]), "yes" if one["sooner"] else "no")
+        (
+            _when(one["at"]),
+            who(one["by"]),
+            one["reason"],
+            _when(one["before"]),
+            "yes" if one["sooner"] else "no",
+        )
         for one in value
     ]
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,9 +15,13 @@ from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
 from streamer.audit.evidence.page import page_of
 from streamer.audit.standalone.verify_bundle import (
+    IN_TOTO,
     REPORT,
+    SIGNATURE,
     Bundle,
     Figures,
+    canonical_json,
+    dsse_signed,
     sha256,
     verified_with,
     verify_bundle,
@@ -24,9 +29,10 @@ from streamer.audit.standalone.verify_bundle import (
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+NOTHING_SAID = dict.fromkeys(("system", "version", "provider", "signatory"))
 JSON, PAGE, PDF, BUNDLE = "report.json", "report.html", "report.pdf", "bundle.zip"
 """What the files of a pack are called."""
 
@@ -40,6 +46,8 @@ def make_report(
     gates: Sequence[str] | None = None,
     keys: Sequence[bytes] = (),
     outside: Sequence[bytes] | None = None,
+    about: Mapping[str, str | None] = NOTHING_SAID,
+    signed_with: str | None = None,
 ) -> dict[str, Any]:
     """Verify a bundle and derive a report from it, and from nothing else: the same bundle gives the same report.
 
@@ -49,6 +57,8 @@ def make_report(
         made.
     gates : only these; None: every gate.
     keys, outside : what the bundle is verified with, as `verify_bundle` takes it.
+    about : system, version, provider and signatory, as whoever asks for the report gives them.
+    signed_with : id of the key that `write_report` gets.
 
     Raises
     ------
@@ -73,6 +83,8 @@ def make_report(
             "edition": framework.edition,
             "applies": framework.applies,
         },
+        "about": {**NOTHING_SAID, **about},
+        "signed_with": signed_with,
         "made_at": opened.manifest["made_at"],
         "period": {"since": begins, "until": ends},
         "gates": None if gates is None else sorted(gates),
@@ -92,8 +104,10 @@ def make_report(
     }
 
 
-def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> list[Path]:
-    """Write a report into a folder as JSON, HTML and PDF, and return what was written.
+def write_report(
+    report: dict[str, Any], folder: Path, *, pdf: bool = True, signer: signing.Signer | None = None
+) -> list[Path]:
+    """Write a report into a folder as JSON, HTML and PDF, with a signature over these, and return what was written.
 
     Raises
     ------
@@ -115,6 +129,8 @@ def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> l
         from streamer.audit.evidence.pdf import pdf_of
 
         written[PDF] = pdf_of(document)
+    if signer is not None:
+        written[SIGNATURE] = _signature(report, written, signer)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, data in written.items():
@@ -122,6 +138,23 @@ def write_report(report: dict[str, Any], folder: Path, *, pdf: bool = True) -> l
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or folder}: {error.strerror or error}") from error
     return [folder / name for name in written]
+
+
+def _signature(report: dict[str, Any], files: dict[str, bytes], signer: signing.Signer) -> bytes:
+    """Sign the files as an in-toto statement in a DSSE envelope, which tools of others verify too."""
+    statement = {
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": name, "digest": {"sha256": sha256(data)}} for name, data in files.items()],
+        "predicateType": f"urn:{REPORT}",
+        "predicate": {**report["about"], "bundle": report["bundle"], "made_at": report["made_at"]},
+    }
+    payload = canonical_json(statement)
+    envelope = {
+        "payloadType": IN_TOTO,
+        "payload": base64.b64encode(payload).decode(),
+        "signatures": [{"keyid": signer.key_id, "sig": signer.sign(dsse_signed(IN_TOTO, payload))}],
+    }
+    return canonical_json(envelope) + b"\n"
 
 
 def in_order(figures: dict[str, Any], families: Sequence[str]) -> list[str]:

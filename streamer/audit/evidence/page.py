@@ -59,9 +59,14 @@ def page_of(document: Document) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{escape(document.title)}</title><style>{STYLE}</style></head><body><main>",
             f'<header><h1>{escape(document.title)}</h1><p class="lead">{escape(document.lead)}</p>',
+            f'<p class="lead">{escape(document.draws)}</p>',
             f'<p class="soft">{escape(document.warning)}</p><dl>',
             *(f"<dt>{escape(one)}</dt><dd>{escape(said)}</dd>" for one, said in document.facts),
-            "</dl></header><h2>Check it yourself</h2><p>Every figure follows from the bundle that lies beside this page. One file of"
+            "</dl></header><h2>The gates at a glance</h2>",
+            _table(document.gates, "The gates at a glance"),
+            "<h2>The clauses at a glance</h2>",
+            _table(document.glance, "The clauses at a glance"),
+            "<h2>Check it yourself</h2><p>Every figure follows from the bundle that lies beside this page. One file of"
             " Python derives each again and names any that differs:</p>",
             *(f"<p><code>{escape(one)}</code></p>" for one in document.how),
             f'<p class="soft">{escape(document.where)}</p>',

@@ -773,10 +773,10 @@ class _Run:
         self._settings = settings
         # Numbers in place of names: a record may have many runs of many batches.
         self._read = array("q", sorted(hash(group) for group in groups))
-        # What says nothing of completeness: a missing label or an unknown segment leaves a batch out.
-        self.checked = settings.get("pending") != "labelled-only" and not any(
-            settings.get(name) for name in ("segment_by", "group_by")
-        )
+        # What says nothing of completeness: a missing label leaves a batch out.
+        self.checked = settings.get("pending") != "labelled-only"
+        self._by_metadata = any(settings.get(name) for name in ("segment_by", "group_by"))
+        self._finished = row["finished_at"]
         self._windowed = settings.get("window") is not None
         self._oldest: str | None = None
         self._unread: list[tuple[str, str, str]] = []
@@ -797,6 +797,8 @@ class _Run:
             and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
             and _of_same_revisions(self._settings, decision.settings)
             and any(one[4] and one[1] is not None for one in facts["responses"])
+            # Erased by then, its segment or burst was not known.
+            and not (self._by_metadata and (line.get("erased_at") or "~") <= self._finished)
         ):
             place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
             self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
@@ -830,6 +832,14 @@ class _Decision(NamedTuple):
     def metadata(self) -> dict[str, Any] | None:
         """What its batch came with; None: erased, or never kept."""
         return (self.line.get("content") or {}).get("metadata") if self.kept else None
+
+    def burst(self, key: str) -> str | None:
+        """What names its burst, the empty text where it is the only one of it; None: that is erased, or was left out."""
+        if self.metadata is None:
+            return None
+        if key == "prompt":
+            return " ".join(unicodedata.normalize("NFKC", self.line["content"]["prompt"]).lower().split())
+        return segment_of(self.metadata.get(key))
 
 
 WRITTEN_AT = {
@@ -913,6 +923,9 @@ class Verifier:
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._runs: dict[str, list[_Run]] = {}
+        self._bad_bursts: dict[int, set[str]] = {}
+        self._bursts_read: dict[tuple[Any, ...], dict[int, tuple[str, str | None]]] = {}
+        self._burst_names: dict[tuple[int, str], str] = {}
         self._erasable = ""
         self._forgotten: list[tuple[str, str]] = []  # judges' words that are erased
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
@@ -1354,6 +1367,12 @@ class Verifier:
         if settings is not None and settings["method"] != row["method"]:
             self.fault("calibration", place, f"its method is not that of revision {row['gate_revision']}")
         self._rules[row["id"]] = deciding.get("rule")
+        if settings is not None and (key := settings.get("group_by")) is not None:
+            for one in inputs:
+                batch = row["gate"], one["batch_id"], one["attempt"]
+                self._bursts_read.setdefault(batch, {})[row["id"]] = (key, one["burst"])
+            bad = {one["burst"] for one in inputs if one["bad"] and one["severity"] is not None}
+            self._bad_bursts[row["id"]] = bad - {None}
         if row["heads"] is None:
             self.fault("calibration", place, "it does not say how far the record was when it read")
         elif settings is not None:
@@ -1918,7 +1937,7 @@ class Verifier:
         shipped: list[bool] | None
         if any(score is None for score in scores) or not scores:
             shipped, reason = [False] * len(scores), ""
-            if facts["reason"] in ("scored", "closed"):
+            if facts["reason"] in ("scored", "closed", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
         else:
             content = line.get("content")
@@ -1938,10 +1957,13 @@ class Verifier:
                 return False
             shipped, best, cut = derived
             reason = "scored"
+            bad_burst = self._of_burst(decision)
             if not policy["calibrated"]:
                 reason = "no_threshold"
             elif cut[0] == "closed":
                 reason = "closed"
+            elif bad_burst:
+                shipped, reason = [False] * len(scores), "bad_burst"
             if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
                 self.fault("action", place, "the batch's own threshold does not follow from its policy")
         self.counts["actions derived again"] += 1
@@ -1956,6 +1978,35 @@ class Verifier:
         elif reason and facts["reason"] != reason:
             self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
         return best
+
+    def _of_burst(self, decision: _Decision) -> bool:
+        """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
+        _, facts, policy, settings, place = decision
+        key, run = settings.get("group_by"), policy["calibration_run"]
+        for of, (by, burst) in self._bursts_read.pop(tuple(facts["batch"]), {}).items():
+            self._same_burst(decision, of, by, burst)
+        if key is None or run is None or settings["method"] != "full":
+            if "burst" in facts:
+                self.fault("action", place, "it names a burst, and its policy knows none")
+            return False
+        self._same_burst(decision, run, key, facts.get("burst"))
+        self.counts["decisions by burst"] += 1
+        return facts.get("burst") in self._bad_bursts.get(run, ())
+
+    def _same_burst(self, decision: _Decision, run: int, key: str, burst: str | None) -> None:
+        name = decision.burst(key)
+        if name is None:
+            return
+        alike = not name and burst is None
+        if name and burst:
+            named = self._burst_names.setdefault((run, "=" + name), burst)
+            alike = named == burst and self._burst_names.setdefault((run, burst), name) == name
+        if not alike:
+            self.fault(
+                "action",
+                decision.place,
+                f"its burst in run {run} is not that of its {'question' if key == 'prompt' else 'metadata'}",
+            )
 
     def _rule_of(self, policy: dict[str, Any]) -> Any:
         key = (policy["gate"], policy["version"])
@@ -1974,9 +2025,9 @@ class Verifier:
         if facts["sampling_probability"] != probability:
             self.fault("draw", place, f"its logged probability should be {probability}")
         salt = self._salts.get(gate)
+        self.counts["draws" if salt else "draws not verified"] += 1
         if salt is None:
             return
-        self.counts["draws"] += 1
         self._early[gate] += line["index"] < self._before.get(gate, {}).get(tuple(line["source"][:3]), 0)
         names = (gate, batch, str(attempt))
         if "uniforms" in facts:
@@ -3801,6 +3852,9 @@ class Bundle:
 # -- the figures of a report ---------------------------------------------------------------------------------------
 
 REPORT = "streamer.report.v1"
+SIGNATURE = "report.dsse.json"
+"""The signature over the files of a report, beside them: an in-toto statement in a DSSE envelope."""
+IN_TOTO = "application/vnd.in-toto+json"
 _RATES = 12
 """How many rates the boundary of an interval mixes."""
 
@@ -4514,7 +4568,7 @@ def _by_day_or_month(days: dict[str, Counter[str]]) -> tuple[str, dict[str, Coun
 
 
 VERIFIED = (
-    "outcomes", "control entries", "checkpoints", "decisions", "actions derived again", "draws", "texts",
+    "outcomes", "control entries", "checkpoints", "decisions", "actions derived again", "draws", "draws not verified", "texts",
     "texts not given or erased", "decisions under the newest policy", "runs whose sample is complete",
     "calibrations derived again", "inputs of runs",
 )  # fmt: skip
@@ -4717,6 +4771,39 @@ def check_report(
         verifier.fault("report", f"report, {name}", detail)
 
 
+def dsse_signed(kind: str, payload: bytes) -> bytes:
+    """Write what a DSSE signature covers: type and payload, each with its length."""
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
+
+
+def check_signature(report: Path, keys: Sequence[bytes], verifier: Verifier) -> None:
+    """Verify the signature beside a report, over each of its files that lies there; a fault where it is not good."""
+    known = {sha256(key): key for key in keys}
+    try:
+        envelope = strict_json(report.with_name(SIGNATURE).read_bytes())
+        payload = base64.b64decode(envelope["payload"], validate=True)
+        signed = dsse_signed(envelope["payloadType"], payload)
+        good = envelope["payloadType"] == IN_TOTO and any(
+            ed25519_verify(known.get(one["keyid"], b""), signed, base64.b64decode(one["sig"], validate=True))
+            for one in envelope["signatures"]
+        )
+        digests = {Path(one["name"]).name: one["digest"]["sha256"] for one in strict_json(payload)["subject"]}
+    except OSError:
+        verifier.fault("report", SIGNATURE, "it is not beside the report, which nobody has signed then")
+        return
+    except (ValueError, TypeError, LookupError, AttributeError):
+        verifier.fault("report", SIGNATURE, "it is no signature of a report")
+        return
+    if not good:
+        verifier.fault("report", SIGNATURE, "no trusted key has signed it")
+        return
+    for name in sorted({report.name, *digests}):
+        file = report.with_name(name or report.name)
+        if file.is_file() and sha256(file.read_bytes()) != digests.get(name):
+            verifier.fault("report", name, "it is not the file that was signed")
+    verifier.counts["report signatures"] += 1
+
+
 def complete_lines(data: bytes) -> list[bytes]:
     """Split a file of checkpoints; a last line without an end is one that a crash interrupted."""
     return [line for line in data.split(b"\n")[:-1] if line]
@@ -4749,6 +4836,7 @@ FILES_BESIDE = {
     "--receipts": "receipts of decisions that somebody kept, one JSON a line",
     "--policy-keys": "PEM file with the public keys that may sign policies",
     "--label-keys": "public keys of labellers, each after a line `labeller: NAME`",
+    "--report-key": "PEM file with the public keys that may sign the report",
     "--report": "report.json of `streamer audit report`: derive each of its figures again",
     "--embeddings": "embeddings of the answers, one JSON a line, as `streamer audit embed` makes them: derive the scores again",
 }
@@ -4776,6 +4864,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         receipts = read(asked.receipts, lambda path: receipt_lines(path.read_bytes()))
         policy_keys = read(asked.policy_keys, lambda path: read_public_keys(path.read_text("ascii")), [])
         label_keys = read(asked.label_keys, lambda path: read_label_keys(path.read_text("utf-8")))
+        report_keys = read(asked.report_key, lambda path: read_public_keys(path.read_text("ascii")), [])
         report = read(asked.report, lambda path: strict_json(path.read_bytes()))
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
@@ -4785,6 +4874,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
+            if report_keys:
+                check_signature(asked.report, report_keys, verifier)
+            else:
+                verifier.notes["report key"] = "who signed the report: no --report-key was given"
         if asked.embeddings is not None:
             bundle.at = "the embeddings"
             with asked.embeddings.open("rb") as lines:

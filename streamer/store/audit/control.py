@@ -101,8 +101,11 @@ TOPIC_SOURCE = "topic"
 RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 """What a calibration run's seal covers beside its own row."""
 
-_ERASABLE = {(judgements.name, name) for name in ("exchanges", "salt", "erased_at")}
-"""What no seal covers, because it is erased one day; another column is a seal of it."""
+_ERASABLE = {
+    (calibration_runs.name, "burst_key"),
+    *((judgements.name, name) for name in ("exchanges", "salt", "erased_at")),
+}
+"""What no seal covers, because it is erased one day; another column is a seal of it, but for keys."""
 
 _QUEUED = ("kind", "subject", "sealed", "recorded_at")
 _NO_DIALECT = default.DefaultDialect()

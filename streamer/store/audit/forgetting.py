@@ -21,6 +21,7 @@ from streamer.store.db.engine import Database
 from streamer.store.db.migrate import require_migrated
 from streamer.store.db.schema import (
     batches,
+    calibration_runs,
     dead_letters,
     decisions,
     desk_outcomes,
@@ -29,6 +30,7 @@ from streamer.store.db.schema import (
     judgements,
     outbox,
     pending_messages,
+    policies,
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, same
@@ -56,6 +58,7 @@ class Pruned:
     released : texts that people released at the desk, with their batches.
     messages : published messages of the outbox, deleted.
     parked : messages that could never be published; they stay as rows, emptied.
+    burst_keys : secrets of runs whose policies are not in force: nobody can test whose burst a hash is any more.
     """
 
     batches: int = 0
@@ -64,6 +67,7 @@ class Pruned:
     released: int = 0
     messages: int = 0
     parked: int = 0
+    burst_keys: int = 0
 
     @property
     def total(self) -> int:
@@ -214,6 +218,23 @@ def _parts(
         outbox,
         sa.select(outbox.c.id).where(outbox.c.published_at < before),
         lambda ids: [sa.delete(outbox).where(outbox.c.id.in_(ids))],
+    )
+    later = policies.alias()
+    superseded = sa.exists().where(
+        policies.c.gate == calibration_runs.c.gate, policies.c.calibration_run > calibration_runs.c.id
+    ) & ~sa.exists().where(
+        policies.c.calibration_run == calibration_runs.c.id,
+        ~sa.exists().where(later.c.gate == policies.c.gate, later.c.version > policies.c.version),
+    )
+    yield (
+        "burst_keys",
+        calibration_runs,
+        sa.select(calibration_runs.c.id).where(
+            calibration_runs.c.burst_key.is_not(None), calibration_runs.c.finished_at < before, superseded
+        ),
+        lambda ids: [
+            sa.update(calibration_runs).where(calibration_runs.c.id.in_(ids)).values(burst_key=sa.null())
+        ],
     )
     for table in (outbox, pending_messages):
         yield (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -11,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.gates.policy_gate import Bursts, sealed_burst
 from streamer.gates.rule import Full
 from streamer.recalibration.sampled import (
     SampledGroup,
     SampledItem,
+    bad_bursts,
     cuts_at_budget,
     is_bad,
     losses_by_score,
@@ -61,6 +62,9 @@ def write_run(
         raise ValueError(
             "a run that is recorded must say how high the chains were: give `calibrate_gate` its `heads`"
         )
+    secret = token_bytes(
+        HASH_BYTES
+    )  # of this run alone: erased, it leaves nobody who finds a question by its burst
     identity: int = connection.execute(
         sa.insert(calibration_runs)
         .values(
@@ -90,11 +94,11 @@ def write_run(
             history=run.history.to_json(),
             held_until=run.held_until,
             heads=run.heads,
+            burst_key=None if run.gate.settings.group_by is None else secret,
         )
         .returning(calibration_runs.c.id)
     ).scalar_one()
     ids = _rows_of(connection, run.groups)
-    secret = token_bytes(HASH_BYTES)  # kept nowhere: nobody finds a question by its burst
     inputs: list[dict[str, Any]] = [
         {
             "run": identity,
@@ -105,9 +109,7 @@ def write_run(
             "probability": group.probability,
             "draws": group.draws,
             "segment": group.segment,
-            "burst": None
-            if group.burst is None
-            else hmac.digest(secret, group.burst.encode(), "sha256").hex(),
+            "burst": None if group.burst is None else sealed_burst(group.burst, secret),
             "spare": group.spare,
             "bad": is_bad(run.gate.audit_salt, group) if run.gate.settings.calibrator.of_signals else None,
         }
@@ -192,6 +194,23 @@ def losses_of(
     return known
 
 
+def bursts_of(
+    connection: sa.Connection, settings: GateSettings, run: int | None, secret: bytes | None
+) -> Bursts | None:
+    """Read which bursts have a bad label among the prompts of a run; None where its gate ships whatever their burst."""
+    if run is None or settings.group_by is None or not settings.calibrator.of_signals:
+        return None
+    key = str(connection.engine.url), run, secret
+    if (known := _BURSTS.get(key)) is None:
+        known = Bursts(settings.group_by, secret, bad_bursts(inputs_of(connection, run), b""))
+        while len(_BURSTS) >= _REMEMBERED:
+            _BURSTS.pop(next(iter(_BURSTS)), None)
+        _BURSTS[key] = known
+    return known
+
+
+_BURSTS: dict[tuple[str, int, bytes | None], Bursts] = {}
+"""By database, run and its secret."""
 _LOSSES: dict[tuple[str, int, datetime], CalibrationLosses] = {}
 """By database, run and its `older_than`."""
 _PROMPTS: dict[tuple[str, ...], tuple[Prompts, ...]] = {}

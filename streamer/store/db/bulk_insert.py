@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import exc
-from sqlalchemy.dialects.postgresql import ARRAY
 
 from streamer.lazy import LazyModule
 
@@ -312,7 +311,7 @@ def _of_keys(dialect: sa.Dialect, query: sa.Select[Any], column: sa.ColumnElemen
 
 
 def _is_any(column: sa.ColumnElement[Any], keys: sa.ColumnElement[str]) -> sa.ColumnElement[bool]:
-    return column == sa.any_(sa.cast(keys, ARRAY(column.type)))
+    return column == sa.any_(sa.cast(keys, sa.ARRAY(column.type)))
 
 
 def _as_keys(dialect: sa.Dialect, column: sa.ColumnElement[Any], values: Sequence[Any]) -> Any:

@@ -9,6 +9,7 @@ import sqlite3
 import time
 from contextlib import contextmanager
 from copy import copy
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -306,6 +307,11 @@ class Database:
     def close(self) -> None:
         """Close every pooled connection."""
         self.engine.dispose()
+
+
+def upsert(connection: sa.Connection, table: sa.Table) -> Any:
+    """An insert of this database's kind, with its ``on_conflict_do_update`` and ``on_conflict_do_nothing``."""
+    return import_module(f"sqlalchemy.dialects.{connection.dialect.name}").insert(table)
 
 
 def _document(value: object) -> str:

@@ -19,10 +19,10 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-import structlog
-from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import LeaseLost, TryLater, Unavailable
+from streamer.lazy import LazyLogger
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import leases
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from streamer.store.db.engine import Database
 
-log = structlog.get_logger(__name__)
+log = LazyLogger(__name__)
 
 LEADER = "recalibrator"
 DESK = "desk"
@@ -237,9 +237,10 @@ class ProcessLease:
                 return False
 
         def work(connection: sa.Connection) -> int | None:
-            insert: Any = (sqlite if self._database.sqlite else postgresql).insert
             until = _later(connection, self._seconds)
-            new = insert(leases).values(name=self._name, holder=self._me, epoch=1, expires_at=until)
+            new = upsert(connection, leases).values(
+                name=self._name, holder=self._me, epoch=1, expires_at=until
+            )
             return connection.execute(
                 new.on_conflict_do_update(
                     index_elements=[leases.c.name],

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql
 
 from streamer.journal import LabelRevision
 from streamer.signing.labels import NO_LABEL_KEYS
@@ -223,7 +222,7 @@ def _values(dialect: str, values: Sequence[Any], kind: sa.types.TypeEngine[Any])
     if dialect == "sqlite":
         each = sa.func.json_each(json.dumps(list(values), ensure_ascii=False)).table_valued("value")
     else:
-        array = sa.cast(list(values), postgresql.ARRAY(kind))
+        array = sa.cast(list(values), sa.ARRAY(kind))
         each = sa.func.unnest(array).table_valued("value").render_derived()
     return sa.select(each.c.value)
 
@@ -234,7 +233,7 @@ def _pairs(dialect: str, pairs: Sequence[tuple[str, str]]) -> sa.Select[Any]:
         return sa.select(
             sa.func.json_extract(each.c.value, "$[0]"), sa.func.json_extract(each.c.value, "$[1]")
         )
-    texts = postgresql.ARRAY(sa.Text())
+    texts = sa.ARRAY(sa.Text())
     both = (
         sa.func.unnest(
             sa.cast([gate for gate, _ in pairs], texts), sa.cast([name for _, name in pairs], texts)

@@ -10,8 +10,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -137,10 +137,9 @@ def _claim(
     now: datetime,
 ) -> bool:
     """Write the claim; False when another has it at this moment."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     values = {"labeller": reviewer.labeller, "holder": reviewer.holder, "expires_at": until}
     taken = connection.execute(
-        insert(review_claims)
+        upsert(connection, review_claims)
         .values(batch=batch, position=position, **values)
         .on_conflict_do_update(
             index_elements=["batch", "position"],

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.review.items import Decided, ReviewItem, UnknownItem
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -41,9 +41,8 @@ _NOT_BY_ITS_SCORE = frozenset({"smooth", "ramp", "rank"})
 
 def offered(connection: sa.Connection, row: sa.Row[Any], reviewer: Reviewer, now: datetime) -> ReviewItem:
     """Write that this response is shown to this person, unless it was before; return it as it is shown."""
-    insert = sqlite.insert if connection.dialect.name == "sqlite" else postgresql.insert
     connection.execute(
-        insert(review_offers)
+        upsert(connection, review_offers)
         .values(
             token=secrets.token_urlsafe(18),
             batch=row.batch,

@@ -76,7 +76,15 @@ def decision_facts(
     """
     own = {
         name: decision[name]
-        for name in ("cut_state", "cut_threshold", "segment", "timestamp_ms", "deadline_ms", "newest_seen")
+        for name in (
+            "cut_state",
+            "cut_threshold",
+            "segment",
+            "burst",
+            "timestamp_ms",
+            "deadline_ms",
+            "newest_seen",
+        )
         if decision[name] is not None
     }
     if decision["signals"] is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import Fenced, TopicRecreated
 from streamer.journal import NO_IDS, Lease, Partition
 from streamer.signing.merkle import root_hex
 from streamer.store.audit import control
 from streamer.store.db.bulk_insert import Statement, execute_all
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import data_gaps, progress
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ def take_leases(
     The topic's id is kept from when it is first known, or from when the first outcome is still to come. Raises
     `TopicRecreated` where the stored one is another.
     """
-    insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
     leases = {}
     for partition in sorted(set(partitions)):
         given = topic_ids.get(partition.topic)
         row = connection.execute(
-            insert(progress)
+            upsert(connection, progress)
             .values(
                 log_id=partition.log_id,
                 topic=partition.topic,

@@ -103,6 +103,7 @@ def decision_row(decision: BatchDecision, batch: int) -> dict[str, Any]:
         "cut_state": None if decision.cut is None else decision.cut.state,
         "cut_threshold": None if decision.cut is None else decision.cut.threshold,
         "segment": decision.segment,
+        "burst": decision.burst,
         "scorer": decision.scorer,
         "encoder": decision.encoder,
         "embedding_source": decision.embedding_source,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
-import structlog
 
 from streamer.calibration.calibrators.full import Prompts
 from streamer.errors import UsageError
@@ -17,6 +16,7 @@ from streamer.gates.candidate import CandidateDecision, CandidatePolicy, MadeBes
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, Full
 from streamer.gates.settings import GateSettings
+from streamer.lazy import LazyLogger
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import in_revisions
 from streamer.store.calibration.run_rows import remembered_prompts
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
 
-log = structlog.get_logger(__name__)
+log = LazyLogger(__name__)
 
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError)
 """What reading a row may raise that this version of the program did not write."""

@@ -170,6 +170,10 @@ class Policies:
                 raise UsageError(
                     f"policy {version} of {gate} was calibrated for different settings ({', '.join(changed)}); recalibrate instead"
                 )
+            if older.bursts is not None and older.bursts.secret is None:
+                raise UsageError(
+                    f"the key of the bursts of policy {version} of {gate} was erased, so that it would know none; recalibrate instead"
+                )
             return self._writer.next(
                 connection,
                 replace(

@@ -14,7 +14,7 @@ from streamer.gates.settings import FLAT_NAMES, GateSettings
 from streamer.journal import ActivePolicy
 from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
-from streamer.store.calibration.run_rows import losses_of, with_prompts
+from streamer.store.calibration.run_rows import bursts_of, losses_of, with_prompts
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import calibration_runs, gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
@@ -35,6 +35,9 @@ _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticErr
 """What reading a row may raise whose values are of no form that this program writes."""
 
 _PAGE = 50
+_KNOWN = 100
+_known: dict[str, GateSettings] = {}
+"""Settings that were read last, by their values."""
 
 
 def no_gate(gate: str) -> UsageError:
@@ -104,7 +107,13 @@ def policy_row(policy: Policy) -> dict[str, Any]:
 
 def settings_of(row: Row) -> GateSettings:
     """The settings in a row of `gate_revisions`."""
-    return GateSettings(**{name: row[name] for name in SETTINGS})
+    values = {name: row[name] for name in SETTINGS}
+    key = repr(values)  # many gates have the same ones; a value may be a list
+    if (known := _known.get(key)) is None:
+        if len(_known) >= _KNOWN:
+            _known.clear()
+        known = _known[key] = GateSettings(**values)
+    return known
 
 
 def _read(
@@ -138,7 +147,8 @@ def _version(
             own["rule"] = with_prompts(connection, own["rule"], *run)
             settings = settings_of(row)
             losses = losses_of(connection, settings, own["rule"], *run)
-            policy = Policy(settings=settings, seed=row["seed"], losses=losses, **own)
+            bursts = bursts_of(connection, settings, row["calibration_run"], row["burst_key"])
+            policy = Policy(settings=settings, seed=row["seed"], losses=losses, bursts=bursts, **own)
             active = ActivePolicy(policy, row["audit_salt"])
         except _UNREADABLE:
             active = None
@@ -154,7 +164,10 @@ def _version(
 
 _SELECT = (
     sa.select(
-        policies, *gate_revisions.c[SETTINGS], *gates.c["seed", "audit_salt"], calibration_runs.c.older_than
+        policies,
+        *gate_revisions.c[SETTINGS],
+        *gates.c["seed", "audit_salt"],
+        *calibration_runs.c["older_than", "burst_key"],
     )
     .join(gate_revisions, REVISION_OF_POLICY)
     .join(gates, gates.c.name == policies.c.gate)

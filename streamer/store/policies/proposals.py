@@ -12,7 +12,7 @@ from streamer.gates.policy import SIGNED_IN
 from streamer.gates.rule import Cut
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.store.audit import control
-from streamer.store.calibration.run_rows import with_prompts
+from streamer.store.calibration.run_rows import bursts_of, with_prompts
 from streamer.store.db.schema import (
     calibration_candidates,
     calibration_runs,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.policy import Policy
+    from streamer.gates.policy_gate import Bursts
     from streamer.gates.rule import Rule
     from streamer.gates.settings import GateSettings
     from streamer.store.policies.policy_writer import PolicyWriter
@@ -38,7 +39,7 @@ _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (
     calibration_runs.c.groups,
     calibration_runs.c["items"],
     *calibration_runs.c[
-        "missing", "guarantee", "why", "requested_by", "finished_at", "held_until", "older_than"
+        "missing", "guarantee", "why", "requested_by", "finished_at", "held_until", "older_than", "burst_key"
     ],
     *calibration_candidates.c["state", "threshold", "rule"],
     *gate_revisions.c[SETTINGS],
@@ -56,6 +57,7 @@ class Proposal:
     cut, rule, guarantee : what the policy would have.
     groups, items, missing : of the run.
     why : why it was not put in force at once; empty when somebody asked for a proposal.
+    bursts : of which it ships nothing.
     held_until : when the service tests it again, to put it in force by itself; None: it waits for a person.
     """
 
@@ -72,6 +74,7 @@ class Proposal:
     at: datetime
     why: str = ""
     held_until: datetime | None = None
+    bursts: Bursts | None = None
 
 
 def newest(connection: sa.Connection, gate: str) -> Proposal | None:
@@ -110,6 +113,7 @@ def newest(connection: sa.Connection, gate: str) -> Proposal | None:
         settings=settings_of(row),
         cut=Cut(row["state"], row["threshold"]),
         rule=with_prompts(connection, row["rule"], row["run"], row["older_than"]),
+        bursts=bursts_of(connection, settings_of(row), row["run"], row["burst_key"]),
         by=row["requested_by"],
         at=row["finished_at"],
     )

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.errors import UsageError
 from streamer.events.alerts import SCHEMA, AlertsV1
 from streamer.store.audit import control
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import alert_acknowledgements, alerts, batches
 from streamer.store.log.outbox import enqueue
 
@@ -106,9 +106,8 @@ def raise_alert(connection: sa.Connection, event: AlertsV1, *, message: AlertMes
 
     Returns False, and changes nothing, when the same alert is on record already.
     """
-    insert: Any = (sqlite if connection.dialect.name == "sqlite" else postgresql).insert
     new = connection.execute(
-        insert(alerts)
+        upsert(connection, alerts)
         .values({name: getattr(event, name) for name in _FACTS})
         .on_conflict_do_nothing(index_elements=[alerts.c.alert_id])
         .returning(alerts.c.id)

@@ -13,7 +13,7 @@ from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
 from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import Needed, segment_of
+from streamer.gates.policy_gate import Needed, burst_of, segment_of
 from streamer.gates.rule import Cut
 from streamer.scoring.blank import is_blank
 from streamer.store.db import bulk_insert
@@ -38,7 +38,7 @@ _DECIDED = (
     decisions.c.batch,
     batches.c.batch_id,
     *decisions.c["decided_at", "policy_version", "unit", "sampled", "sampling_probability"],
-    *decisions.c["selected", "cut_state", "cut_threshold", "segment"],
+    *decisions.c["selected", "cut_state", "cut_threshold", "segment", "burst"],
     *decisions.c["signals", "budget_count", "budget_groups"],
 )
 _ANSWERED = (
@@ -63,6 +63,7 @@ class PastDecisions:
         until: datetime,
         kind: str,
         keys: Collection[str] = (),
+        group_by: str | None = None,
         most: int = MOST,
     ) -> Past:
         """The newest `most` first attempts decided from `since` on and before `until`, with labels of a kind.
@@ -70,7 +71,7 @@ class PastDecisions:
         Raises `Unreadable` when a row is of no form that this program writes.
         """
         try:
-            return self._past(gate, since=since, until=until, kind=kind, keys=keys, most=most)
+            return self._past(gate, since, until, kind=kind, keys=keys, group_by=group_by, most=most)
         except UNREADABLE as error:
             raise Unreadable(
                 f"the record of gate {gate!r} cannot be read ({type(error).__name__}: {error}); `streamer audit verify` says "
@@ -78,7 +79,15 @@ class PastDecisions:
             ) from error
 
     def _past(
-        self, gate: str, *, since: datetime, until: datetime, kind: str, keys: Collection[str], most: int
+        self,
+        gate: str,
+        since: datetime,
+        until: datetime,
+        *,
+        kind: str,
+        keys: Collection[str],
+        group_by: str | None,
+        most: int,
     ) -> Past:
         with self._database.reading(snapshot=True) as connection:
             self._database.take_time(connection)
@@ -103,8 +112,10 @@ class PastDecisions:
                 )
                 wanted.append(decisions.c.batch >= connection.execute(last).scalar_one())
             severities = Severities.read(connection, self._read.table(connection, gate), gate, kind)
-            columns = _PastColumns(gate, severities, sorted(keys))
-            query = sa.select(*_DECIDED, *((batches.c.metadata,) if keys else ())).select_from(joined)
+            columns = _PastColumns(gate, severities, sorted(keys), group_by)
+            named = (batches.c.metadata,) if keys or group_by else ()
+            prompt = (batches.c.prompt,) if group_by else ()
+            query = sa.select(*_DECIDED, *named, *prompt).select_from(joined)
             after = -1
             while True:
                 rows = connection.execute(
@@ -151,8 +162,9 @@ class PastDecisions:
 class _PastColumns:
     """The columns of a past, as its pages come in."""
 
-    def __init__(self, gate: str, severities: Severities, keys: Sequence[str]) -> None:
+    def __init__(self, gate: str, severities: Severities, keys: Sequence[str], group_by: str | None) -> None:
         self._gate = gate
+        self._group_by = group_by
         self._severities = severities
         self._of_batches: list[tuple[Any, ...]] = []
         self._of_responses: list[tuple[Any, ...]] = []
@@ -180,6 +192,10 @@ class _PastColumns:
                     row.segment,
                     row.signals,
                     None if row.budget_count is None else Needed(row.budget_count, row.budget_groups),
+                    row.burst,
+                    None
+                    if self._group_by is None or row.metadata is None
+                    else burst_of(row.prompt, row.metadata, self._group_by),
                 )
             )
             found = answers[row.batch]
@@ -200,9 +216,19 @@ class _PastColumns:
 
     def past(self, policies: dict[int, Policy], *, earlier: int) -> Past:
         """All of it."""
-        numbers, batch_ids, decided_at, sampled, probability, selected, segments, rows, needed = (
-            zip(*self._of_batches, strict=True) if self._of_batches else ((),) * 9
-        )
+        (
+            numbers,
+            batch_ids,
+            decided_at,
+            sampled,
+            probability,
+            selected,
+            segments,
+            rows,
+            needed,
+            bursts,
+            names,
+        ) = zip(*self._of_batches, strict=True) if self._of_batches else ((),) * 11
         ids, scores, uniforms, blank, shipped, drawn, severities = (
             zip(*self._of_responses, strict=True) if self._of_responses else ((),) * 7
         )
@@ -221,6 +247,8 @@ class _PastColumns:
             named=self._named,
             rows=rows,
             needed=needed,
+            bursts=bursts,
+            burst_names=names,
             starts=np.concatenate(([0], np.cumsum(self._sizes))).astype(np.int64),
             response_ids=ids,
             scores=np.array(scores, dtype=np.float64),  # NaN for None

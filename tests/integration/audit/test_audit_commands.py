@@ -17,6 +17,7 @@ from streamer.audit import signing
 from streamer.audit.checkpointing import origin_of
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone import verify_bundle
+from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.cli import main
 from streamer.events.checkpoints import encode_checkpoint, said
 from streamer.events.receipts import receipt_line
@@ -140,7 +141,10 @@ def test_show_tells_the_story_of_a_decision(here: Path, capsys: pytest.CaptureFi
 
 
 def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: Path) -> None:
-    assert main(["audit", "export", "--out", "bundle.zip"]) == 0
+    assert main(["audit", "export", "--out", "secret.zip"]) == 0
+    assert not any("audit_salt" in line for line in Bundle(here / "secret.zip").values("control.jsonl"))
+    assert main(["audit", "export", "--salts", "--out", "bundle.zip"]) == 0
+    assert any("audit_salt" in line for line in Bundle(here / "bundle.zip").values("control.jsonl"))
     assert main(["audit", "export", "--out", "bundle.zip"]) == 2, "it exists"
     assert main(["audit", "export", "--out", "other", "--gate", "nobody"]) == 2
     file = here / "verify_bundle.py"

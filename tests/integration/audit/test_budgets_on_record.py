@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +15,14 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
+from streamer.errors import UsageError
+from streamer.gates.policy_gate import burst_of
 from streamer.gates.rule import Full
+from streamer.recalibration.comparison import Reading
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.signals.signal_list import signal_list
+from streamer.store.audit.forgetting import prune
+from streamer.whatif.replay import replay, within_budget
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
@@ -158,6 +165,70 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
     }
 
 
+@pytest.mark.parametrize("key", [None, "prompt"])
+def test_bursts_with_a_bad_label_are_held_and_no_others(settings: Settings, key: str | None) -> None:
+    name, count = ("bursts", BEFORE) if key is None else ("few", 20)
+    with wiring.open_store(settings) as store, store._database.reading() as connection:
+        found = connection.exec_driver_sql(
+            "SELECT b.batch_id, b.prompt, b.metadata, d.reason, d.outcome, d.burst, d.policy_version, d.budget_count FROM decisions d "
+            "JOIN batches b ON b.id = d.batch WHERE d.gate = ? ORDER BY d.batch",
+            (name,),
+        ).all()
+        (bad,) = connection.exec_driver_sql(
+            "SELECT group_concat(b.batch_id) FROM calibration_inputs i JOIN batches b ON b.id = i.batch WHERE b.gate = ? "
+            "AND i.bad AND i.severity > 0",
+            (name,),
+        ).one()
+    named = {one.batch_id: burst_of(one.prompt, json.loads(one.metadata), key or "session") for one in found}
+    held = {named[one] for one in bad.split(",")}
+    assert len(found) == count + AFTER
+    for one in found:
+        by_burst = one.policy_version == 2 and named[one.batch_id] in held
+        assert (one.reason == "bad_burst") == by_burst
+        assert one.outcome == "abstain" or not by_burst
+        assert (one.burst is not None) == (one.policy_version == 2)
+        assert (one.budget_count is not None) == (one.policy_version == 2), (
+            "what it needed is said all the same"
+        )
+    reasons = [one.reason for one in found if one.policy_version == 2]
+    assert {*reasons} == {"bad_burst", "scored"}
+    with wiring.open_store(settings) as store:
+        asking = wiring.what_if(
+            settings, store, name, since=wiring.now() - timedelta(days=1), now=wiring.now()
+        )
+        assert asking.differences() == ()
+        past, policy = asking._past(None), store.policies.get(name, 2)
+        after = np.repeat(past.versions == 2, past.sizes)
+        again = replay(past, policy.settings, Reading.of_policy(policy), salt=b"")
+        assert again[after].tolist() == past.shipped[after].tolist()
+        without = replay(past, policy.settings, replace(Reading.of_policy(policy), bursts=None), salt=b"")
+        assert (without & ~again).any(), "but for the label of its burst it would have shipped"
+        more = within_budget(past, replace(policy.settings, alpha=0.9))
+        assert more[after].any()
+        held_batches = np.repeat([one.reason == "bad_burst" for one in found], past.sizes)
+        assert not (more & held_batches).any()
+
+
+def test_an_erased_key_ends_recognition_and_the_record_still_fits(settings: Settings, tmp_path: Path) -> None:
+    with wiring.open_store(settings) as store:
+        scribe = Scribe(store, settings, encoder=CachedEncoder(ENCODER))
+        scribe.recalibrate("bursts")
+        assert None not in [store.policies.get("bursts", version).bursts.secret for version in (2, 3)]  # type: ignore[union-attr]
+    later = wiring.now() + timedelta(days=200)
+    assert prune(settings.database.url, older_than=timedelta(days=190), now=later).burst_keys == 1
+    with wiring.open_store(settings) as store:
+        secrets = [store.policies.get("bursts", version).bursts.secret for version in (2, 3)]  # type: ignore[union-attr]
+        assert (secrets[0], secrets[1] is None) == (None, False), "the policy in force goes on"
+        with store._database.reading() as connection:
+            kept = connection.exec_driver_sql(
+                "SELECT count(*) FROM calibration_runs WHERE burst_key IS NOT NULL"
+            ).scalar_one()
+        with pytest.raises(UsageError, match="was erased"):
+            store.policies.rollback("bursts", 2, by="ana", reason="it was better")
+    assert kept == 2  # of bursts and of few
+    assert found(settings, tmp_path) == ([], [])
+
+
 @pytest.mark.parametrize("segments", [{}, {"segment_by": "kind", "segment_fallback": "pooled"}])
 def test_where_the_newest_prompts_are_worse_both_fits_are_derived_again(
     tmp_path: Path, segments: dict[str, str]
@@ -264,6 +335,30 @@ ATTACKS: dict[str, tuple[Any, str]] = {
         "UPDATE calibration_inputs SET spare = NOT spare WHERE burst IN (SELECT burst FROM calibration_inputs GROUP BY run, burst "
         "HAVING count(DISTINCT batch) = 2)",
         "burst",
+    ),
+    "a hold for a burst": (
+        "UPDATE decisions SET reason = 'scored' WHERE reason = 'bad_burst' AND gate = 'bursts'",
+        "should be 'bad_burst'",
+    ),
+    "a burst that was held": ("UPDATE decisions SET burst = NULL WHERE reason = 'bad_burst'", "its burst in run"),
+    "the burst of another": (
+        "UPDATE decisions SET burst = (SELECT max(burst) FROM decisions WHERE gate = 'few' AND reason = 'scored') "
+        "WHERE gate = 'few' AND reason = 'bad_burst'",
+        "not that of its question",
+    ),
+    "a burst without a bad label": (
+        "UPDATE decisions SET reason = 'bad_burst', outcome = 'abstain', selected = NULL WHERE gate = 'above' AND policy_version = 2",
+        "should be 'scored'",
+    ),
+    "a burst that a run has read": (
+        "UPDATE calibration_inputs SET burst = printf('%064d', batch) WHERE NOT spare AND burst IN (SELECT burst FROM "
+        "calibration_inputs GROUP BY run, burst HAVING count(DISTINCT batch) = 1)",
+        "its burst in run",
+    ),
+    "a batch of a run by burst": (
+        "DELETE FROM calibration_inputs WHERE batch IN (SELECT max(i.batch) FROM calibration_inputs i JOIN batches b ON b.id = i.batch "
+        "WHERE b.gate IN ('bursts', 'kinds') GROUP BY b.gate)",
+        "it did not read the drawn batch",
     ),
     "a batch of a burst that counts alone": (
         "UPDATE calibration_inputs SET burst = NULL, spare = 0 WHERE spare",

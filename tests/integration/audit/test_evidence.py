@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import wiring
+from streamer.audit import signing
 from streamer.audit.bundle import write_bundle
 from streamer.audit.evidence.document import WORDS, document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
 from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import Bundle, compare_report, complete_lines
+from streamer.audit.standalone.verify_bundle import SIGNATURE, Bundle, compare_report, complete_lines
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
@@ -442,6 +443,78 @@ def test_a_period_and_a_gate_alone(folder: Path, report: dict[str, Any]) -> None
         make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None, gates=["nobody"])
     with pytest.raises(UsageError, match="the period is empty"):
         make_report(folder / BUNDLE, ALL["soc2"], since=middle, until=middle)
+
+
+def test_who_answers_for_a_report_is_shown_as_a_claim_and_signed(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    private, public = signing.generate_keys()
+    signer, pack = signing.Signer(private), tmp_path / "pack"
+    about = {"system": "Helpdesk", "version": "7", "provider": "Example Ltd", "signatory": HOSTILE}
+    made = make_report(
+        folder / BUNDLE, ALL["soc2"], since=None, until=None, about=about, signed_with=signer.key_id
+    )
+    write_report(made, pack, signer=signer)
+    shutil.copy(folder / BUNDLE, pack)
+    facts = dict(document_of(made).facts)
+    assert facts["System"] == "Helpdesk (as given with the report, not verified)"
+    assert facts["Signatory"].startswith(SEEN)
+    assert signer.key_id in facts["Signed with"]
+    (tmp_path / "key.pub").write_text(public)
+
+    def verified(*more: str) -> tuple[int, str]:
+        given = [str(pack / BUNDLE), "--report", str(pack / JSON), *more]
+        return verify_bundle.main(given), capsys.readouterr().out
+
+    with_key = ("--report-key", str(tmp_path / "key.pub"))
+    status, said = verified()
+    assert status == 0
+    assert "who signed the report: no --report-key was given" in said
+    status, said = verified(*with_key)
+    assert (status, "1  report signatures" in said) == (0, True)
+    (pack / PDF).write_bytes((pack / PDF).read_bytes() + b"\n")
+    status, said = verified(*with_key)
+    assert status == 3
+    assert f"{PDF}: it is not the file that was signed" in said
+    (tmp_path / "key.pub").write_text(PUBLIC)
+    assert "no trusted key has signed it" in verified(*with_key)[1]
+    for written, what in ((b"{}", "it is no signature of a report"), (None, "it is not beside the report")):
+        (pack / SIGNATURE).unlink() if written is None else (pack / SIGNATURE).write_bytes(written)
+        assert what in verified(*with_key)[1]
+
+
+def test_the_headline_says_whether_draws_were_verified(folder: Path, tmp_path: Path) -> None:
+    """A salt in use foretells draws: only whoever asks for it in words gets it, and without it nothing verifies a draw."""
+    assert not any("audit_salt" in line for line in Bundle(folder / BUNDLE).values("control.jsonl"))
+    without = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
+    counts = without["figures"]["verification"]["value"]
+    assert (counts["draws"], counts["draws not verified"]) == (0, counts["decisions"])
+    write_report(without, tmp_path / "pack", pdf=False)
+    assert f"The audit draws of {counts['decisions']} decisions were not verified" in (
+        tmp_path / "pack" / PAGE
+    ).read_text("utf-8")
+    settings = settings_for(f"sqlite:///{folder / 'record.db'}", folder)
+    with wiring.open_store(settings) as store, store.evidence.snapshot() as snapshot:
+        write_bundle(snapshot, tmp_path / BUNDLE, keys=KEYS, made_at=rfc3339(wiring.now()))
+    revealed = make_report(tmp_path / BUNDLE, ALL["soc2"], since=None, until=None)
+    counts = revealed["figures"]["verification"]["value"]
+    assert (counts["draws"], counts["draws not verified"]) == (counts["decisions"], 0)
+    assert (
+        document_of(revealed).draws
+        == f"{counts['draws']} audit draws were verified by the salts of the gates."
+    )
+
+
+def test_two_pages_of_summary_come_before_the_figures(report: dict[str, Any]) -> None:
+    shown = document_of(report)
+    assert [row[0] for row in shown.gates.rows] == sorted(
+        name.partition("/")[2] for name in report["figures"] if name.startswith("decisions/")
+    )
+    risk = report["figures"]["exposure/offered"]["value"]
+    row = next(row for row in shown.gates.rows if row[0] == "offered")
+    assert (row[6].endswith(": kept")) == (risk["upper"] <= risk["budget"])
+    assert [row[0] for row in shown.glance.rows] == [one["clause"] for one in report["clauses"]]
+    assert shown.glance.rows[0][2] == "F61–F76, F85–F92"
 
 
 @pytest.mark.parametrize("name", ALL)

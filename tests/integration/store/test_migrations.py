@@ -190,9 +190,17 @@ def test_printed_sql_makes_the_same_tables(database_url: str) -> None:
     open_it(database_url)
 
 
-def test_no_command_pays_for_alembic_that_migrates_nothing() -> None:
-    code = "import sys, streamer.store; sys.exit('alembic' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+def test_a_command_loads_nothing_that_it_has_no_use_for(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'audit.db'}"
+    migrate(url)
+    code = """if True:
+        import sys
+        from streamer.cli import main
+        main(["gate", "list"])
+        sys.exit(bool({"alembic", "psycopg", "scipy", "structlog"} & set(sys.modules)))"""
+    subprocess.run(
+        [sys.executable, "-c", code], check=True, timeout=240, env=os.environ | {"STREAMER_DATABASE_URL": url}
+    )
 
 
 def test_two_migrations_at_once_are_one(database_url: str) -> None:

@@ -146,7 +146,7 @@ def test_the_command_asks_first_and_says_what_it_did(
     assert json.loads(capsys.readouterr().out)["batches"] == 1
     assert main([*words, "--yes"]) == 0
     assert json.loads(capsys.readouterr().out) == {
-        "dry_run": False, "batches": 1, "dead_letters": 2, "judgements": 0, "released": 0, "messages": 1, "parked": 1,
+        "dry_run": False, "batches": 1, "dead_letters": 2, "judgements": 0, "released": 0, "messages": 1, "parked": 1, "burst_keys": 0,
     }  # fmt: skip
     assert main(["db", "prune", "--older-than", "30d", "--yes"]) == 2
     assert "--sooner-than-six-months" in capsys.readouterr().err

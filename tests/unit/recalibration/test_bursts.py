@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.policy_gate import burst_of
+from streamer.gates.policy_gate import Bursts, PolicyGate, burst_of
+from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniform_of
-from streamer.recalibration.sampled import SampledGroup, SampledItem, one_of_each
+from streamer.recalibration.sampled import SampledGroup, SampledItem, bad_bursts, one_of_each
 from tests.unit.deciding.test_decider import NOW
 
 SALT = bytes(32)
@@ -66,3 +67,40 @@ def test_of_each_burst_the_first_by_draw_counts_of_those_that_are_old_enough() -
 def test_a_gate_that_keeps_no_texts_knows_no_bursts() -> None:
     with pytest.raises(ValueError, match="group_by goes with keep_texts"):
         GateSettings(encoder="e@1", group_by="prompt", keep_texts=False)
+
+
+def test_a_burst_is_bad_by_a_label_that_counts_as_bad_and_not_by_a_missing_one() -> None:
+    labelled = [("a", 0.0), ("b", 1.0), ("b", 0.0), ("c", None), (None, 1.0)]
+    groups = [
+        replace(one, items=(replace(one.items[0], severity=severity),))
+        for n, (burst, severity) in enumerate(labelled)
+        for one in [group(n, burst, minutes=-1)]
+    ]
+    assert bad_bursts(groups, SALT) == {"b": ["b1#1"]}
+    halves = [replace(group(n, f"burst {n}", minutes=-1), bad=n < 2) for n in range(4)]
+    halves = [replace(one, items=(replace(one.items[0], severity=0.5),)) for one in halves]
+    assert bad_bursts(halves, SALT).keys() == {"burst 0", "burst 1"}, "a half counts by its draw"
+
+
+def test_of_a_burst_with_a_bad_label_nothing_ships_but_by_that_prompt_itself() -> None:
+    bursts = Bursts("session", b"secret", {})
+    named = bursts.name("Where?", {"session": "s"})
+    assert named not in (
+        None,
+        bursts.name("Where?", {"session": "t"}),
+        Bursts("session", b"other", {}).name("", {"session": "s"}),
+    )
+    assert bursts.name("Where?", {}) is None
+    assert Bursts("session", None, {}).name("", {"session": "s"}) is None, "its secret was erased"
+    known = replace(bursts, bad={named: ["b1#1"]})
+
+    def ships(cut: Cut | None = None, **given: str | None) -> tuple[bool, bool]:
+        gate = PolicyGate(unit="best", cut=cut or Cut("cut", 0.5), rule=INDICATOR, bursts=known)
+        ruling = gate.decide([0.9, 0.4], **given)
+        return any(ruling.gate.shipped), ruling.bad_burst
+
+    assert ships() == ships(burst=bursts.name("", {"session": "t"})) == (True, False)
+    assert ships(burst=named) == (False, True)
+    assert ships(burst=named, prompt="b1#1") == (True, False), "in what-if its own label says nothing of it"
+    assert ships(burst=named, prompt="b2#1") == (False, True)
+    assert ships(Cut("closed", None), burst=named) == (False, False), "a closed gate says that it is closed"

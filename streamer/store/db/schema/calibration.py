@@ -59,6 +59,11 @@ calibration_runs = sa.Table(
     required("history", Facts, comment="the cuts that undrawn prompts fixed; JSON"),
     required("heads", Heads, comment="how long the logs were when it began to read"),
     sa.Column("held_until", UtcDateTime, comment="a looser threshold waits until then, and is tested again"),
+    sa.Column(
+        "burst_key",
+        sa.LargeBinary,
+        comment="of the hashes that name bursts; no log covers it; NULL: erased, or none",
+    ),
     sa.ForeignKeyConstraint(["gate", "gate_revision"], ["gate_revisions.gate", "gate_revisions.revision"]),
     sized_text("method", 64),
     check("alpha", "alpha > 0 AND alpha < 1"),
