@@ -8,10 +8,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
 _BLOCK = 65_536
+"""Longer than any line."""
 
 
 class CheckpointFile:
@@ -27,21 +28,21 @@ class CheckpointFile:
     def last(self) -> bytes | None:
         """The last whole line; None when there is none yet. Raises `OSError`."""
         with self._open() as file:
-            return _last_line(file)
+            return _last(file)[0]
 
-    def append(self, values: Sequence[bytes], *, after: bytes | None) -> bool:
-        """Add lines and make them last. Raises `OSError`.
+    def append(self, line: bytes, *, after: bytes | None) -> bool:
+        """Add a line and make it last. Raises `OSError`.
 
         Returns False, and writes nothing, when the last line is not `after` any more: another process was faster.
         """
         with self._open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if _last_line(file) != after:
+            last, end = _last(file)
+            if last != after:
                 return False
-            os.ftruncate(file, _whole(file))
-            data = b"".join(value + b"\n" for value in values)
-            while data:
-                data = data[os.write(file, data) :]
+            os.ftruncate(file, end)
+            with os.fdopen(os.dup(file), "ab") as writing:
+                writing.write(line + b"\n")
             os.fsync(file)
         return True
 
@@ -55,28 +56,8 @@ class CheckpointFile:
             os.close(file)
 
 
-def _whole(file: int) -> int:
-    """Where the last whole line ends."""
-    end = os.fstat(file).st_size
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-def _last_line(file: int) -> bytes | None:
-    end = _whole(file) - 1
-    if end < 0:
-        return None
-    start, line = end, b""
-    while start > 0:
-        block = max(0, start - _BLOCK)
-        line = os.pread(file, start - block, block) + line
-        found = line.rfind(b"\n")
-        if found >= 0:
-            return line[found + 1 :]
-        start = block
-    return line
+def _last(file: int) -> tuple[bytes | None, int]:
+    """The last whole line, and where it ends."""
+    start = max(0, os.fstat(file).st_size - 2 * _BLOCK)
+    whole, newline, _ = os.pread(file, 2 * _BLOCK, start).rpartition(b"\n")
+    return (whole.rpartition(b"\n")[2], start + len(whole) + 1) if newline else (None, 0)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from streamer.audit.standalone import verify_bundle
 from streamer.errors import UsageError
-from streamer.signing.notes import ED25519, VerifierKey, checkpoint_text
+from streamer.signing.notes import ED25519, VerifierKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Signer:
 
     def checkpoint(self, origin: str, size: int, root: bytes) -> bytes:
         """Return the checkpoint of a log as a signed note."""
-        text = checkpoint_text(origin, size, root)
+        text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n".encode()
         return text + b"\n" + self.verifier_key(origin).line(self._key.sign(text))
 
     def verifier_key(self, origin: str) -> VerifierKey:

@@ -10,28 +10,24 @@ from __future__ import annotations
 import base64
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import structlog
 
 from streamer.audit import signing
+from streamer.audit.standalone.verify_bundle import read_note
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.extras import needed_by
 from streamer.signing.merkle import consistency_proof
-from streamer.signing.notes import (
-    COSIGNATURE,
-    VerifierKey,
-    cosigned,
-    read_checkpoint,
-    read_signatures,
-    read_verifier_key,
-)
+from streamer.signing.notes import COSIGNATURE, VerifierKey, read_verifier_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from streamer.store.audit.heads import Cosigned, SignedHead
+    from streamer.audit.checkpointing import HeadStore
+    from streamer.audit.standalone.verify_bundle import Note
+
 
 log = structlog.get_logger(__name__)
 
@@ -52,19 +48,8 @@ class Witness(NamedTuple):
 
     @property
     def name(self) -> str:
+        """As it signs."""
         return self.key.name
-
-
-class CosignatureStore(Protocol):
-    """The store as witnesses need it; see `streamer.store.audit.heads.Heads`. Calls block and may raise `Unavailable`."""
-
-    def newest(self) -> SignedHead: ...
-
-    def root(self, first: int, end: int) -> bytes: ...
-
-    def cosigned(self) -> list[Cosigned]: ...
-
-    def keep_cosigned(self, witness: str, size: int, note: bytes) -> None: ...
 
 
 def read_witness(text: str) -> Witness:
@@ -82,7 +67,7 @@ def read_witness(text: str) -> Witness:
     return Witness(found, url.rstrip("/"))
 
 
-def ask(one: Witness, store: CosignatureStore, *, reached: int) -> int:
+def ask(one: Witness, store: HeadStore, *, reached: int) -> int:
     """Have a witness cosign the newest checkpoint, and keep what it answers; returns the size that it has cosigned.
 
     `reached` : the size of the last one that it cosigned. Raises `WitnessFailed`.
@@ -117,13 +102,16 @@ _REFUSALS = {
 
 
 def good_cosignature(key: VerifierKey, note: bytes) -> bool:
-    """Report whether a checkpoint has a good cosignature by a key."""
-    checkpoint = read_checkpoint(note)
-    return any(
-        signing.verify(key.key, cosigned(checkpoint.text, int.from_bytes(one.value[:8])), one.value[8:])
-        for one in checkpoint.signatures
-        if (one.name, one.key_hash) == (key.name, key.key_hash)
-    )
+    """Report whether a checkpoint has a good cosignature by a key (https://c2sp.org/tlog-cosignature)."""
+    return any(_good(key, read_note(note.decode())))
+
+
+def _good(key: VerifierKey, note: Note) -> Iterator[bytes]:
+    """The good signatures by a key among those of a checkpoint."""
+    for name, named, value in note.signatures:
+        said = b"cosignature/v1\ntime %d\n%s" % (int.from_bytes(value[:8]), note.text)
+        if (name, named) == (key.name, key.key_hash) and signing.verify(key.key, said, value[8:]):
+            yield value
 
 
 class Witnesses:
@@ -138,7 +126,7 @@ class Witnesses:
 
     def __init__(
         self,
-        store: CosignatureStore,
+        store: HeadStore,
         witnesses: list[Witness],
         *,
         lacking: Callable[[int], float],
@@ -198,17 +186,12 @@ class Witnesses:
 def _good_line(key: VerifierKey, note: bytes, answer: bytes) -> bytes:
     """The witness's own signature line of its answer."""
     try:
-        lines = [
-            key.line(one.value)
-            for one in read_signatures(answer.decode())
-            if (one.name, one.key_hash) == (key.name, key.key_hash)
-        ]
-    except ValueError as error:
-        raise WitnessFailed(f"its answer cannot be read: {error}") from None
-    good = next((line for line in lines if good_cosignature(key, note + line)), None)
-    if good is None:
+        found = next(_good(key, read_note((note + answer).decode())), None)
+    except ValueError:
+        found = None
+    if found is None:
         raise WitnessFailed("its answer has no good signature by its key")
-    return good
+    return key.line(found)
 
 
 def _size(answer: bytes) -> int:

@@ -9,10 +9,9 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
+from streamer.audit.checkpointing import said
 from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import complete_lines
-from streamer.events.checkpoints import said
-from streamer.signing.notes import read_checkpoint
+from streamer.audit.standalone.verify_bundle import complete_lines, read_note
 from tests.faults.matrix import LONG
 from tests.faults.oracle import read_all
 from tests.faults.site import _own_environment, publish, wait_until
@@ -63,7 +62,7 @@ def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
 
     published = read_all(wiring.connection(site.settings), wiring.topics(site.settings).checkpoints)
     for lines in (complete_lines(file.read_bytes()), [record.value or b"" for record in published]):
-        assert said(lines[-1]) == read_checkpoint(site.store.heads.newest().note)
+        assert said(lines[-1]) == read_note(site.store.heads.newest().note.decode())
 
     for where in (str(file), "topic"):
         report = _json(site, "audit", "verify", "--json", "--checkpoints", where)

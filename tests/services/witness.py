@@ -12,14 +12,15 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from streamer.audit.standalone.verify_bundle import read_note
 from streamer.signing.merkle import node_hash
-from streamer.signing.notes import COSIGNATURE, VerifierKey, cosigned, read_checkpoint
+from streamer.signing.notes import COSIGNATURE, VerifierKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from streamer.signing.notes import Checkpoint
+    from streamer.audit.standalone.verify_bundle import Note
 
 
 def consistent(old: int, older: bytes, new: int, newer: bytes, proof: Sequence[bytes]) -> bool:
@@ -67,7 +68,7 @@ class StrictWitness:
         self.newest: bytes | None = None
         self.answers: list[int] = []
         self.broken: tuple[int, bytes] | None = None
-        self._known: Checkpoint | None = None
+        self._known: Note | None = None
         witness = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -104,7 +105,7 @@ class StrictWitness:
             return self.broken
         head, _, note = asked.partition(b"\n\n")
         first, *lines = head.decode("ascii").split("\n")
-        checkpoint = read_checkpoint(note)
+        checkpoint = read_note(note.decode())
         proof = [base64.b64decode(line, validate=True) for line in lines]
         assert first.startswith("old ")
         old = int(first[4:])
@@ -113,9 +114,9 @@ class StrictWitness:
         if self.log is None or checkpoint.origin != self.log.name:
             return 404, b""
         ours = [
-            one.value
-            for one in checkpoint.signatures
-            if (one.name, one.key_hash) == (self.log.name, self.log.key_hash)
+            value
+            for name, named, value in checkpoint.signatures
+            if (name, named) == (self.log.name, self.log.key_hash)
         ]
         try:
             for signature in ours:
@@ -135,7 +136,9 @@ class StrictWitness:
         if not fits:
             return 422, b""
         now = int(time.time())
-        signature = now.to_bytes(8) + self._private.sign(cosigned(checkpoint.text, now))
+        signature = now.to_bytes(8) + self._private.sign(
+            b"cosignature/v1\ntime %d\n%s" % (now, checkpoint.text)
+        )
         self._known, self.newest = checkpoint, note + self.key.line(signature)
         return 200, self.key.line(signature)
 

@@ -208,12 +208,32 @@ _NOTE = re.compile(
     r"(?P<text>(?P<origin>[^\x00-\x1f\x7f]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?:[^\x00-\x1f\x7f]+\n)*)\n"
     r"(?P<lines>(?:\u2014 [^\s+]+ [A-Za-z0-9+/]+={0,2}\n)+)"
 )
-"""A checkpoint as a signed note (c2sp.org/tlog-checkpoint, signed-note)."""
 
 
-def key_hash(name: str, kind: int, key: bytes) -> bytes:
-    """The four bytes by which a signature names a key (c2sp.org/signed-note); `kind` is 1 for a log's own."""
-    return hashlib.sha256(b"%s\n%c%s" % (name.encode(), kind, key)).digest()[:4]
+class Note(NamedTuple):
+    """A checkpoint (c2sp.org/tlog-checkpoint); `text` is what its `signatures` cover: name, hash of the key, signature."""
+
+    origin: str
+    size: int
+    root: bytes
+    text: bytes
+    signatures: list[tuple[str, bytes, bytes]]
+
+
+def read_note(note: str) -> Note:
+    """Read a checkpoint; its signatures are not looked at. Raises `ValueError` where it is none."""
+    found = _NOTE.fullmatch(note)
+    if found is None:
+        raise ValueError("this is no signed checkpoint")
+    lines = [line.split(" ")[1:] for line in found["lines"].splitlines()]
+    signatures = [(name, raw[:4], raw[4:]) for name, encoded in lines for raw in [base64.b64decode(encoded)]]
+    root = base64.b64decode(found["root"])
+    return Note(found["origin"], int(found["size"]), root, found["text"].encode(), signatures)
+
+
+def key_hash(name: str, key: bytes) -> bytes:
+    """The four bytes by which a signature names the key of a log (c2sp.org/signed-note)."""
+    return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
 
 
 def _decoded(text: str | None) -> bytes | None:
@@ -953,26 +973,18 @@ class Verifier:
         for number, value in enumerate(values, 1):
             try:
                 said = strict_json(value) if value.startswith(b"{") else {"checkpoint": value.decode()}
-                note = _NOTE.fullmatch(said["checkpoint"])
-                if note is None:
-                    raise ValueError("this is no note")
-                size, root, at = (
-                    int(note["size"]),
-                    base64.b64decode(note["root"]).hex(),
-                    said.get("made_at", ""),
-                )
+                note, at = read_note(said["checkpoint"]), said.get("made_at", "")
                 younger = until is not None and not "" < at <= until
-                known = [
-                    (key, raw[4:])
-                    for _, name, encoded in (line.split(" ") for line in note["lines"].splitlines())
-                    for key in self._keys
-                    if (raw := base64.b64decode(encoded))[:4] == key_hash(name, 1, key)
-                    and name == note["origin"]
-                ]
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 self.fault("checkpoint", f"{origin}, line {number}", "this is not a checkpoint")
                 continue
-            place = f"checkpoint {size} ({origin})"
+            place = f"checkpoint {note.size} ({origin})"
+            known = [
+                (key, signature)
+                for name, named, signature in note.signatures
+                for key in self._keys
+                if name == note.origin and named == key_hash(name, key)
+            ]
             if not self._keys:
                 self.notes["signatures"] = (
                     "no public key was given: signatures were not checked; give --public-key"
@@ -980,12 +992,12 @@ class Verifier:
             elif not known:
                 self.fault("signature", place, "it is signed with a key that is not trusted")
                 continue
-            elif not all(self._verify_signature(key, note["text"].encode(), one) for key, one in known):
+            elif not all(self._verify_signature(key, note.text, one) for key, one in known):
                 self.fault("signature", place, "its signature is not good for what it says")
                 continue
             there = True
-            self._origins.setdefault(note["origin"], place)
-            self._signed.setdefault(size, []).append((root, place, younger))
+            self._origins.setdefault(note.origin, place)
+            self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger))
         if not complete and not there:
             self.notes["outside"] = (
                 f"{origin} has no checkpoint: the one beside the record was taken, and whoever can change it could"

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import base64
 import json
-from contextlib import contextmanager
-from functools import partial
+from bisect import bisect_left
+from contextlib import contextmanager, suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +21,8 @@ from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.merkle import inclusion_proof
 from streamer.store.audit import control
-from streamer.store.audit.heads import all_cosigned, newest_signed, range_root
+from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
 from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
@@ -38,7 +38,6 @@ from streamer.store.db.schema import (
     erasures,
     gate_revisions,
     gates,
-    heads,
     judgements,
     label_revisions,
     label_signatures,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     from streamer.store.db.schema.types import Row
 
 _PAGE = 1_000
+_place_of = itemgetter("log_id", "topic", "partition")
 _PLACE = ("log_id", "topic", "partition", "offset")
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
@@ -153,14 +153,7 @@ class ChainedRowsSnapshot:
 
     def heads(self) -> Iterator[bytes]:
         """What each leaf of the log of heads is the hash of."""
-        index = -1
-        while True:
-            query = sa.select(heads).where(heads.c.leaf_index > index).order_by(heads.c.leaf_index)
-            page = self._connection.execute(query.limit(_PAGE)).all()
-            yield from (row.data for row in page)
-            if not page:
-                return
-            index = page[-1].leaf_index
+        yield from all_heads(self._connection)
 
     def checkpoints(self) -> Iterator[bytes]:
         """The newest checkpoint, where there is one, and the newest that each witness has cosigned."""
@@ -358,52 +351,24 @@ class ChainedRowsSnapshot:
         return None if found is None else control.seal(desk_outcomes, found) | self._desk_text(found["id"])
 
     def _covering(self, partition: Partition, index: int) -> dict[str, Any] | None:
-        """The oldest leaf of the log of heads that covers a leaf of a partition, under the newest checkpoint: logs only grow."""
-        low, high = 0, newest_signed(self._connection).size - 1
-        covering: dict[str, Any] | None = None
-        while low <= high:
-            middle = (low + high) // 2
-            try:
-                facts = json.loads(self._head(middle) or b"{}")
-                covers = any(
-                    (head["log_id"], head["topic"], head["partition"]) == partition and head["size"] > index
-                    for head in facts["partitions"]
-                )
-            except (ValueError, KeyError, TypeError):
-                return None
-            if covers:
-                covering, high = facts | {"index": middle}, middle - 1
-            else:
-                low = middle + 1
-        return covering
+        """The oldest head under the newest checkpoint that covers a leaf of a partition: logs only grow."""
 
-    def _head(self, index: int) -> bytes | None:
-        query = sa.select(heads.c.data).where(heads.c.leaf_index == index)
-        return self._connection.execute(query).scalar_one_or_none()
+        def head(at: int) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(head_data(self._connection, at) or b"")
+            return found
+
+        def size(at: int) -> int:
+            return sum(one["size"] for one in head(at)["partitions"] if _place_of(one) == partition)
+
+        signed = newest_signed(self._connection).size
+        with suppress(ValueError, KeyError, TypeError):  # verification names it
+            at = bisect_left(range(signed), index + 1, key=size)
+            return None if at == signed else head(at)
+        return None
 
     def proof_of_head(self, index: int) -> dict[str, Any]:
-        """Prove that a checkpoint covers a leaf of the log of heads; its data, the proof, the checkpoint.
-
-        It is the one that the most witnesses have cosigned, of these the newest; else the newest of all.
-        """
-        notes: dict[int, bytes] = {}
-        for one in all_cosigned(self._connection):
-            if one.size > index:
-                known = notes.get(one.size)
-                notes[one.size] = (
-                    one.note if known is None else known + one.note.splitlines(keepends=True)[-1]
-                )
-        newest = newest_signed(self._connection)
-        size = max(notes, key=lambda size: (notes[size].count(b"\n"), size), default=newest.size)
-        proof = inclusion_proof(index, size, partial(range_root, self._connection))
-        return {
-            "head": {
-                "index": index,
-                "data": (self._head(index) or b"").decode(),
-                "proof": [one.hex() for one in proof],
-            },
-            "checkpoint": notes.get(size, newest.note).decode(),
-        }
+        """Prove that a checkpoint covers a head, by one that witnesses have cosigned where there is one."""
+        return proof_of_head(self._connection, index)
 
     def _rows_of(self, page: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
         """The tables' rows that a page of entries is about, by table and subject, as they would be sealed today."""

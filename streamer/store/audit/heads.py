@@ -2,43 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from streamer.signing.commitments import salt_commitment, seed_commitment
-from streamer.signing.merkle import HASH_BYTES, Edge, leaf_hash, node_hash, subtrees
+from streamer.signing.merkle import HASH_BYTES, Edge, inclusion_proof, leaf_hash, node_hash, subtrees
+from streamer.signing.notes import Cosigned, SignedHead
 from streamer.store.audit import control
+from streamer.store.db.engine import upsert
 from streamer.store.db.schema import cosignatures, gates, heads, signed_head
 from streamer.store.log.outbox import enqueue
 from streamer.store.log.progress import partition_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from datetime import datetime
 
     from streamer.journal import OutboxMessage
     from streamer.store.db.engine import Database
 
 
-class SignedHead(NamedTuple):
-    """The newest checkpoint, its size, that of the newest one that was published, and when that was due."""
-
-    size: int
-    published: int
-    published_at: datetime | None
-    note: bytes
-
-
-class Cosigned(NamedTuple):
-    """The newest checkpoint that a witness has cosigned, with its signature."""
-
-    witness: str
-    size: int
-    note: bytes
-
-
+_PAGE = 1_000
 NOTHING_SIGNED = SignedHead(0, 0, None, b"")
 
 
@@ -62,10 +48,7 @@ class Heads:
                 "gates": _commitments(connection),
             }
             signed = newest_signed(connection)
-            last = connection.execute(
-                sa.select(heads.c.data).where(heads.c.leaf_index == signed.size - 1)
-            ).scalar_one_or_none()
-        return standing, last, signed
+            return standing, head_data(connection, signed.size - 1), signed
 
     def append(
         self,
@@ -103,22 +86,6 @@ class Heads:
 
         return self._database.writing(work)
 
-    def publish(self, signed: SignedHead, message: OutboxMessage, *, now: datetime) -> SignedHead:
-        """Publish a checkpoint that is stored already."""
-        new = signed._replace(published=signed.size, published_at=now)
-
-        def work(connection: sa.Connection) -> None:
-            moved = connection.execute(
-                sa.update(signed_head)
-                .where(signed_head.c.published < signed.size)
-                .values(published=signed.size, published_at=now)
-            )
-            if moved.rowcount:
-                enqueue(connection, message, now)
-
-        self._database.writing(work)
-        return new
-
     def newest(self) -> SignedHead:
         """The newest checkpoint."""
         with self._database.reading() as connection:
@@ -126,9 +93,8 @@ class Heads:
 
     def data(self, index: int) -> bytes | None:
         """What a leaf is the hash of."""
-        query = sa.select(heads.c.data).where(heads.c.leaf_index == index)
         with self._database.reading() as connection:
-            return connection.execute(query).scalar_one_or_none()
+            return head_data(connection, index)
 
     def cosigned(self) -> list[Cosigned]:
         """The newest checkpoint that each witness has cosigned."""
@@ -137,14 +103,17 @@ class Heads:
 
     def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
         """Keep what a witness has cosigned, in place of what it cosigned before."""
-        insert: Any = (sqlite if self._database.sqlite else postgresql).insert
-        new = insert(cosignatures).values(witness=witness, size=size, note=note)
-        newer = new.on_conflict_do_update(
-            index_elements=[cosignatures.c.witness],
-            set_={"size": size, "note": note},
-            where=cosignatures.c.size <= size,
-        )
-        self._database.writing(lambda connection: connection.execute(newer))
+
+        def work(connection: sa.Connection) -> None:
+            new = upsert(connection, cosignatures).values(witness=witness, size=size, note=note)
+            newer = new.on_conflict_do_update(
+                index_elements=[cosignatures.c.witness],
+                set_={"size": size, "note": note},
+                where=cosignatures.c.size <= size,
+            )
+            connection.execute(newer)
+
+        self._database.writing(work)
 
     def root(self, first: int, end: int) -> bytes:
         """The root over a range of leaves, as `streamer.signing.merkle` asks for it."""
@@ -158,6 +127,36 @@ def range_root(connection: sa.Connection, first: int, end: int) -> bytes:
     for one in reversed(left):
         root = node_hash(one, root)
     return root
+
+
+def all_heads(connection: sa.Connection) -> Iterator[bytes]:
+    """What each leaf is the hash of, a page at a time."""
+    after = -1
+    query = sa.select(heads.c.leaf_index, heads.c.data).order_by(heads.c.leaf_index).limit(_PAGE)
+    while page := connection.execute(query.where(heads.c.leaf_index > after)).all():
+        yield from (data for _, data in page)
+        after = page[-1].leaf_index
+
+
+def head_data(connection: sa.Connection, index: int) -> bytes | None:
+    """What a leaf is the hash of; None where it is not there."""
+    query = sa.select(heads.c.data).where(heads.c.leaf_index == index)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def proof_of_head(connection: sa.Connection, index: int) -> dict[str, Any]:
+    """Prove that the newest cosigned checkpoint covers a head, with every cosignature, or else the newest of all."""
+    cosigned = [one for one in all_cosigned(connection) if one.size > index]
+    size = max((one.size for one in cosigned), default=newest_signed(connection).size)
+    notes = [one.note for one in cosigned if one.size == size] or [newest_signed(connection).note]
+    proof = inclusion_proof(index, size, partial(range_root, connection))
+    head = {
+        "index": index,
+        "data": (head_data(connection, index) or b"").decode(),
+        "proof": [one.hex() for one in proof],
+    }
+    lines = (note.splitlines(keepends=True)[-1] for note in notes[1:])
+    return {"head": head, "checkpoint": (notes[0] + b"".join(lines)).decode()}
 
 
 def newest_signed(connection: sa.Connection) -> SignedHead:

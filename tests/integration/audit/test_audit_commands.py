@@ -14,12 +14,12 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.checkpointing import origin_of
+from streamer.audit.checkpointing import origin_of, said
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.cli import main
-from streamer.events.checkpoints import encode_checkpoint, said
+from streamer.events.checkpoints import encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder

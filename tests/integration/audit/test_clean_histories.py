@@ -10,11 +10,10 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import complete_lines
+from streamer.audit.checkpointing import said
+from streamer.audit.standalone.verify_bundle import complete_lines, read_note
 from streamer.calibration.registry import offered
-from streamer.events.checkpoints import said
 from streamer.scoring.signals.signal_list import SignalList
-from streamer.signing.notes import read_checkpoint
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
 from tests.integration.audit.alone import verify_bundle
@@ -225,7 +224,7 @@ def test_a_line_that_a_crash_interrupted_is_no_fault_and_is_mended(record: Recor
         scribe = Scribe(store, record.settings)
         scribe.checkpoint()
         newest = said(record.file.read_bytes().splitlines()[-1])
-        assert newest == read_checkpoint(store.heads.newest().note)
+        assert newest == read_note(store.heads.newest().note.decode())
     lines = [line for line in record.file.read_bytes().splitlines() if line]
     assert len(lines) == 4
     assert record.verify().faults == ()

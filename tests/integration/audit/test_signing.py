@@ -13,9 +13,9 @@ import pytest
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpoint_file import CheckpointFile
-from streamer.audit.checkpointing import Checkpointer, Signing, origin_of
+from streamer.audit.checkpointing import Checkpointer, Signing, origin_of, said
 from streamer.audit.standalone.verify_bundle import complete_lines
-from streamer.events.checkpoints import encode_checkpoint, said
+from streamer.events.checkpoints import encode_checkpoint
 from streamer.signing.merkle import leaf_hash, root_of
 from streamer.store.db.engine import Database
 from tests.faults.site import wait_until

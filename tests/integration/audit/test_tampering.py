@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
+from streamer.audit.checkpointing import said as checkpoint_of
 from streamer.audit.standalone import verify_bundle as one_file
 from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
 from streamer.events.checkpoints import encode_checkpoint
-from streamer.events.checkpoints import said as checkpoint_of
 from streamer.signing.canonical_json import canonical_json
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import (

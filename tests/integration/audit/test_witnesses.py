@@ -11,11 +11,11 @@ import pytest
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import origin_of
+from streamer.audit.standalone.verify_bundle import read_note
 from streamer.audit.witnesses import read_witness
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
-from streamer.signing.notes import read_checkpoint
 from tests.faults.site import wait_until
 from tests.integration.audit.attacker import (
     breaking_in,
@@ -244,7 +244,7 @@ def test_the_commands(
         cosigned = json.loads(capsys.readouterr().out)["checkpoint"]
         assert cosigned.encode() == witness.newest
         assert main(["audit", "receipt", "batch-2"]) == 0
-        assert read_checkpoint(json.loads(capsys.readouterr().out)["checkpoint"].encode()).size == 2
+        assert read_note(json.loads(capsys.readouterr().out)["checkpoint"]).size == 2
         witness.broken = 503, b""
         assert main(["audit", "checkpoint"]) == 1
         assert (
