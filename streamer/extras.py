@@ -31,7 +31,7 @@ EXTRAS = {
     "traces": {"opentelemetry"},
     "sentence-transformers": _SENTENCE_TRANSFORMERS,
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
-    "research": _ENCODER | {"jinja2", "matplotlib", "sklearn", "threadpoolctl"},
+    "research": _ENCODER | {"jinja2", "matplotlib"},
     "parquet": {"pyarrow"},
     "evidence": {"typst"},
 }

@@ -1,7 +1,7 @@
 """The whole command line: every command, in the order of `--help`."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,12 +78,26 @@ _COMMANDS = {
          "Evaluate answers with severities: what a gate would ship, what harm would get through, which score and method do best."),
         ("sample", "sample:sample", "judge",
          "Sample response clouds from any endpoint that speaks OpenAI's chat protocol."),
-        ("gpso", "gpso:gpso", "research",
-         "Classify responses as good or bad by the subspaces that their embeddings span (the paper's GPSO)."),
     ),
 }  # fmt: skip
 """Under each heading: a command, where it is, the extra that it needs, and its line in `streamer --help`: all the help of a
 group, and the first paragraph of a command's own."""
+
+
+def plugged(name: str | None = None) -> dict[str, DeferredCommand]:
+    """Return the commands that other packages add, or the one of this name.
+
+    Each is an entry point of the group ``streamer.commands``, called as the command, and is where the command is and its line
+    in `streamer --help`: ``("module:attribute", "What it does.")``. A name of a command of ours is ours.
+    """
+    from importlib.metadata import entry_points
+
+    found = {}
+    for one in entry_points(group="streamer.commands"):
+        if name in (None, one.name):
+            home, line = one.load()
+            found[one.name] = DeferredCommand(one.name, home, line, None)
+    return found
 
 
 class StreamerGroup(TyperGroup):
@@ -93,17 +107,25 @@ class StreamerGroup(TyperGroup):
         super().__init__(**settings)
         for commands in _COMMANDS.values():
             for name, home, extra, line in commands:
-                self.add_command(DeferredCommand(name, home, line, extra))
+                self.add_command(DeferredCommand(name, f"streamer.cli.{home}", line, extra))
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands under their headings."""
-        write_commands(
-            {
-                heading: [(name, line) for name, _home, _extra, line in commands]
-                for heading, commands in _COMMANDS.items()
-            },
-            formatter,
-        )
+        listed: dict[str, Sequence[tuple[str, str]]] = {
+            heading: [(name, line) for name, _home, _extra, line in commands]
+            for heading, commands in _COMMANDS.items()
+        }
+        if others := [(name, str(one.help)) for name, one in plugged().items() if name not in self.commands]:
+            listed["Of other packages"] = others
+        write_commands(listed, formatter)
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the names of all, for shells that complete them."""
+        return list({**self.commands, **plugged()})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Find one of ours, or of another package."""
+        return super().get_command(ctx, cmd_name) or plugged(cmd_name).get(cmd_name)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, as those of every command, and the commands."""
@@ -138,7 +160,7 @@ def _extra_named(ctx: Any) -> Iterator[None]:
         yield
     except (ModuleNotFoundError, PackageMissing):
         name = ctx.invoked_subcommand
-        with needed_by(f"`streamer {name}`", ctx.command.commands[name].extra):
+        with needed_by(f"`streamer {name}`", ctx.command.get_command(ctx, name).extra):
             raise
 
 

@@ -18,7 +18,7 @@ class DeferredCommand(TyperCommand):
     Parameters
     ----------
     name : as on the command line.
-    home : where it is, ``module:attribute`` below `streamer.cli`: a function, or a `typer.Typer` with commands of its own.
+    home : where it is, ``module:attribute``: a function, or a `typer.Typer` with commands of its own.
     line : what `streamer --help` says of it: a group's help, the first paragraph of a command's own.
     extra : the extra of pyproject.toml that has what it imports; None: all is always there.
     """
@@ -31,7 +31,7 @@ class DeferredCommand(TyperCommand):
     def command(self) -> Any:
         """The command itself."""
         module, attribute = self.home.split(":")
-        found = getattr(import_module(f"streamer.cli.{module}"), attribute)
+        found = getattr(import_module(module), attribute)
         alone = typer.Typer(add_completion=False)
         if isinstance(found, typer.Typer):
             alone.add_typer(found, name=self.name, help=self.help)

@@ -1,1 +1,1 @@
-"""Studies on response clouds: evaluation, GPSO, comparisons and sampling. No worker imports it."""
+"""Studies on response clouds: evaluation, comparisons and sampling. No worker imports it; packages/research has the rest."""

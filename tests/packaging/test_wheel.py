@@ -311,7 +311,6 @@ LACKING = (
     ("dead-letters list", "service"),
     ("plan --alpha 0.1 --data clouds.jsonl.gz", "encoder"),
     ("evaluate clouds.jsonl.gz --splits 2", "research"),
-    ("gpso clouds.jsonl.gz", "research"),
     ("sample prompts.txt --out out.jsonl --model m --base-url http://127.0.0.1:9/v1", "judge"),
 )
 """Commands, and the extra that each lacks."""
@@ -415,7 +414,6 @@ def test_with_research_clouds_are_evaluated(installed: Callable[..., Installatio
     _clouds(research.elsewhere)
     research.run("streamer", "evaluate", "clouds.jsonl.gz", "--splits", "2", "--out", "report")
     assert (research.elsewhere / "report" / "report.html").is_file()
-    research.run("streamer", "gpso", "clouds.jsonl.gz")
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,15 @@ def test_every_benchmark_runs_and_a_failure_counts(tmp_path: Path, status: int, 
     if shutil.which("make") is None:
         missing("no make", "apt-get install make")
     shutil.copy(ROOT / "Makefile", tmp_path)
-    for folder in ("benchmarks", ".venv/bin"):
+    for folder in ("benchmarks", ".venv/bin", "packages/research"):
         (tmp_path / folder).mkdir(parents=True)
     # As if it were installed, later than what it is installed from.
-    for name in ("requirements.lock", "pyproject.toml", ".venv/.installed"):
+    for name in (
+        "requirements.lock",
+        "pyproject.toml",
+        "packages/research/pyproject.toml",
+        ".venv/.installed",
+    ):
         (tmp_path / name).touch()
     (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
     (tmp_path / "benchmarks" / "first.py").write_text(

@@ -14,7 +14,7 @@ OTHERS = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "exampl
 PAGES = [*DOCS, *(ROOT / name for name in OTHERS)]
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^()\s]+)\)")
-FILE = re.compile(r"`((?:streamer|tests|docs|deploy|benchmarks|migrations)/[\w./-]+)`")
+FILE = re.compile(r"`((?:streamer|packages|tests|docs|deploy|benchmarks|migrations)/[\w./-]+)`")
 
 YOURS = {"deploy/prometheus/targets/alertmanagers.yml"}
 """What a page asks its reader to write."""

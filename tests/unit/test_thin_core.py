@@ -62,7 +62,7 @@ def loaded_by(program: str) -> set[str]:
     ],
 )
 def test_what_needs_no_arrays_loads_no_numpy(program: str) -> None:
-    assert loaded_by(program) <= {"annotated_doc", "shellingham", "typer"}
+    assert loaded_by(program) <= {"annotated_doc", "shellingham", "streamer_research", "typer"}
 
 
 def test_the_list_of_commands_loads_no_command_and_no_rich() -> None:

@@ -13,8 +13,7 @@ import pytest
 from scipy.stats import binom, norm
 from threadpoolctl import threadpool_limits
 
-from streamer.research.experiments.logistic import LogisticRegression
-from streamer.research.gpso import (
+from streamer_research.gpso import (
     PIPELINES,
     Gpso,
     NearestMean,
@@ -24,9 +23,10 @@ from streamer.research.gpso import (
     judge_across,
     judge_within,
 )
-from streamer.research.gpso.diagnostics import DAVIS_KAHAN, separation
-from streamer.research.gpso.projectors import distance, spectrum
-from streamer.research.gpso.scatter import scatter_factor
+from streamer_research.gpso.diagnostics import DAVIS_KAHAN, separation
+from streamer_research.gpso.logistic import LogisticRegression
+from streamer_research.gpso.projectors import distance, spectrum
+from streamer_research.gpso.scatter import scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ from streamer import LabelledGroup
 from streamer.calibration import History, calibrate_groups, registry
 from streamer.calibration.specification import Sample
 from streamer.gates.shapes import floored
-from streamer.research.experiments.label_plans import threshold, threshold_by_strata
+from streamer_research.studies.label_plans import threshold, threshold_by_strata
 from tests.validity.known_risk import (
     assert_over,
     assert_within,

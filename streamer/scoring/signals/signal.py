@@ -20,7 +20,7 @@ class Signal:
     name : 1 to 40 of a-z, 0-9 and ``_``.
     title : for tables, in a few words.
     says : what a high value means, as the rest of a sentence that begins "The answer".
-    mean, deviation : its scale, frozen: of all answers of public response clouds, two digits. `streamer.research.experiments.full_table
+    mean, deviation : its scale, frozen: of all answers of public response clouds, two digits. `streamer_research.studies.signal_scales
         --scales` computes them.
     measure : of a batch: n numbers, or one that holds for all answers.
     """

@@ -28,8 +28,6 @@ def test_both_forms_of_a_switch_are_on_the_page() -> None:
     page = generate_docs.cli_page()
     assert "| `--signed-labels / --no-signed-labels` | Read only labels" in page
     assert "| `--keep-texts / --hashes-only` | " in page
-    (loo,) = (line for line in page.splitlines() if line.startswith("| `--loo / --no-loo`"))
-    assert loo.endswith(" Default: --loo. |")
     (propose,) = (line for line in page.splitlines() if line.startswith("| `--propose / --activate`"))
     assert propose.endswith(" Default: --activate. |")
 

@@ -11,9 +11,9 @@ import pytest
 
 from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.errors import UsageError
-from streamer.research.experiments.gpso_selection import cloud_embeddings, select
-from streamer.research.experiments.gpso_study import StudyOptions, gpso_study
-from streamer.research.experiments.gpso_tables import (
+from streamer_research.gpso.selection import cloud_embeddings, select
+from streamer_research.gpso.study import StudyOptions, gpso_study
+from streamer_research.gpso.tables import (
     batches_csv,
     figures_csv,
     markdown,

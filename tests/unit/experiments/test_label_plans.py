@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from streamer.research.experiments.label_plans import PLANS, LabelPlan, calibrations, markdown_table, needed
-from streamer.research.experiments.serving_more import BestAnswers
+from streamer_research.studies.label_plans import PLANS, LabelPlan, calibrations, markdown_table, needed
+from streamer_research.studies.serving_more import BestAnswers
 
 
 def population() -> BestAnswers:

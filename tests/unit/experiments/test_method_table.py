@@ -13,13 +13,14 @@ import pytest
 from streamer.clouds.cloud import Cloud, CloudResponse
 from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
-from streamer.research.experiments import method_table, score_cache
+from streamer.research.experiments import score_cache
 from streamer.research.experiments.compared_methods import METHODS_COMPARED
 from streamer.research.experiments.halves import Halves
-from streamer.research.experiments.method_table import MethodFigures, main, markdown_table, method_figures
 from streamer.research.experiments.score_cache import scored_file
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity
 from streamer.scoring.registry import SCORER_NAMES
+from streamer_research.studies import method_table
+from streamer_research.studies.method_table import MethodFigures, main, markdown_table, method_figures
 from tests.offline import split_figures
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from streamer.research.experiments.score_table import chosen_answers, main
+from streamer_research.studies.score_table import chosen_answers, main
 from tests.services.requirements import missing
 
 OWN_UV = Path(__file__).resolve().parents[3] / ".uv" / "bin"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from streamer.calibration import LabelledGroup
-from streamer.research.experiments.serving_more import METHODS, BestAnswers, Drawn, markdown_table, outcomes
+from streamer_research.studies.serving_more import METHODS, BestAnswers, Drawn, markdown_table, outcomes
 
 
 def population() -> BestAnswers:

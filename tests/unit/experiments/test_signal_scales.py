@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
-from streamer.research.experiments.signal_scales import main, scales
 from streamer.scoring.signals.signal_list import VERSIONS
+from streamer_research.studies.signal_scales import main, scales
 
 
 def test_the_scale_of_an_answer_is_over_what_is_written(

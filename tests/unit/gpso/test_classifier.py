@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from streamer.research.gpso import PIPELINES, diagnose, fit_batches, fit_rows
-from streamer.research.gpso.diagnostics import DAVIS_KAHAN, condition_left, separation
-from streamer.research.gpso.projectors import distance, overlap, spectrum
-from streamer.research.gpso.prototypes import bootstrap, make_prototype
-from streamer.research.gpso.scatter import scatter_factor
+from streamer_research.gpso import PIPELINES, diagnose, fit_batches, fit_rows
+from streamer_research.gpso.diagnostics import DAVIS_KAHAN, condition_left, separation
+from streamer_research.gpso.projectors import distance, overlap, spectrum
+from streamer_research.gpso.prototypes import bootstrap, make_prototype
+from streamer_research.gpso.scatter import scatter_factor
 
 KEYS = tuple(PIPELINES)
 DIMENSIONS = 30

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import t as student
 from sklearn import metrics
 
-from streamer.research.gpso.figures import MEASURES, figures
-from streamer.research.gpso.protocols import Outcomes
+from streamer_research.gpso.figures import MEASURES, figures
+from streamer_research.gpso.protocols import Outcomes
 
 
 def outcomes(seed: int = 0, *, protocol: str = "across", count: int = 12, ties: bool = True) -> Outcomes:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.stats import ortho_group
 
-from streamer.research.gpso.diagnostics import scatter_difference
-from streamer.research.gpso.projectors import distance, eigengap_rank, overlap, spectrum
-from streamer.research.gpso.scatter import PIPELINES, directions, scatter_factor
+from streamer_research.gpso.diagnostics import scatter_difference
+from streamer_research.gpso.projectors import distance, eigengap_rank, overlap, spectrum
+from streamer_research.gpso.scatter import PIPELINES, directions, scatter_factor
 
 ROWS = hnp.arrays(
     np.float64,

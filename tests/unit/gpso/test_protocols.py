@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from streamer.research.experiments.logistic import LogisticRegression
-from streamer.research.gpso import (
+from streamer_research.gpso import (
     PIPELINES,
     Gpso,
     NearestMean,
@@ -15,7 +14,8 @@ from streamer.research.gpso import (
     judge_across,
     judge_within,
 )
-from streamer.research.gpso.questions import leave_out, seed_for, split_rows
+from streamer_research.gpso.logistic import LogisticRegression
+from streamer_research.gpso.questions import leave_out, seed_for, split_rows
 
 DIMENSIONS = 16
 METHODS = [

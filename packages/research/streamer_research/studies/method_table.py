@@ -1,4 +1,4 @@
-"""Every method on random halves of files of clouds: ``python -m streamer.research.experiments.method_table FILE...``.
+"""Every method on random halves of files of clouds: ``python -m streamer_research.studies.method_table FILE...``.
 
 The first half of a split calibrates, the second is decided and measured; the splits are those of
 `streamer.clouds.cloud.split_clouds`, by question. Prints one Markdown table for each file, unit and budget.
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.research.experiments.command_arguments import (
+from streamer.research.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
+from streamer.research.experiments.halves import Halves, outcomes
+from streamer.research.experiments.score_cache import scored_file
+from streamer_research.studies.command_arguments import (
     count_argument,
     default_encoder,
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.compared_methods import METHODS_COMPARED, ComparedMethod
-from streamer.research.experiments.halves import Halves, outcomes
-from streamer.research.experiments.score_cache import scored_file
 
 if TYPE_CHECKING:
     import argparse

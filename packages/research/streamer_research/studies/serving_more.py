@@ -1,4 +1,4 @@
-"""What promises on the error rate among shipped answers serve: ``python -m streamer.research.experiments.serving_more FILE...``.
+"""What promises on the error rate among shipped answers serve: ``python -m streamer_research.studies.serving_more FILE...``.
 
 Each repetition draws prompts from a file with replacement: some whose labels calibrate, and others whose scores alone are
 read (the unlabelled history). The file is the population, so that what a threshold serves and gets wrong is exact. Unit
@@ -23,14 +23,14 @@ from streamer.calibration import (
 )
 from streamer.calibration.history import level_above
 from streamer.clouds.offline import calibration_groups
-from streamer.research.experiments.command_arguments import (
+from streamer.research.experiments.score_cache import scored_file
+from streamer_research.studies.command_arguments import (
     budget_table,
     count_argument,
     default_encoder,
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.score_cache import scored_file
 
 if TYPE_CHECKING:
     import argparse

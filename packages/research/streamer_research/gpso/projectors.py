@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import eigh
 
 if TYPE_CHECKING:
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.scatter import Floats
 
 
 _FEW_ROWS = 64

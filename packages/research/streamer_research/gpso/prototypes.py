@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.research.gpso.projectors import Spectrum, distance, gaps, spectrum
-from streamer.research.gpso.scatter import Pipeline, directions, scatter_factor
+from streamer_research.gpso.projectors import Spectrum, distance, gaps, spectrum
+from streamer_research.gpso.scatter import Pipeline, directions, scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.scatter import Floats
 
 DEFAULT_REPLICATES = 8
 """The paper's B."""

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
-from streamer.research.experiments.logistic import LogisticRegression
-from streamer.research.gpso.classifier import DEFAULT_RANK_CAP
-from streamer.research.gpso.methods import Gpso, NearestMean, Tightness
-from streamer.research.gpso.protocols import DEFAULT_FOLDS, DEFAULT_SPLITS
-from streamer.research.gpso.prototypes import DEFAULT_REPLICATES
-from streamer.research.gpso.questions import DEFAULT_MIN_PER_CLASS, DEFAULT_TRAIN_SHARE
-from streamer.research.gpso.scatter import PIPELINES
+from streamer_research.gpso.classifier import DEFAULT_RANK_CAP
+from streamer_research.gpso.logistic import LogisticRegression
+from streamer_research.gpso.methods import Gpso, NearestMean, Tightness
+from streamer_research.gpso.protocols import DEFAULT_FOLDS, DEFAULT_SPLITS
+from streamer_research.gpso.prototypes import DEFAULT_REPLICATES
+from streamer_research.gpso.questions import DEFAULT_MIN_PER_CLASS, DEFAULT_TRAIN_SHARE
+from streamer_research.gpso.scatter import PIPELINES
 
 if TYPE_CHECKING:
-    from streamer.research.gpso.methods import Method
+    from streamer_research.gpso.methods import Method
 
 DEFAULT_CUT = 0.5
 MOST = 10_000

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.scatter import Floats
 
 Booleans = NDArray[np.bool_]
 Places = NDArray[np.intp]

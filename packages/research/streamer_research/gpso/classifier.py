@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.research.gpso.projectors import Spectrum, eigengap_rank, overlap, spectrum
-from streamer.research.gpso.prototypes import DEFAULT_REPLICATES, Prototype, bootstrap, make_prototype
-from streamer.research.gpso.scatter import PIPELINES, Pipeline, scatter_factor
+from streamer_research.gpso.projectors import Spectrum, eigengap_rank, overlap, spectrum
+from streamer_research.gpso.prototypes import DEFAULT_REPLICATES, Prototype, bootstrap, make_prototype
+from streamer_research.gpso.scatter import PIPELINES, Pipeline, scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,17 +6,17 @@ import io
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
-from streamer.research.experiments.gpso_study import DiagnosticsSummary
-from streamer.research.gpso.figures import LEVEL, MEASURES
-from streamer.research.gpso.scatter import PIPELINES
 from streamer.security.csv_cells import CsvTable
+from streamer_research.gpso.figures import LEVEL, MEASURES
+from streamer_research.gpso.scatter import PIPELINES
+from streamer_research.gpso.study import DiagnosticsSummary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamer.research.experiments.gpso_study import GpsoStudy, Row
-    from streamer.research.gpso.figures import Estimate
-    from streamer.research.gpso.protocols import Protocol, Task
+    from streamer_research.gpso.figures import Estimate
+    from streamer_research.gpso.protocols import Protocol, Task
+    from streamer_research.gpso.study import GpsoStudy, Row
 
 SECTIONS: tuple[tuple[Protocol, Task], ...] = (
     ("within", "batch"),

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamer.errors import UsageError
 from streamer.research.experiments.score_cache import own_embeddings
-from streamer.research.gpso.questions import Question
 from streamer.scoring.blank import is_blank
+from streamer_research.gpso.questions import Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.clouds.cloud import Cloud
-    from streamer.research.experiments.gpso_options import StudyOptions
+    from streamer_research.gpso.options import StudyOptions
 
     Embeddings = NDArray[np.float32] | NDArray[np.float64]
 

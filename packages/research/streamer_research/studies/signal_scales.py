@@ -1,4 +1,4 @@
-"""The scale of each signal: ``python -m streamer.research.experiments.signal_scales FILE...``.
+"""The scale of each signal: ``python -m streamer_research.studies.signal_scales FILE...``.
 
 Prints the mean and the standard deviation, to two digits, that `streamer.scoring.signals` has frozen: over the written answers
 of response clouds, every file counting alike.
@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
-from streamer.research.experiments.command_arguments import table_parser
 from streamer.research.experiments.score_cache import measured_batches, own_embeddings
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER
@@ -21,6 +20,7 @@ from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.alone import question_overlap
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import VERSIONS
+from streamer_research.studies.command_arguments import table_parser
 
 
 def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str, float, float]]:

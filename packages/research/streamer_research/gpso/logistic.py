@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.research.gpso.methods import settled
-from streamer.research.gpso.scatter import directions
+from streamer_research.gpso.methods import settled
+from streamer_research.gpso.scatter import directions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.research.gpso.diagnostics import Diagnostics
-    from streamer.research.gpso.methods import Fitted
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.diagnostics import Diagnostics
+    from streamer_research.gpso.methods import Fitted
+    from streamer_research.gpso.scatter import Floats
 
 PENALTY = 1.0
 """scikit-learn's C, at its default: nothing is tuned, for GPSO is not either."""
@@ -25,7 +25,7 @@ PENALTY = 1.0
 class LogisticRegression:
     """scikit-learn's, on unit rows, ridge penalty C = 1, classes weighted to count alike.
 
-    A batch's score is the mean of its rows' log odds; see `streamer.research.gpso.methods.Method`.
+    A batch's score is the mean of its rows' log odds; see `streamer_research.gpso.methods.Method`.
     """
 
     name: str = "logistic regression"

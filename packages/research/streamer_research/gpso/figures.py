@@ -19,9 +19,9 @@ from scipy.stats import t as student
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from streamer.research.gpso.protocols import Outcomes
-    from streamer.research.gpso.questions import Booleans, Places
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.protocols import Outcomes
+    from streamer_research.gpso.questions import Booleans, Places
+    from streamer_research.gpso.scatter import Floats
 
 LEVEL = 0.95
 """Of every interval."""

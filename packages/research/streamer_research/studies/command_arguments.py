@@ -51,7 +51,7 @@ def table_parser(
     """Return the parser of an experiment on files of response clouds; `kept` is what it computes once."""
     folder = SCORES_FOLDER if kept == "scores" else EMBEDDINGS_FOLDER
     parser = argparse.ArgumentParser(
-        prog=f"python -m streamer.research.experiments.{name}", description=description
+        prog=f"python -m streamer_research.studies.{name}", description=description
     )
     parser.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="response clouds, .jsonl or .jsonl.gz"

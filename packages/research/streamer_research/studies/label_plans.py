@@ -1,4 +1,4 @@
-"""Whom to ask about: labels needed if draws depend on the score, ``python -m streamer.research.experiments.label_plans FILE...``.
+"""Whom to ask about: labels needed if draws depend on the score, ``python -m streamer_research.studies.label_plans FILE...``.
 
 A prompt of score q is labelled with a probability p(q) that was fixed before. Its loss counts 1/p(q) times where it was
 labelled, and the bound on the unseen prompt's loss is 1/(the least p above the floor) in place of 1: the weighted losses have
@@ -18,13 +18,13 @@ import numpy as np
 
 from streamer.calibration.history import level_above
 from streamer.calibration.loss_curve import LossCurve, budget_limit
-from streamer.research.experiments.command_arguments import (
+from streamer_research.studies.command_arguments import (
     budget_table,
     count_argument,
     print_tables,
     table_parser,
 )
-from streamer.research.experiments.serving_more import ALPHAS, read_prompts
+from streamer_research.studies.serving_more import ALPHAS, read_prompts
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.research.experiments.serving_more import BestAnswers, Floats
+    from streamer_research.studies.serving_more import BestAnswers, Floats
 
 ENOUGH = 0.8
 """So much of what unlimited labels would serve ..."""

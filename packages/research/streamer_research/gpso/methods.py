@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from streamer.research.gpso.classifier import DEFAULT_RANK_CAP, Classifier, fit_batches, fit_rows
-from streamer.research.gpso.diagnostics import Diagnostics, diagnose
-from streamer.research.gpso.projectors import spectrum
-from streamer.research.gpso.prototypes import DEFAULT_REPLICATES
-from streamer.research.gpso.scatter import PIPELINES, Pipeline, directions, scatter_factor
+from streamer_research.gpso.classifier import DEFAULT_RANK_CAP, Classifier, fit_batches, fit_rows
+from streamer_research.gpso.diagnostics import Diagnostics, diagnose
+from streamer_research.gpso.projectors import spectrum
+from streamer_research.gpso.prototypes import DEFAULT_REPLICATES
+from streamer_research.gpso.scatter import PIPELINES, Pipeline, directions, scatter_factor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.scatter import Floats
 
 
 _ROUNDING = 1e-12

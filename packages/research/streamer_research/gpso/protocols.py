@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from streamer.research.gpso.questions import (
+from streamer_research.gpso.questions import (
     DEFAULT_MIN_PER_CLASS,
     DEFAULT_TRAIN_SHARE,
     leave_out,
@@ -27,10 +27,10 @@ from streamer.research.gpso.questions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamer.research.gpso.diagnostics import Diagnostics
-    from streamer.research.gpso.methods import Fitted, Method
-    from streamer.research.gpso.questions import Booleans, Places, Question
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.diagnostics import Diagnostics
+    from streamer_research.gpso.methods import Fitted, Method
+    from streamer_research.gpso.questions import Booleans, Places, Question
+    from streamer_research.gpso.scatter import Floats
 
 Protocol = Literal["within", "across"]
 Task = Literal["batch", "response"]

@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from streamer.research.experiments.gpso_options import RIVALS, StudyOptions
-from streamer.research.experiments.gpso_selection import Selection, select
-from streamer.research.gpso.figures import MEASURES, Estimate, TaskFigures, figures
-from streamer.research.gpso.protocols import Outcomes, judge_across, judge_within
+from streamer_research.gpso.figures import MEASURES, Estimate, TaskFigures, figures
+from streamer_research.gpso.options import RIVALS, StudyOptions
+from streamer_research.gpso.protocols import Outcomes, judge_across, judge_within
+from streamer_research.gpso.selection import Selection, select
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from streamer.clouds.cloud import Cloud
-    from streamer.research.experiments.gpso_selection import Embeddings
-    from streamer.research.gpso.protocols import Protocol, Task
-    from streamer.research.gpso.questions import Question
+    from streamer_research.gpso.protocols import Protocol, Task
+    from streamer_research.gpso.questions import Question
+    from streamer_research.gpso.selection import Embeddings
 
 __all__ = ["DiagnosticsSummary", "GpsoStudy", "Row", "StudyOptions", "gpso_study"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagnosticsSummary:
-    """Means of GPSO's diagnostics over all judged batches; see `streamer.research.gpso.diagnostics.Diagnostics`."""
+    """Means of GPSO's diagnostics over all judged batches; see `streamer_research.gpso.diagnostics.Diagnostics`."""
 
     batches: int
     separation: float

@@ -1,4 +1,4 @@
-"""What `full` serves beside single scores at equal labels: ``python -m streamer.research.experiments.score_table FILE...``.
+"""What `full` serves beside single scores at equal labels: ``python -m streamer_research.studies.score_table FILE...``.
 
 Each repetition draws prompts without replacement whose labels a gate has; on all others is measured what it serves and exposes.
 Unit `best`. `full` gates the answer that its choice score puts first, and a single score, cut by `mean`, that which the score puts
@@ -28,15 +28,8 @@ from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable, UsageError
-from streamer.research.experiments.command_arguments import (
-    budget_table,
-    count_argument,
-    print_tables,
-    table_parser,
-)
 from streamer.research.experiments.compared_methods import FULL, full_counts
 from streamer.research.experiments.score_cache import SCORES_FOLDER, measured_batches, own_embeddings
-from streamer.research.experiments.serving_more import BestAnswers
 from streamer.research.experiments.stored_encoder import StoredEncoder
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder
@@ -44,6 +37,13 @@ from streamer.scoring.gram import DECIMALS
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, choice_scores
+from streamer_research.studies.command_arguments import (
+    budget_table,
+    count_argument,
+    print_tables,
+    table_parser,
+)
+from streamer_research.studies.serving_more import BestAnswers
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]

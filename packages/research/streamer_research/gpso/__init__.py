@@ -4,13 +4,13 @@ It learns from labelled responses what the good and the bad ones look like, unli
 labels; nothing of the gate depends on it.
 """
 
-from streamer.research.gpso.classifier import Classification, Classifier, fit_batches, fit_rows
-from streamer.research.gpso.diagnostics import Diagnostics, diagnose
-from streamer.research.gpso.figures import Estimate, TaskFigures, figures
-from streamer.research.gpso.methods import Gpso, NearestMean, Tightness
-from streamer.research.gpso.protocols import Outcomes, judge_across, judge_within
-from streamer.research.gpso.questions import Question
-from streamer.research.gpso.scatter import PIPELINES, Pipeline
+from streamer_research.gpso.classifier import Classification, Classifier, fit_batches, fit_rows
+from streamer_research.gpso.diagnostics import Diagnostics, diagnose
+from streamer_research.gpso.figures import Estimate, TaskFigures, figures
+from streamer_research.gpso.methods import Gpso, NearestMean, Tightness
+from streamer_research.gpso.protocols import Outcomes, judge_across, judge_within
+from streamer_research.gpso.questions import Question
+from streamer_research.gpso.scatter import PIPELINES, Pipeline
 
 __all__ = [
     "PIPELINES",

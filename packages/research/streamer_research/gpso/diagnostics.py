@@ -24,12 +24,12 @@ import numpy as np
 from scipy.linalg import eigvalsh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from streamer.research.gpso.projectors import distance
+from streamer_research.gpso.projectors import distance
 
 if TYPE_CHECKING:
-    from streamer.research.gpso.classifier import Classification, Classifier
-    from streamer.research.gpso.projectors import Spectrum
-    from streamer.research.gpso.scatter import Floats
+    from streamer_research.gpso.classifier import Classification, Classifier
+    from streamer_research.gpso.projectors import Spectrum
+    from streamer_research.gpso.scatter import Floats
 
 DAVIS_KAHAN = 2 * math.sqrt(2)
 """The constant c of the margin condition."""

@@ -13,9 +13,9 @@ from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
-    from streamer.research.experiments.gpso_options import StudyOptions
-    from streamer.research.experiments.gpso_study import GpsoStudy
     from streamer.settings.settings import Settings
+    from streamer_research.gpso.options import StudyOptions
+    from streamer_research.gpso.study import GpsoStudy
 
 _WRITTEN = ("gpso.json", "gpso.csv", "gpso-batches.csv", "gpso.md")
 
@@ -107,8 +107,8 @@ def gpso(
     GPSO learns from severities; gates do not use it. Logistic regression and the nearest class mean get the same
     splits. Embeddings are kept in .streamer/embeddings, where `streamer evaluate` keeps its own: a second run is quick.
     """
-    from streamer.research.experiments.gpso_options import StudyOptions
-    from streamer.research.experiments.gpso_tables import NOTES, study_json
+    from streamer_research.gpso.options import StudyOptions
+    from streamer_research.gpso.tables import NOTES, study_json
 
     options = StudyOptions(
         cut=cut,
@@ -137,7 +137,7 @@ def gpso(
 
 
 def _pipelines(text: str) -> tuple[str, ...]:
-    from streamer.research.gpso.scatter import PIPELINES
+    from streamer_research.gpso.scatter import PIPELINES
 
     if text.strip().lower() == "all":
         return tuple(PIPELINES)
@@ -175,9 +175,9 @@ def _labelled(path: Path) -> "list[Cloud]":
 def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "StudyOptions") -> "GpsoStudy":
     import numpy as np
 
-    from streamer.research.experiments.embeddings import stored_encoder
-    from streamer.research.experiments.gpso_selection import cloud_embeddings, select
-    from streamer.research.experiments.gpso_study import gpso_study
+    from streamer_research.gpso.embeddings import stored_encoder
+    from streamer_research.gpso.selection import cloud_embeddings, select
+    from streamer_research.gpso.study import gpso_study
 
     try:
         # Before the encoder is loaded: what is wrong with the labels is reported at once.
@@ -201,7 +201,7 @@ def _study(settings: "Settings", name: str, clouds: "list[Cloud]", options: "Stu
 
 
 def _print(name: str, study: "GpsoStudy") -> None:
-    from streamer.research.experiments import gpso_tables as tables
+    from streamer_research.gpso import tables
 
     say(name)
     for line in tables.selection_lines(study):
@@ -240,7 +240,7 @@ def _make_folder(out: Path) -> None:
 def _write(out: Path, studies: "dict[str, GpsoStudy]") -> None:
     import json
 
-    from streamer.research.experiments import gpso_tables as tables
+    from streamer_research.gpso import tables
 
     texts = (
         json.dumps([{"file": name, **tables.study_json(study)} for name, study in studies.items()], indent=1)

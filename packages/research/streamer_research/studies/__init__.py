@@ -1,0 +1,1 @@
+"""Comparisons on public response clouds, each a command: ``python -m streamer_research.studies.NAME FILES``."""
