@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _BLOCK = 65_536
@@ -40,24 +38,20 @@ class CheckpointFile:
             last, end = _last(file)
             if last != after:
                 return False
-            os.ftruncate(file, end)
-            with os.fdopen(os.dup(file), "ab") as writing:
-                writing.write(line + b"\n")
+            file.truncate(end)
+            file.write(line + b"\n")
+            file.flush()
             os.fsync(file)
         return True
 
-    @contextmanager
-    def _open(self) -> Iterator[int]:
+    def _open(self) -> BinaryIO:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            yield file
-        finally:
-            os.close(file)
+        return self.path.open("a+b")
 
 
-def _last(file: int) -> tuple[bytes | None, int]:
+def _last(file: BinaryIO) -> tuple[bytes | None, int]:
     """The last whole line, and where it ends."""
-    start = max(0, os.fstat(file).st_size - 2 * _BLOCK)
-    whole, newline, _ = os.pread(file, 2 * _BLOCK, start).rpartition(b"\n")
+    start = max(0, file.seek(0, os.SEEK_END) - 2 * _BLOCK)
+    file.seek(start)
+    whole, newline, _ = file.read().rpartition(b"\n")
     return (whole.rpartition(b"\n")[2], start + len(whole) + 1) if newline else (None, 0)

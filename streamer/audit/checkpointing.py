@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -16,7 +18,7 @@ from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from datetime import timedelta
 
     from streamer.audit.checkpoint_file import CheckpointFile
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from streamer.audit.standalone.verify_bundle import Note
     from streamer.journal import OutboxMessage
     from streamer.recalibration.service import Leadership
-    from streamer.signing.notes import Cosigned, SignedHead
+    from streamer.signing.notes import SignedHead
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +43,7 @@ class HeadStore(Protocol):
         data: bytes,
         *,
         before: SignedHead,
-        sign: Callable[[int, bytes], bytes],
-        message: Callable[[bytes], OutboxMessage] | None,
+        make: Callable[[int, bytes], tuple[bytes, OutboxMessage | None]],
         now: datetime,
     ) -> SignedHead | None:
         """Append a leaf and store the checkpoint of the log with it, unless another process appended one first."""
@@ -60,8 +61,8 @@ class HeadStore(Protocol):
         """The newest checkpoint."""
         ...
 
-    def cosigned(self) -> list[Cosigned]:
-        """The newest checkpoint that each witness has cosigned."""
+    def cosigned(self) -> Sequence[Any]:
+        """The newest checkpoint that each witness has cosigned: `witness`, `size`, `note` with its signature."""
         ...
 
     def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
@@ -79,6 +80,7 @@ def said(value: bytes) -> Note:
     return read_note(decode_checkpoint(value).checkpoint)
 
 
+@dataclass(slots=True)
 class Checkpointer:
     """Signs where the logs stand. Several may run: the database gives each leaf its place once.
 
@@ -92,23 +94,14 @@ class Checkpointer:
     clock : returns the present time, with zone.
     """
 
-    def __init__(
-        self,
-        store: HeadStore,
-        *,
-        signer: Signer,
-        topic: str,
-        file: CheckpointFile | None,
-        every: timedelta,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._signer = signer
-        self._topic = topic
-        self._file = file
-        self._every = every
-        self._clock = clock
-        self._kept: int | None = None
+    store: HeadStore
+    _: KW_ONLY
+    signer: Signer
+    topic: str
+    file: CheckpointFile | None
+    every: timedelta
+    clock: Callable[[], datetime]
+    _kept: int | None = field(default=None, init=False)
 
     def run(self, *, publish: bool = False) -> SignedHead:
         """Sign what was recorded since the last time, and publish it if that is due; `publish`: in any case.
@@ -117,73 +110,74 @@ class Checkpointer:
         """
         appended: SignedHead | None = None
         while appended is None:
-            now = self._clock()
-            standing, last, signed = self._store.standing()
+            now = self.clock()
+            standing, last, signed = self.store.standing()
             known = {} if last is None else msgspec.json.decode(last)
             due = (
                 publish
                 or signed.published_at is None
-                or abs(now - signed.published_at) >= self._every
+                or abs(now - signed.published_at) >= self.every
                 or len(standing["gates"]) > len(known.get("gates", ()))
             )
             if not _grown(standing, known) and not (due and signed.published < signed.size):
                 appended = signed
                 break
+            make = partial(self._make, standing["record"], now if due else None)
             at = now.astimezone(UTC).isoformat(timespec="microseconds")
-            origin = origin_of(standing["record"])
-            appended = self._store.append(
-                canonical_json({**standing, "index": signed.size, "at": at}),
-                before=signed,
-                sign=lambda size, root, origin=origin: self._signer.checkpoint(origin, size, root),  # type: ignore[misc]
-                message=(lambda note, now=now: checkpoint_message(note, topic=self._topic, at=now))  # type: ignore[misc]
-                if due
-                else None,
-                now=now,
-            )
+            leaf = canonical_json({**standing, "index": signed.size, "at": at})
+            appended = self.store.append(leaf, before=signed, make=make, now=now)
         if appended.published != self._kept:
             self.keep_up(appended)
         return appended
 
-    def waiting(self, signed: int | None = None) -> float:
-        """How long, in seconds, the oldest head has waited that is not signed; 0: everything is.
+    def _make(
+        self, record_id: str, published_at: datetime | None, size: int, root: bytes
+    ) -> tuple[bytes, OutboxMessage | None]:
+        note = self.signer.checkpoint(origin_of(record_id), size, root)
+        if published_at is None:
+            return note, None
+        return note, checkpoint_message(note, topic=self.topic, at=published_at)
 
-        `signed` : heads that are, by a witness; None: those under the newest checkpoint, and no head is newer than it.
-        """
-        standing, last, newest = self._store.standing()
-        if signed is not None:
-            last = None if signed >= newest.size else self._store.data(signed)
-        known = {} if last is None else msgspec.json.decode(last)
-        if last is None or (signed is None and not _grown(standing, known)):
+    def lacking(self, size: int) -> float:
+        """How long ago, in seconds, the first head came that whoever knows so many does not; 0: there is none."""
+        leaf = self.store.data(size)
+        if leaf is None:
             return 0.0
-        return max(0.0, (self._clock() - datetime.fromisoformat(known["at"])).total_seconds())
+        came = datetime.fromisoformat(msgspec.json.decode(leaf)["at"])
+        return max(0.0, (self.clock() - came).total_seconds())
 
     def keep_up(self, newest: SignedHead) -> str | None:
         """Append the newest checkpoint to the file if one was published since its last. A full disk is logged, and tried again.
 
         Returns what keeps it from the file; None: it is there, or there is no file.
         """
-        wrong = None
-        if self._file is not None and newest.size:
+        if self.file is not None and newest.size:
             try:
-                wrong = self._append(self._file, newest)
+                other = self._append(self.file, newest)
             except (OSError, BadMessage) as error:
-                log.error("audit.checkpoint_file_failed", path=str(self._file.path), error=str(error))
-                why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-                return f"{self._file.path}: {why}"
+                log.error("audit.checkpoint_file_failed", path=str(self.file.path), error=str(error))
+                return f"{self.file.path}: {getattr(error, 'strerror', None) or error}"
+            if other is not None:
+                log.error("audit.checkpoint_file_of_another_record", path=str(self.file.path))
+                return (
+                    f"{self.file.path} has checkpoint {other.size} of another record, or of another history of this one;"
+                    " name another file, also after a restore"
+                )
         self._kept = newest.published
-        return wrong
+        return None
 
-    def _append(self, file: CheckpointFile, newest: SignedHead) -> str | None:
-        value = encode_checkpoint(newest.note, self._clock())
+    def _append(self, file: CheckpointFile, newest: SignedHead) -> Note | None:
+        """Append it; returns what the file has of another history."""
+        value = encode_checkpoint(newest.note, self.clock())
         while True:
             last = file.last()
             held = None if last is None else said(last)
-            if held is not None and held.origin != said(value).origin:
-                log.error("audit.checkpoint_file_of_another_record", path=str(file.path))
-                return f"{file.path} has checkpoints of another record; name another file"
-            if held is not None and (held.size > newest.size or self._store.root(0, held.size) != held.root):
-                log.error("audit.checkpoints_lost", in_file=held.size, in_database=newest.size)
-                return f"{file.path} goes on to checkpoint {held.size} of another history: after a restore name another file"
+            if held is not None and (
+                held.origin != said(value).origin
+                or held.size > newest.size
+                or self.store.root(0, held.size) != held.root
+            ):
+                return held
             if (held is not None and held.size >= newest.published) or file.append(value, after=last):
                 return None
 
@@ -193,6 +187,7 @@ def _grown(standing: dict[str, Any], known: dict[str, Any]) -> bool:
     return any(standing[name] != known.get(name) for name in standing)
 
 
+@dataclass(slots=True)
 class Signing:
     """Signs round after round while it leads; of several processes one does.
 
@@ -200,45 +195,37 @@ class Signing:
     ----------
     checkpointer : its store writes under `leadership`.
     every_seconds : between two rounds.
-    show : given how long what no checkpoint covers has waited, in seconds.
     """
 
-    def __init__(
-        self,
-        checkpointer: Checkpointer,
-        leadership: Leadership,
-        *,
-        every_seconds: float,
-        show: Callable[[float], None],
-    ) -> None:
-        self._checkpointer = checkpointer
-        self._leadership = leadership
-        self._every_seconds = every_seconds
-        self._show = show
-        self._leads: bool | None = False  # None: the last round failed
-        self._covered = time.monotonic()
+    checkpointer: Checkpointer
+    leadership: Leadership
+    every_seconds: float
+    _leads: bool | None = field(default=False, init=False)  # None: the last round failed
+    _covered: float = field(default_factory=time.monotonic, init=False)
 
     def leads(self) -> bool:
         """Whether it signs at this moment."""
-        return bool(self._leads) and not self._leadership.lapsed()
+        return bool(self._leads) and not self.leadership.lapsed()
 
     def run(self, stop: threading.Event) -> None:
         """Repeat `round` until `stop` is set."""
         while not stop.is_set():
             self.round()
-            stop.wait(self._every_seconds)
+            stop.wait(self.every_seconds)
 
     def round(self) -> None:
         """Sign what is new, if this process leads. Raises nothing: what is not signed now is later."""
         try:
-            leads = self._leadership.held()
+            leads = self.leadership.held()
             if leads:
-                self._checkpointer.run()
-            waiting = 0.0 if leads else self._checkpointer.waiting()
+                self.checkpointer.run()
         except Exception as error:
             if self._leads is not None and not isinstance(error, (Unavailable, LeaseLost)):
                 log.exception("audit.signing_failed")
-            self._leads, waiting = None, time.monotonic() - self._covered
+            self._leads = None
         else:
-            self._leads, self._covered = leads, time.monotonic() - waiting
-        self._show(waiting)
+            self._leads, self._covered = leads, time.monotonic()
+
+    def waiting(self) -> float:
+        """How long, in seconds, rounds have not come to an end as they should, in this process or the one that leads."""
+        return max(0.0, time.monotonic() - self._covered - self.every_seconds)

@@ -204,10 +204,10 @@ def verify_record(
             verifier.fault(
                 "checkpoint", "the record", f"an earlier verification was of the record {since.record_id}"
             )
-        elif since is not None:
-            verifier.remember(since.size, since.root)
-        verifier.log_of_heads(snapshot.heads(), head["record_id"])
-        after = _not_again(since, head, verifier)
+            since = None
+        seen = None if since is None else (since.size, since.root)
+        verifier.log_of_heads(snapshot.heads(), head["record_id"], seen=seen)
+        after = _not_again(since, verifier)
         runs = Runs(trusted.labels, signing.verify)
         control = _calibrated_again(snapshot.control(), verifier, lookups, rules, after.get((), 0))
         verifier.control(head, runs.control(control, head["record_id"]))
@@ -259,13 +259,9 @@ UNREADABLE = (
 """What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
 
 
-def _not_again(
-    since: Reached | None, head: Mapping[str, Any], verifier: Verifier
-) -> dict[tuple[Any, ...], int]:
+def _not_again(since: Reached | None, verifier: Verifier) -> dict[tuple[Any, ...], int]:
     """Return the sizes up to which logs were verified before; the control log's under `()`."""
     if since is None:
-        return {}
-    if since.record_id != head["record_id"]:
         return {}
     after = verifier.begin_behind(since.edges())
     if after:

@@ -8,8 +8,6 @@ unavailable holds nothing up, and needs the newest checkpoint alone when it is b
 from __future__ import annotations
 
 import base64
-import threading
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -23,7 +21,8 @@ from streamer.signing.merkle import consistency_proof
 from streamer.signing.notes import COSIGNATURE, VerifierKey, read_verifier_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    import threading
+    from collections.abc import Callable, Iterable, Iterator
 
     from streamer.audit.checkpointing import HeadStore
     from streamer.audit.standalone.verify_bundle import Note
@@ -46,11 +45,6 @@ class Witness(NamedTuple):
     key: VerifierKey
     url: str
 
-    @property
-    def name(self) -> str:
-        """As it signs."""
-        return self.key.name
-
 
 def read_witness(text: str) -> Witness:
     """Read a witness as ``KEY URL``. Raises `UsageError`."""
@@ -67,11 +61,9 @@ def read_witness(text: str) -> Witness:
     return Witness(found, url.rstrip("/"))
 
 
-def ask(one: Witness, store: HeadStore, *, reached: int) -> int:
-    """Have a witness cosign the newest checkpoint, and keep what it answers; returns the size that it has cosigned.
-
-    `reached` : the size of the last one that it cosigned. Raises `WitnessFailed`.
-    """
+def ask(one: Witness, store: HeadStore) -> int:
+    """Have a witness cosign the newest checkpoint, and keep what it answers; returns its size. Raises `WitnessFailed`."""
+    reached = reached_by(one, store)
     newest = store.newest()
     status = 0
     for _ in range(2):
@@ -82,7 +74,7 @@ def ask(one: Witness, store: HeadStore, *, reached: int) -> int:
         status, answer = _post(f"{one.url}/add-checkpoint", b"\n".join(lines))
         if status == 200:
             cosigned_note = newest.note + _good_line(one.key, newest.note, answer)
-            store.keep_cosigned(one.name, newest.size, cosigned_note)
+            store.keep_cosigned(one.key.name, newest.size, cosigned_note)
             return newest.size
         if status != 409:
             break
@@ -101,86 +93,59 @@ _REFUSALS = {
 }
 
 
-def good_cosignature(key: VerifierKey, note: bytes) -> bool:
-    """Report whether a checkpoint has a good cosignature by a key (https://c2sp.org/tlog-cosignature)."""
-    return any(_good(key, read_note(note.decode())))
-
-
 def _good(key: VerifierKey, note: Note) -> Iterator[bytes]:
-    """The good signatures by a key among those of a checkpoint."""
+    """The good cosignatures by a key among the signatures of a checkpoint (https://c2sp.org/tlog-cosignature)."""
     for name, named, value in note.signatures:
         said = b"cosignature/v1\ntime %d\n%s" % (int.from_bytes(value[:8]), note.text)
         if (name, named) == (key.name, key.key_hash) and signing.verify(key.key, said, value[8:]):
             yield value
 
 
-class Witnesses:
-    """Keeps witnesses up with the newest checkpoint, each in a thread of its own.
+def reached_by(one: Witness, store: HeadStore) -> int:
+    """How many heads a witness has cosigned, as far as is known."""
+    return next((known.size for known in store.cosigned() if known.witness == one.key.name), 0)
+
+
+def send(witnesses: Iterable[Witness], store: HeadStore) -> dict[str, str | None]:
+    """Ask each once; returns why it failed, or None. Raises `Unavailable` while the database is."""
+    return {one.key.name: _failure(one, store) for one in witnesses}
+
+
+def keep_up(
+    one: Witness,
+    store: HeadStore,
+    stop: threading.Event,
+    leads: Callable[[], bool],
+    show: Callable[[str, int, bool], None],
+) -> None:
+    """Ask a witness again and again until `stop` is set.
 
     Parameters
     ----------
-    show : given how long, in seconds, the oldest head that each witness lacks has waited, and whether it failed just now.
-    lacking : returns that time for a witness that has cosigned so many heads.
-    leads : whether this process signs; `run` asks nobody while it does not.
+    leads : whether this process signs; it is not asked while it does not.
+    show : given how many heads it has cosigned, and whether it failed just now.
     """
-
-    def __init__(
-        self,
-        store: HeadStore,
-        witnesses: list[Witness],
-        *,
-        lacking: Callable[[int], float],
-        show: Callable[[str, float, bool], None] = lambda _name, _seconds, _failed: None,
-        leads: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self._store = store
-        self.witnesses = witnesses
-        self._lacking = lacking
-        self._show = show
-        self._leads = leads
-
-    def reached(self) -> dict[str, int]:
-        """How many heads each witness has cosigned."""
-        there = {one.witness: one.size for one in self._store.cosigned()}
-        return {one.name: there.get(one.name, 0) for one in self.witnesses}
-
-    def send(self) -> dict[str, str | None]:
-        """Ask each once; returns why it failed, or None. Raises `Unavailable` while the database is."""
-        return {one.name: self._ask(one)[1] for one in self.witnesses}
-
-    def run(self, stop: threading.Event) -> None:
-        """Ask them again and again until `stop` is set."""
-        threads = [
-            threading.Thread(target=partial(self._keep_up, one, stop), name="streamer-witness", daemon=True)
-            for one in self.witnesses
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    def _ask(self, one: Witness) -> tuple[int, str | None]:
-        reached = self.reached()[one.name]
+    pause = _FIRST_PAUSE
+    while not stop.wait(pause):
+        failed = False
         try:
-            return ask(one, self._store, reached=reached), None
-        except (WitnessFailed, LookupError) as error:
-            log.warning("audit.witness_failed", witness=one.name, error=str(error))
-            return reached, str(error)
+            if leads():
+                failed = _failure(one, store) is not None
+                show(one.key.name, reached_by(one, store), failed)
+        except Exception as error:
+            failed = True
+            if not isinstance(error, Unavailable):  # which others report
+                log.exception("audit.witness_failed", witness=one.key.name)
+        pause = min(2 * pause, _LONGEST_PAUSE) if failed else _FIRST_PAUSE
 
-    def _keep_up(self, one: Witness, stop: threading.Event) -> None:
-        pause = _FIRST_PAUSE
-        while not stop.wait(pause):
-            if not self._leads():
-                continue
-            try:
-                reached, failed = self._ask(one)
-                self._show(one.name, self._lacking(reached), failed is not None)
-            except Unavailable:
-                failed = "the database does not answer, which others report"
-            except Exception:
-                log.exception("audit.witness_failed", witness=one.name)
-                failed = "see the log"
-            pause = _FIRST_PAUSE if failed is None else min(2 * pause, _LONGEST_PAUSE)
+
+def _failure(one: Witness, store: HeadStore) -> str | None:
+    try:
+        ask(one, store)
+    except (WitnessFailed, LookupError) as error:
+        log.warning("audit.witness_failed", witness=one.key.name, error=str(error))
+        return str(error)
+    return None
 
 
 def _good_line(key: VerifierKey, note: bytes, answer: bytes) -> bytes:

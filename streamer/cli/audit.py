@@ -170,7 +170,7 @@ def verify(
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
-    from streamer.audit.verification import Fault, Lookups, Trusted, verify_record
+    from streamer.audit.verification import Lookups, Trusted, verify_record
 
     if full and incremental is not None:
         raise UsageError("--full and --incremental are opposites; give one of them")
@@ -196,10 +196,8 @@ def verify(
                 progress=done,
             )
         compared = wiring.compared_with_log(settings, store) if log else None
-        wrong, seen = wiring.check_witnesses(settings, store)
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
-    report = report.plus([Fault("witness", *one) for one in wrong], (), seen | {"faults": len(wrong)})
     if compared is not None:
         report = report.plus(compared.faults, compared.notes, compared.counts)
     if json:
@@ -483,26 +481,29 @@ def checkpoint(json: opt.JsonOption = False) -> None:
     """
     from streamer.audit.checkpointing import origin_of
     from streamer.audit.signing import Signer
+    from streamer.audit.witnesses import send
 
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
-        checkpointer, witnesses = wiring.checkpointer(settings, store), wiring.witnesses(settings, store)
-        before = store.heads.newest()
-        newest = checkpointer.run(publish=True)
+        checkpointer, witnesses = wiring.checkpointer(settings, store), wiring.witnesses(settings)
+        before, newest = store.heads.newest().size, checkpointer.run(publish=True)
         kept_back = checkpointer.keep_up(newest)
-        failed = witnesses.send()
-        reached = witnesses.reached()
+        failed = send(witnesses, store.heads)
+        reached = {one.witness: one.size for one in store.heads.cosigned()}
         origin = origin_of(store.heads.standing()[0]["record"])
     announce_now(settings)
     key = str(Signer(settings.audit.private_key or "").verifier_key(origin))
     if json:
-        told = [{"witness": name, "cosigned": reached[name], "failed": why} for name, why in failed.items()]
-        made = newest.size > before.size
-        print_json({"made": made, "size": newest.size, "witnesses": told, "verifier_key": key})
+        told = [
+            {"witness": name, "cosigned": reached.get(name, 0), "failed": why} for name, why in failed.items()
+        ]
+        print_json(
+            {"made": newest.size > before, "size": newest.size, "witnesses": told, "verifier_key": key}
+        )
     else:
         say(
             f"Checkpoint {newest.size} is made."
-            if newest.size > before.size
+            if newest.size > before
             else f"Nothing was recorded since checkpoint {newest.size}."
         )
         note(f"Verifier key, for witnesses: {key}")

@@ -169,8 +169,6 @@ class EmbeddedStep:
                     ("private_key", audit.private_key),
                     ("checkpoint_file", audit.checkpoint_file and os.path.abspath(audit.checkpoint_file)),  # noqa: PTH100
                     ("checkpoint_every_seconds", audit.checkpoint_every_seconds),
-                    ("sign_every_seconds", audit.sign_every_seconds),
-                    ("witnesses", json.dumps(audit.witnesses) if audit.witnesses else None),
                 )
                 if value is not None
             }

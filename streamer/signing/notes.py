@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import TYPE_CHECKING, Final, NamedTuple
+from datetime import datetime  # noqa: TC003 - of a field
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from datetime import datetime
-
-ED25519: Final = 1
+ED25519 = 1
 """The kind of a log's own signature, over the text."""
 
-COSIGNATURE: Final = 4
+COSIGNATURE = 4
 """The kind of a witness's Ed25519 signature, over the time and the text."""
 
 
@@ -53,12 +51,4 @@ class SignedHead(NamedTuple):
     size: int
     published: int
     published_at: datetime | None
-    note: bytes
-
-
-class Cosigned(NamedTuple):
-    """The newest checkpoint that a witness has cosigned, with its signature."""
-
-    witness: str
-    size: int
     note: bytes

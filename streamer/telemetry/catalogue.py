@@ -174,8 +174,8 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("audit_log_leaves", "topic partition", "worker",
         "Entries in the partition's Merkle log of the record."),
     _gauge("audit_unsigned_seconds", "", "recalibrator",
-        "How long what no checkpoint covers has waited to be signed; 0: a checkpoint covers everything that is committed. Of a "
-        "recalibrator with a key to sign with, or `streamer audit sign`; of one that stands by: since the newest head."),
+        "How long what is committed may have waited to be signed; 0: a checkpoint covers it. Of a recalibrator with a key to sign "
+        "with, or `streamer audit sign`, also of one that stands by."),
     _gauge("audit_unwitnessed_seconds", "witness", "recalibrator",
         "How long the oldest head has waited that a witness has not cosigned; 0: it has cosigned all. Of the process that signs."),
     _counter("audit_witness_failures_total", "witness", "recalibrator",

@@ -61,10 +61,6 @@ class RecalibratorMetrics:
         """This one leads, or does not."""
         self.of("recalibrator_leader").set(leads)
 
-    def set_unsigned(self, seconds: float) -> None:
-        """How long what no checkpoint covers has waited."""
-        self.of("audit_unsigned_seconds").set(seconds)
-
     def set_unwitnessed(self, witness: str, seconds: float, failed: bool) -> None:
         """How long a witness has lacked a head, and whether it failed just now."""
         self.of("audit_unwitnessed_seconds").labels(witness).set(seconds)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
     from streamer.wiring.asking import what_if
     from streamer.wiring.audit import (
-        check_witnesses,
         checkpointer,
         compared_with_log,
         outside_checkpoints,
@@ -51,7 +50,7 @@ else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "what_if",
-        "streamer.wiring.audit": "check_witnesses checkpointer compared_with_log outside_checkpoints receipts rescorer "
+        "streamer.wiring.audit": "checkpointer compared_with_log outside_checkpoints receipts rescorer "
         "signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
@@ -71,7 +70,7 @@ else:
     )
 
 __all__ = [
-    "adopt_candidate", "check_database", "check_topics", "check_witnesses",
+    "adopt_candidate", "check_database", "check_topics",
     "checkpointer", "compared_with_log", "connection", "create_topics", "encoder", "encoder_identity",
     "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",

@@ -5,22 +5,23 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError, small_text
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
 
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
     from streamer.audit.signing import Signer
-    from streamer.audit.witnesses import Witnesses
+    from streamer.audit.witnesses import Witness
     from streamer.settings.settings import Settings
     from streamer.store import Store
-    from streamer.store.db.leases import ProcessLease
+    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 TOPIC = "topic"
 """What `--checkpoints` and `--receipts` call a topic; anything else is a file."""
@@ -48,61 +49,40 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
     )
 
 
-def witnesses(
-    settings: Settings,
-    store: Store,
-    lacking: Callable[[int], float] = lambda _size: 0.0,
-    **observed: Any,
-) -> Witnesses:
-    """Return what has the configured witnesses cosign. Raises `UsageError` for one that is none."""
-    from streamer.audit.witnesses import Witnesses, read_witness
+def witnesses(settings: Settings) -> list[Witness]:
+    """Return who cosigns checkpoints. Raises `UsageError` for one that is none."""
+    from streamer.audit.witnesses import read_witness
 
-    return Witnesses(
-        store.heads, [read_witness(one) for one in settings.audit.witnesses], lacking=lacking, **observed
-    )
+    return list(map(read_witness, settings.audit.witnesses))
 
 
 def signing(
-    settings: Settings,
-    store: Store,
-    *,
-    show: Callable[[float], None],
-    show_witness: Callable[[str, float, bool], None],
-) -> tuple[ProcessLease, Callable[[threading.Event], None]]:
-    """Return the lease of who signs, and what signs and has witnesses cosign until an event is set. Raises `UsageError`."""
+    stack: ExitStack, settings: Settings, store: Store, metrics: RecalibratorMetrics
+) -> Callable[[threading.Event], None]:
+    """Return what signs and has witnesses cosign until an event is set. Raises `UsageError`.
+
+    `stack` : at its end another process may sign.
+    """
     from streamer.audit.checkpointing import Signing
+    from streamer.audit.witnesses import keep_up
 
     lease = store.leases.of_signer()
-    leading = store.under(lease)
+    stack.callback(lease.release)
+    leading, others = store.under(lease), witnesses(settings)
     maker = checkpointer(settings, leading)
-    service = Signing(maker, lease, every_seconds=settings.audit.sign_every_seconds, show=show)
-    others = witnesses(settings, leading, maker.waiting, show=show_witness, leads=service.leads)
+    service = Signing(maker, lease, settings.audit.sign_every_seconds)
+    metrics.of("audit_unsigned_seconds").set_function(service.waiting)
+
+    def shown(name: str, reached: int, failed: bool) -> None:
+        metrics.set_unwitnessed(name, maker.lacking(reached), failed)
 
     def run(stop: threading.Event) -> None:
-        beside = threading.Thread(target=others.run, args=(stop,), name="streamer-witnesses", daemon=True)
-        beside.start()
+        for one in others:
+            about = (one, leading.heads, stop, service.leads, shown)
+            threading.Thread(target=keep_up, args=about, name="streamer-witness", daemon=True).start()
         service.run(stop)
 
-    return lease, run
-
-
-def check_witnesses(settings: Settings, store: Store) -> tuple[list[tuple[str, str]], dict[str, int]]:
-    """Verify what the configured witnesses have cosigned: what does not fit, as place and detail, and how many heads each saw."""
-    from streamer.audit.witnesses import good_cosignature, read_witness
-
-    keys = {one.name: one.key for one in map(read_witness, settings.audit.witnesses)}
-    wrong, seen = [], {}
-    for one in store.heads.cosigned():
-        if one.witness not in keys:
-            continue
-        seen[f"heads cosigned by {one.witness}"] = one.size
-        try:
-            good = good_cosignature(keys[one.witness], one.note)
-        except ValueError:
-            good = False
-        if not good:
-            wrong.append((f"checkpoint {one.size} ({one.witness})", "its cosignature is not good"))
-    return wrong, seen
+    return run
 
 
 def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:

@@ -133,10 +133,7 @@ def run_recalibrator(
         _serve(stack, settings, stop, announce, exposition, service.unready)
         settle_memory()
         if settings.audit.private_key is not None:
-            lease, sign = signing(
-                settings, store, show=metrics.set_unsigned, show_witness=metrics.set_unwitnessed
-            )
-            stack.callback(lease.release)
+            sign = signing(stack, settings, store, metrics)
             signer = threading.Thread(target=sign, args=(stop,), name="streamer-signer", daemon=True)
             stack.callback(signer.join, 10.0)
             signer.start()
@@ -151,10 +148,7 @@ def run_signer(settings: Settings, *, announce: Callable[[Mapping[str, object]],
     metrics, stop = RecalibratorMetrics(), threading.Event()
     with ExitStack() as stack:
         store = stack.enter_context(when_available(partial(open_store, settings)))
-        lease, sign = signing(
-            settings, store, show=metrics.set_unsigned, show_witness=metrics.set_unwitnessed
-        )
-        stack.callback(lease.release)
+        sign = signing(stack, settings, store, metrics)
         _serve(stack, settings, stop, announce, metrics.exposition, list)
         sign(stop)
     return 0

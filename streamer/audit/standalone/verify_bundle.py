@@ -67,6 +67,7 @@ _OF_SCORER = itemgetter("name", "encoder", "embedding_source")
 _LOG_OF = itemgetter("log_id", "topic", "partition")
 """Which log a checkpoint's head, or a gap, is of."""
 
+_UNREADABLE = ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -186,8 +187,6 @@ class _Marks:
             raise ValueError("it saw less than the checkpoint before it")
         if self.sizes and size == self.sizes[-1] and raw == self._roots[-32:]:
             return
-        if not self.sizes:
-            self.due = size
         self.sizes.append(size)
         self.controls.append(control)
         self.numbers.append(number)
@@ -914,7 +913,6 @@ class Verifier:
         self._newest: tuple[int, str, dict[str, Any]] | None = None
         self._remembered: tuple[int, dict[str, Any] | None] = (0, None)
         self._marks: dict[tuple[Any, ...], _Marks] = {}
-        self._contradicted: set[tuple[Any, ...]] = set()
         self._progress: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._receipts: list[tuple[tuple[Any, ...], int, tuple[str, str], str]] = []
         self._rootless: set[tuple[Any, ...]] = set()
@@ -922,7 +920,6 @@ class Verifier:
         self._edges: dict[tuple[Any, ...], tuple[int, list[bytes]]] = {}
         self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
         self._may_be_younger = False
-        self._fits: dict[tuple[Any, ...], int] = {}
         self._committed: dict[str, dict[tuple[str, str], int]] = {}
         self._before: dict[str, dict[tuple[Any, ...], int]] = {}
         self._early: Counter[str] = Counter()
@@ -975,25 +972,23 @@ class Verifier:
                 said = strict_json(value) if value.startswith(b"{") else {"checkpoint": value.decode()}
                 note, at = read_note(said["checkpoint"]), said.get("made_at", "")
                 younger = until is not None and not "" < at <= until
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            except _UNREADABLE:
                 self.fault("checkpoint", f"{origin}, line {number}", "this is not a checkpoint")
                 continue
             place = f"checkpoint {note.size} ({origin})"
-            known = [
-                (key, signature)
+            good = [
+                self._verify_signature(key, note.text, signature)
                 for name, named, signature in note.signatures
                 for key in self._keys
-                if name == note.origin and named == key_hash(name, key)
+                if (name, named) == (note.origin, key_hash(note.origin, key))
             ]
             if not self._keys:
                 self.notes["signatures"] = (
                     "no public key was given: signatures were not checked; give --public-key"
                 )
-            elif not known:
-                self.fault("signature", place, "it is signed with a key that is not trusted")
-                continue
-            elif not all(self._verify_signature(key, note.text, one) for key, one in known):
-                self.fault("signature", place, "its signature is not good for what it says")
+            elif not good or not all(good):
+                said = "not good for what it says" if good else "of a key that is not trusted"
+                self.fault("signature", place, f"its signature is {said}")
                 continue
             there = True
             self._origins.setdefault(note.origin, place)
@@ -1004,15 +999,17 @@ class Verifier:
                 " have put an older one there"
             )
 
-    def remember(self, size: int, root: str) -> None:
-        """Take what an earlier verification saw of the log of heads for a checkpoint; to be called before `log_of_heads`."""
-        self._signed.setdefault(size, []).append(
-            (root, f"checkpoint {size} (an earlier verification)", False)
-        )
-        self._remembered = size, None
+    def log_of_heads(
+        self, lines: Iterable[bytes], record_id: str, *, seen: tuple[int, str] | None = None
+    ) -> None:
+        """Read the log of heads, up to the newest checkpoint that was read, and compare it with each.
 
-    def log_of_heads(self, lines: Iterable[bytes], record_id: str) -> None:
-        """Read the log of heads, up to the newest checkpoint that was read, and compare it with each."""
+        `seen` : its size and root as an earlier verification has seen it.
+        """
+        if seen is not None:
+            place = f"checkpoint {seen[0]} (an earlier verification)"
+            self._signed.setdefault(seen[0], []).append((seen[1], place, False))
+            self._remembered = seen[0], None
         for origin, place in self._origins.items():
             if origin != f"streamer/{record_id}":
                 self.fault("checkpoint", place, "it is of another record")
@@ -1065,7 +1062,7 @@ class Verifier:
                 committed = self._committed.setdefault(gate["gate"], {})
                 committed.setdefault((gate["salt"] + "", gate["seed"] + ""), number)
                 self._before.setdefault(gate["gate"], sizes)
-        except (ValueError, KeyError, TypeError, ArithmeticError, AttributeError, RecursionError):
+        except _UNREADABLE:
             self.fault(
                 "checkpoint", f"checkpoint {number}", "its leaf of the log of heads is no head of this record"
             )
@@ -1077,21 +1074,17 @@ class Verifier:
         marks = self._marks.get(chain)
         if marks is None or log.size < marks.due:
             return
-        seen = marks.reach(log.size)
-        if not log.whole or chain in self._contradicted:
-            return
-        for expected, number in seen:
+        for expected, number in marks.reach(log.size) if log.whole else ():
             if expected == log.root():
-                self._fits[chain] = log.size
                 self._edges[chain] = log.size, list(log.edge)
                 continue
             self.fault(
                 "checkpoint",
                 place,
-                f"checkpoint {number} was made of another history: one of the leaves from {self._fits.get(chain, 0)} to"
+                f"checkpoint {number} was made of another history: one of the leaves from {self._edges.get(chain, (0,))[0]} to"
                 f" {log.size - 1} was changed and the log recomputed",
             )
-            self._contradicted.add(chain)  # every later one says the same
+            marks.due = sys.maxsize  # every later one says the same
             return
 
     def _append(self, chain: tuple[Any, ...], log: Log, line: dict[str, Any], place: str) -> str:
@@ -1110,7 +1103,7 @@ class Verifier:
 
     def _cut_off(self, chain: tuple[Any, ...], name: str, size: int) -> None:
         marks, missing = self._marks.get(chain), {}
-        if marks is not None and chain not in self._contradicted and marks.sizes[-1] > size:
+        if marks is not None and marks.sizes[-1] > size:
             missing = {marks.sizes[-1]: f"checkpoint {marks.numbers[-1]}"}
         missing |= {index + 1: of[0][1] for index, of in self._kept.get(chain, {}).items() if index >= size}
         if missing:
@@ -1437,7 +1430,7 @@ class Verifier:
     def begin_behind(
         self, edges: Mapping[tuple[Any, ...], tuple[int, list[bytes]]]
     ) -> dict[tuple[Any, ...], int]:
-        """Take the partitions as they were at the checkpoint to `remember`, up to which the record was verified.
+        """Take the partitions as they were at the checkpoint that `log_of_heads` got as `seen`, up to which the record was verified.
 
         To be called before `control`. `edges` are those that `reached` gave then. Returns the size of each log at that checkpoint,
         the control log's under `()`: leaves before it are not to be given to `outcomes`. It is empty where the log of heads has
@@ -3050,9 +3043,6 @@ class _Label(NamedTuple):
     leaf: int
     id: int
     said: dict[str, Any]
-
-
-_UNREADABLE = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 
 class Runs:

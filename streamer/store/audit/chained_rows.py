@@ -171,9 +171,7 @@ class ChainedRowsSnapshot:
             for row in self._connection.execute(control.keys_to_seal(table)).mappings():
                 subject = control.subject_of(table, row)
                 if (table.name, subject) not in sealed:
-                    # Earlier versions sealed no judgement.
-                    kind = f"{table.name}.label" if table is judgements else table.name
-                    yield {"kind": kind, "subject": subject}
+                    yield {"kind": table.name, "subject": subject}
         yield from self._not_in_outcomes()
 
     def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
@@ -252,7 +250,7 @@ class ChainedRowsSnapshot:
             .subquery()
         )
         query = (
-            sa.select(letter.log_id, letter.topic, letter.partition, letter.offset, last.c.dead_letter)
+            sa.select(letter.log_id, letter.topic, letter.partition, letter.offset)
             .join_from(dead_letters, last, last.c.dead_letter == letter.id, isouter=True)
             .where(
                 letter.replayed_at.is_distinct_from(last.c.at)
@@ -260,10 +258,8 @@ class ChainedRowsSnapshot:
             )
             .order_by(letter.id)
         )
-        for *source, known in self._connection.execute(query):
-            # Earlier versions wrote it at the message alone.
-            kind = "dead_letters.replayed_at" if known is None else "dead_letters"
-            yield {"kind": kind, "subject": _text(source)}
+        for row in self._connection.execute(query):
+            yield {"kind": "dead_letters", "subject": _text(list(row))}
 
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None

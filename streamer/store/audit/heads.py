@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 
 from streamer.signing.commitments import salt_commitment, seed_commitment
 from streamer.signing.merkle import HASH_BYTES, Edge, inclusion_proof, leaf_hash, node_hash, subtrees
-from streamer.signing.notes import Cosigned, SignedHead
+from streamer.signing.notes import SignedHead
 from streamer.store.audit import control
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import cosignatures, gates, heads, signed_head
@@ -17,14 +17,14 @@ from streamer.store.log.outbox import enqueue
 from streamer.store.log.progress import partition_heads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import datetime
 
     from streamer.journal import OutboxMessage
     from streamer.store.db.engine import Database
 
 
-_PAGE = 1_000
+T = TypeVar("T")
 NOTHING_SIGNED = SignedHead(0, 0, None, b"")
 
 
@@ -55,8 +55,7 @@ class Heads:
         data: bytes,
         *,
         before: SignedHead,
-        sign: Callable[[int, bytes], bytes],
-        message: Callable[[bytes], OutboxMessage] | None,
+        make: Callable[[int, bytes], tuple[bytes, OutboxMessage | None]],
         now: datetime,
     ) -> SignedHead | None:
         """Append a leaf and store the checkpoint of the log with it; None where another process appended one first.
@@ -65,8 +64,7 @@ class Heads:
         ----------
         data : what the leaf is the hash of.
         before : the newest checkpoint, as `standing` gave it.
-        sign : returns the checkpoint of a size and a root.
-        message : makes the event of it; None: it is not published.
+        make : returns the checkpoint of a size and a root, and the event of it; None: it is not published.
         """
 
         def work(connection: sa.Connection) -> SignedHead | None:
@@ -75,12 +73,12 @@ class Heads:
                 return None
             log = Edge(row, b"".join(_subtrees(connection, 0, row)))
             ended = log.append(leaf_hash(data))
-            note = sign(log.size, log.root())
+            note, message = make(log.size, log.root())
             connection.execute(sa.insert(heads).values(leaf_index=row, data=data, nodes=b"".join(ended)))
             new = SignedHead(log.size, before.published, before.published_at, note)
             if message is not None:
                 new = new._replace(published=log.size, published_at=now)
-                enqueue(connection, message(note), now)
+                enqueue(connection, message, now)
             connection.execute(sa.update(signed_head).values(new._asdict()))
             return new
 
@@ -88,18 +86,23 @@ class Heads:
 
     def newest(self) -> SignedHead:
         """The newest checkpoint."""
-        with self._database.reading() as connection:
-            return newest_signed(connection)
+        return self._read(newest_signed)
 
     def data(self, index: int) -> bytes | None:
         """What a leaf is the hash of."""
-        with self._database.reading() as connection:
-            return head_data(connection, index)
+        return self._read(head_data, index)
 
-    def cosigned(self) -> list[Cosigned]:
+    def cosigned(self) -> Sequence[Any]:
         """The newest checkpoint that each witness has cosigned."""
+        return self._read(all_cosigned)
+
+    def root(self, first: int, end: int) -> bytes:
+        """The root over a range of leaves, as `streamer.signing.merkle` asks for it."""
+        return self._read(range_root, first, end)
+
+    def _read(self, read: Callable[..., T], *about: int) -> T:
         with self._database.reading() as connection:
-            return all_cosigned(connection)
+            return read(connection, *about)
 
     def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
         """Keep what a witness has cosigned, in place of what it cosigned before."""
@@ -115,11 +118,6 @@ class Heads:
 
         self._database.writing(work)
 
-    def root(self, first: int, end: int) -> bytes:
-        """The root over a range of leaves, as `streamer.signing.merkle` asks for it."""
-        with self._database.reading() as connection:
-            return range_root(connection, first, end)
-
 
 def range_root(connection: sa.Connection, first: int, end: int) -> bytes:
     """The root over the leaves from `first` up to, not including, `end`, as proofs ask for it."""
@@ -130,12 +128,11 @@ def range_root(connection: sa.Connection, first: int, end: int) -> bytes:
 
 
 def all_heads(connection: sa.Connection) -> Iterator[bytes]:
-    """What each leaf is the hash of, a page at a time."""
-    after = -1
-    query = sa.select(heads.c.leaf_index, heads.c.data).order_by(heads.c.leaf_index).limit(_PAGE)
-    while page := connection.execute(query.where(heads.c.leaf_index > after)).all():
-        yield from (data for _, data in page)
-        after = page[-1].leaf_index
+    """What each leaf is the hash of, up to where there is none."""
+    query, first = sa.select(heads.c.data).order_by(heads.c.leaf_index), 0
+    while page := connection.execute(query.where(heads.c.leaf_index.between(first, first + 999))).all():
+        yield from (data for (data,) in page)
+        first += 1_000
 
 
 def head_data(connection: sa.Connection, index: int) -> bytes | None:
@@ -155,8 +152,9 @@ def proof_of_head(connection: sa.Connection, index: int) -> dict[str, Any]:
         "data": (head_data(connection, index) or b"").decode(),
         "proof": [one.hex() for one in proof],
     }
-    lines = (note.splitlines(keepends=True)[-1] for note in notes[1:])
-    return {"head": head, "checkpoint": (notes[0] + b"".join(lines)).decode()}
+    # The same but for the witnesses' lines.
+    lines = dict.fromkeys(line for note in notes for line in note.splitlines(keepends=True))
+    return {"head": head, "checkpoint": b"".join(lines).decode()}
 
 
 def newest_signed(connection: sa.Connection) -> SignedHead:
@@ -165,10 +163,9 @@ def newest_signed(connection: sa.Connection) -> SignedHead:
     return NOTHING_SIGNED if row is None else SignedHead(*row)
 
 
-def all_cosigned(connection: sa.Connection) -> list[Cosigned]:
-    """The newest checkpoint that each witness has cosigned, by its name."""
-    query = sa.select(*(cosignatures.c[name] for name in Cosigned._fields)).order_by(cosignatures.c.witness)
-    return [Cosigned(*row) for row in connection.execute(query)]
+def all_cosigned(connection: sa.Connection) -> Sequence[Any]:
+    """The newest checkpoint that each witness has cosigned: `witness`, `size`, `note` with its signature."""
+    return connection.execute(sa.select(cosignatures).order_by(cosignatures.c.witness)).all()
 
 
 def _subtrees(connection: sa.Connection, first: int, end: int) -> list[bytes]:

@@ -104,7 +104,7 @@ class Installation:
     def _traffic(self) -> None:
         while not self._stop.wait(0.1):
             self.leader.set_round(datetime.now(UTC))
-            self.leader.set_unsigned(0.5)
+            self.leader.of("audit_unsigned_seconds").set(0.5)
             self.leader.set_unwitnessed("witness.example/w1", 60.0, failed=True)
             self.leader.count_run(GATES[0], "mean", "applied", self._draw.uniform(0.2, 3))
             for number, worker in enumerate(self.workers):

@@ -72,7 +72,6 @@ heads = sa.Table(
     required(
         "nodes", sa.LargeBinary, comment="hashes of the perfect subtrees that end with it, the smallest first"
     ),
-    check("leaf_index", "leaf_index >= 0"),
 )
 
 signed_head = sa.Table(
@@ -84,7 +83,6 @@ signed_head = sa.Table(
     sa.Column("published_at", UtcDateTime, comment="when that was"),
     required("note", sa.LargeBinary, comment="the newest checkpoint, signed"),
     check("id", "id = 1"),
-    check("size", "size >= 0"),
 )
 """The newest checkpoint; a row from the beginning."""
 
@@ -94,5 +92,4 @@ cosignatures = sa.Table(
     sa.Column("witness", sa.Text, primary_key=True, comment="its name"),
     required("size", BIGINT, comment="leaves of the log of heads that it has cosigned"),
     required("note", sa.LargeBinary, comment="the checkpoint, with the witness's signature"),
-    check("size", "size >= 1"),
 )
