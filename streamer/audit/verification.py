@@ -16,7 +16,7 @@ from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction
-from streamer.audit.standalone.verify_bundle import Runs, Verifier, place_of
+from streamer.audit.standalone.verify_bundle import Runs, Verifier, formed, place_of
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
@@ -209,9 +209,13 @@ def verify_record(
         verifier.log_of_heads(snapshot.heads(), head["record_id"], seen=seen)
         after = _not_again(since, verifier)
         runs = Runs(trusted.labels, signing.verify)
-        control = _calibrated_again(snapshot.control(), verifier, lookups, rules, after.get((), 0))
+        control = _calibrated_again(
+            formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
+        )
         verifier.control(head, runs.control(control, head["record_id"]))
-        watched = _watched(snapshot.outcomes(after), verifier, rules, rescorer, progress)
+        watched = _watched(
+            formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
+        )
         verifier.outcomes(runs.outcomes(watched))
         if rescorer is not None:
             for line in snapshot.scored_later():

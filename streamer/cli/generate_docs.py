@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from pathlib import Path
@@ -287,7 +288,25 @@ def guarantees_page() -> str:
     return _with_table(_GUARANTEES, table)
 
 
+def bundle_schema() -> str:
+    """Write the schemas of the audit bundle, a member a line."""
+    from streamer.audit.standalone.verify_bundle import SCHEMAS
+
+    def written(schema: Any) -> str:
+        rest = {name: value for name, value in schema.items() if name != "properties"}
+        if rest == schema:
+            return json.dumps(schema)
+        lines = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in schema["properties"].items()]
+        return f'{json.dumps(rest)[:-1]}, "properties": {{\n' + ",\n".join(lines) + "}}"
+
+    definitions = ",\n".join(f" {json.dumps(name)}: {written(one)}" for name, one in SCHEMAS.items())
+    said = "The lines of a bundle by file and kind, and its manifest. A whole number has no point and no exponent."
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": said}
+    return json.dumps(head)[:-1] + f', "$defs": {{\n{definitions}}}}}\n'
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "audit-format.schema.json": bundle_schema,
     "cli.md": cli_page,
     "settings.md": settings_page,
     "metrics.md": metrics_page,

@@ -69,7 +69,7 @@ def tail(
             if receipts:
                 kept = receipt_line(record.value, record.headers)
                 if kept is None:
-                    note(f"no receipt at offset {record.offset}: a worker of an earlier version published it")
+                    note(f"no receipt at offset {record.offset}: the message brings none")
                     continue
                 sys.stdout.buffer.write(kept + b"\n")
             elif json:

@@ -156,7 +156,8 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
 
     def verifier() -> alone.Verifier:
         made = alone.Verifier([])
-        made._control_roots = [f"{size}" for size in range(given["control_size"] + 1)]
+        made._control_size = given["control_size"]
+        made._control_roots = {size: f"{size}" for size in range(made._control_size + 1)}
         for index, version, closes in given["policies"]:
             row = {
                 "gate": "best",
@@ -181,7 +182,7 @@ def _order(given: dict[str, Any]) -> dict[str, Any]:
     for one in given["logs"]:
         found = verifier()
         for index, size in enumerate(one["controls"]):
-            found._how_far(("l", "t", 0), index, {"control": [size, f"{size}"]}, "")
+            found._how_far(("l", "t", 0), index, [size, f"{size}"], "")
         logs.append(one | {"fits": not found.faults})
     return given | {"decisions": decisions, "logs": logs}
 

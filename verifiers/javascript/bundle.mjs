@@ -4,7 +4,8 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { inflateRawSync } from "node:zlib";
 import { crc32 } from "./crc32.mjs";
-import { Num, parse, plain } from "./json.mjs";
+import { Num, canonical, parse, plain } from "./json.mjs";
+import { formOf } from "./schema.mjs";
 
 const LARGEST = 4 * 2 ** 30; // bytes of one file: more than Node puts in a buffer is an error, not an allocation
 const MOST_LINE = 2 ** 28; // bytes of one line
@@ -134,21 +135,32 @@ export function* lines(bytes) {
   }
 }
 
-/** Each line of a `.jsonl` file of a bundle as `{ raw, value }`. */
-export function* jsonLines(bytes, name) {
+/**
+ * Each line of a file of a bundle as `{ raw, value, number }`, as far as it is of its form: see `formOf`. What cannot even be placed is a
+ * fault here.
+ */
+export function* jsonLines(bytes, name, report) {
+  const kind = name.replace(".jsonl", "");
   let number = 0;
   for (const line of lines(bytes)) {
     number += 1;
     let raw;
     try {
-      raw = parse(decode(line, `${name}, line ${number},`));
+      raw = canonicalObject(line);
     } catch (error) {
-      if (error instanceof Unreadable) throw error;
       throw new Unreadable(`${name}, line ${number}: ${error.message}`);
     }
-    if (raw === null || typeof raw !== "object" || Array.isArray(raw) || raw instanceof Num) {
-      throw new Unreadable(`${name}, line ${number}: it is no object`);
-    }
-    yield { raw, value: plain(raw), number };
+    const [kept, wrong] = formOf(kind, raw);
+    if (kept === null) report.fault("form", `${name}, line ${number}`, wrong);
+    else yield { raw: kept, value: plain(kept), number };
   }
+}
+
+/** The object that a line has as canonical JSON; throws for anything else. */
+export function canonicalObject(line) {
+  const text = decode(line, "it");
+  const tree = parse(text);
+  if (tree === null || typeof tree !== "object" || Array.isArray(tree) || tree instanceof Num) throw new SyntaxError("it is no object");
+  if (canonical(tree) !== text) throw new SyntaxError("it is not written as canonical JSON");
+  return tree;
 }

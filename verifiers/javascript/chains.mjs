@@ -1,22 +1,17 @@
 // The logs, the checkpoints that say where they stood, and receipts that name single leaves.
 
 import { canonical, parse, plain } from "./json.mjs";
-import { Unreadable, decode, jsonLines, lines } from "./bundle.mjs";
+import { canonicalObject, decode, jsonLines, lines } from "./bundle.mjs";
+import { wrongForm } from "./schema.mjs";
 import { MerkleLog, goodSignature, keyHash, leafHash, seedCommitment, sha256 } from "./hashes.mjs";
-import { isMoment, micros } from "./moments.mjs";
+import { micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
+const isHash = (text) => /^[0-9a-f]{64}$/.test(text);
+
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
-
-const isSize = (value) => Number.isSafeInteger(value) && value >= 0;
-const isHash = (value) => typeof value === "string" && /^[0-9a-f]{64}$/.test(value);
-
-/** What a line cannot be placed without. */
-function need(holds, name, number) {
-  if (!holds) throw new Unreadable(`${name}, line ${number}: it is no leaf of a log`);
-}
 
 /** One log while it is walked. */
 class Log extends MerkleLog {
@@ -52,7 +47,6 @@ class Log extends MerkleLog {
 
   /** Tell where a clock ran backwards; what is no time is a fault of its link elsewhere. */
   time(moment, report) {
-    if (!isMoment(moment)) return;
     if (this.latest !== null && micros(this.latest) - micros(moment) > BACKWARDS) {
       const text = `time runs backwards in ${this.name} at leaf ${this.next - 1}: ${moment} after ${this.latest}`;
       report.note(`clock ${this.name}`, text);
@@ -85,20 +79,21 @@ function dated({ kind, row, recorded_at: sealed }, place, report) {
 export function walkControl(bundle, manifest, report, each) {
   const head = manifest.head;
   const chain = new Log("control");
-  for (const { raw, value, number } of jsonLines(bundle.read("control.jsonl"), "control.jsonl")) {
+  for (const { raw, value } of jsonLines(bundle.read("control.jsonl"), "control.jsonl", report)) {
     report.count("control entries");
     const { index, kind, recorded_at: recordedAt } = value;
-    need(isSize(index) && typeof kind === "string" && isHash(value.leaf) && isHash(value.root), "control.jsonl", number);
-    value.row ??= null;
     const fields = (row) => ({ record: head.record_id, index, kind, recorded_at: recordedAt, row });
     const place = `control, leaf ${index}, ${kind}${keysOf(value.row)}`;
-    const sound = chain.add(index, value, fields("sealed" in raw ? raw.sealed : raw.row), place, report);
-    if (value.row === null) report.fault("log", place, "the row that was sealed here is gone");
+    const { malformed } = value;
+    const sound = chain.add(index, value, malformed === undefined ? fields("sealed" in raw ? raw.sealed : raw.row) : null, place, report);
+    if (malformed !== undefined) report.fault("form", place, malformed);
+    else if (value.row === null) report.fault("log", place, "the row that was sealed here is gone");
     else if ("sealed" in raw || !sound) report.fault("log", place, "it is not what was recorded");
     if (value.row === null && !sound) report.fault("log", place, "nor does its copy fit the log");
     chain.time(recordedAt, report);
-    if (value.row !== null && typeof value.row === "object") dated(value, place, report);
-    if (value.row !== null && typeof value.row === "object") each({ ...value, rawRow: raw.row, raw, place });
+    if (value.row === null) continue;
+    dated(value, place, report);
+    each({ ...value, rawRow: raw.row, raw, place });
   }
   chain.end(head.control, report);
   chain.claimed = head.control.size;
@@ -119,14 +114,9 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
   const heads = new Map(manifest.head.partitions.map((head) => [partitionOf(placeOf(head)), head]));
   let current = null;
   let state = null;
-  for (const { raw, value, number } of jsonLines(bundle.read("outcomes.jsonl"), "outcomes.jsonl")) {
+  for (const { raw, value } of jsonLines(bundle.read("outcomes.jsonl"), "outcomes.jsonl", report)) {
     report.count("outcomes");
     const { source } = value;
-    const placed =
-      Array.isArray(source) && source.length === 4 && typeof source[0] === "string" && typeof source[1] === "string" &&
-      Number.isSafeInteger(source[2]) && Number.isSafeInteger(source[3]);
-    need(placed && isSize(value.index) && typeof value.kind === "string" && isHash(value.leaf) && isHash(value.root), "outcomes.jsonl", number);
-    value.facts ??= null;
     const [log, , , offset] = source;
     const key = partitionOf(value.source);
     if (key !== current) {
@@ -137,12 +127,13 @@ export function walkOutcomes(bundle, manifest, control, gaps, report, each) {
     }
     const chain = chains.get(key);
     const { index, kind, recorded_at: recordedAt, facts } = value;
-    const batch = Array.isArray(facts?.batch) ? ` (${facts.batch[0]}/${facts.batch[1]}#${facts.batch[2]})` : "";
+    const batch = facts?.batch !== undefined ? ` (${facts.batch[0]}/${facts.batch[1]}#${facts.batch[2]})` : "";
     const place = `${chain.name}, leaf ${index}, offset ${offset}${batch}`;
     const gone = facts === null;
     const fields = { kind, source: raw.source, index: raw.index, recorded_at: recordedAt, facts: raw.facts };
     const sound = chain.add(index, value, gone ? null : fields, place, report);
-    if (gone) report.fault("log", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
+    if (value.malformed !== undefined) report.fault("form", place, value.malformed);
+    else if (gone) report.fault("log", place, `the ${kind} is gone: ${value.missing ?? "nobody says why"}`);
     else if (!sound) report.fault("log", place, `the ${kind} is not what was recorded`);
     checkOffset(chain, state, offset, log, gaps.get(key) ?? [], place, report);
     chain.time(recordedAt, report);
@@ -184,12 +175,7 @@ function checkOffset(chain, state, offset, log, gaps, place, report) {
 }
 
 /** The size and root of the control log that an outcome has seen: it was so once, and none before it saw more. */
-export function checkControl(seen, state, control, place, report) {
-  if (!Array.isArray(seen) || !isSize(seen[0])) {
-    report.fault("order", place, "it does not say how far the control log was");
-    return;
-  }
-  const [size, root] = seen;
+export function checkControl([size, root], state, control, place, report) {
   if (size > control.size) report.fault("order", place, "it has seen a control log that is longer than this one");
   else if ((control.root(size) ?? root) !== root) report.fault("order", place, "it has seen another control log");
   if (size < state.control) report.fault("order", place, "it has seen less of the control log than the one before it");
@@ -198,8 +184,7 @@ export function checkControl(seen, state, control, place, report) {
 
 /** Rows in no log: none. */
 export function checkUnchained(bundle, report) {
-  if (!bundle.has("unchained.jsonl")) return;
-  for (const { value } of jsonLines(bundle.read("unchained.jsonl"), "unchained.jsonl")) {
+  for (const { value } of jsonLines(bundle.read("unchained.jsonl"), "unchained.jsonl", report)) {
     report.fault("log", `${value.kind} ${value.subject}`, "this row belongs to no log");
   }
 }
@@ -233,8 +218,8 @@ export function checkCheckpoints({ own, outside, heads, keys, manifest, control,
     let head = null;
     try {
       head = readHead(line, known, number - 1, last);
-    } catch {
-      report.fault("checkpoint", place, "its leaf of the log of heads is no head of this record");
+    } catch (error) {
+      report.fault("checkpoint", place, `its head is none of this record: ${error.message}`);
     }
     if (head !== null) compare(head, place, control, chains, gates, report);
     for (const one of bySize.get(number) ?? []) {
@@ -255,13 +240,14 @@ function checkpointsOf(bytesOfLines, origin, keys, report) {
   for (const [number, bytes] of bytesOfLines.entries()) {
     let one;
     try {
-      const said = bytes[0] === 0x7b ? plain(parse(decode(bytes, "a checkpoint"))) : { checkpoint: decode(bytes, "a checkpoint") };
-      const [, text, name, size, root, lines] = NOTE.exec(said.checkpoint);
-      if (said.made_at !== undefined && !isMoment(said.made_at)) throw new TypeError();
+      const said = formed("checkpoints", bytes[0] === 0x7b ? canonicalObject(bytes) : { checkpoint: decode(bytes, "it") });
+      const note = NOTE.exec(said.checkpoint);
+      if (note === null) throw new SyntaxError("it is no signed note");
+      const [, text, name, size, root, lines] = note;
       const place = `checkpoint ${size} (${origin})`;
       one = { place, origin: name, size: Number(size), root: Buffer.from(root, "base64").toString("hex"), made_at: said.made_at ?? null, text, lines };
-    } catch {
-      report.fault("checkpoint", `${origin}, line ${number + 1}`, "it is no checkpoint");
+    } catch (error) {
+      report.fault("checkpoint", `${origin}, line ${number + 1}`, `it is no checkpoint: ${error.message}`);
       continue;
     }
     const ours = one.lines.trimEnd().split("\n").map((line) => line.split(" ")).filter(([, name]) => name === one.origin)
@@ -274,16 +260,19 @@ function checkpointsOf(bytesOfLines, origin, keys, report) {
   return found;
 }
 
+/** A value of its form, as plain JSON; throws for anything else. */
+function formed(name, tree) {
+  const wrong = wrongForm(name, tree);
+  if (wrong !== null) throw new SyntaxError(`${wrong[0].slice(1)} ${wrong[1]}`);
+  return plain(tree);
+}
+
 /** A head of this record at its place; throws for anything else, and where a log is shorter than in the head before. */
 function readHead(line, record, index, last) {
-  const head = plain(parse(decode(line, "a head")));
+  const head = formed("heads", canonicalObject(line));
   const logs = [["control", head.control], ...head.partitions.map((one) => [partitionOf(placeOf(one)), one])];
-  const good =
-    head.record === record && head.index === index && Array.isArray(head.gates) &&
-    logs.every(([key, { size, root }]) => isSize(size) && isHash(root) && size >= (last.get(key) ?? 0)) &&
-    head.partitions.every((one) => isSize(one.next_offset)) &&
-    head.gates.every(({ gate, salt, seed }) => [gate, salt, seed].every((text) => typeof text === "string"));
-  if (!good) throw new TypeError();
+  const good = head.record === record && head.index === index && logs.every(([key, { size, root }]) => isHash(root) && size >= (last.get(key) ?? 0));
+  if (!good) throw new SyntaxError("it is of another record, or place");
   for (const [key, { size }] of logs) last.set(key, size);
   return head;
 }
@@ -337,17 +326,13 @@ export function checkReceipts(bytes, control, chains, actions, report) {
     let receipt;
     let event = null;
     try {
-      let value = plain(parse(decode(line, place)));
+      let value = parse(decode(line, place));
       if (!Array.isArray(value)) {
         event = value.sha256 ?? null;
-        value = typeof value.receipt === "string" ? plain(parse(value.receipt)) : value.receipt;
+        value = typeof value.receipt === "string" ? parse(value.receipt) : value.receipt;
       }
-      const [log, topic, partition, index, hash, root] = value;
-      const good =
-        value.length === 6 && typeof log === "string" && typeof topic === "string" && Number.isInteger(partition) &&
-        isSize(index) && isHash(hash) && isHash(root) &&
-        (event === null || /^[0-9a-f]{64}$/.test(event));
-      if (!good) throw new Error();
+      if (value === undefined || wrongForm("receipt", [value, event]) !== null) throw new Error();
+      const [log, topic, partition, index, hash, root] = plain(value);
       receipt = { key: canonical([log, topic, partition]), name: `${topic}[${partition}]`, index, hash, root };
     } catch {
       // A last line without its end was interrupted while it was written.

@@ -2,10 +2,15 @@
 
 import { canonical, float, parse, plain } from "./json.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
-import { isSeverity } from "./labels.mjs";
 import { Waits } from "./waits.mjs";
 
+const KEYS = {
+  gates: ["name"], gate_revisions: ["gate", "revision"], policies: ["gate", "version"], calibration_runs: ["id"], audit_rates: ["id"],
+  api_keys: ["id"], api_key_revocations: ["id"], accounts: ["name", "revision"], proposal_rejections: ["run"],
+};
+
 export class Governance {
+  #seen = new Set();
   gates = new Map(); // name: { commitment, seed, salt, committed, policies, index }
   revisions = new Map(); // gate, revision: the row
   burstsRead = new Map(); // gate, batch_id, attempt: run, key and burst of each run that has read it
@@ -28,6 +33,11 @@ export class Governance {
   /** Take a row of the control log. */
   add(entry) {
     const { kind, row, place, index } = entry;
+    if (Object.hasOwn(KEYS, kind)) {
+      const key = canonical([kind, ...KEYS[kind].map((name) => row[name])]);
+      if (this.#seen.has(key)) this.report.fault("log", place, "it is on record twice");
+      this.#seen.add(key);
+    }
     if (kind === "gates") this.#addGate(entry);
     else if (kind === "gate_revisions") this.revisions.set(`${row.gate} ${row.revision}`, { row, raw: entry.rawRow, index });
     else if (kind === "policies") this.#addPolicy(entry);
@@ -54,14 +64,12 @@ export class Governance {
 
   #addLabel({ row, place, index }) {
     this.fileLabels.push({ row, index });
-    if (!isSeverity(row.severity)) this.report.fault("label", place, "its severity is not a number in [0, 1]");
     if (row.effective_at !== (row.labelled_at < row.received_at ? row.labelled_at : row.received_at)) {
       this.report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");
     }
   }
 
   #addGate({ row, place, audit_salt: salt, index }) {
-    if (this.gates.has(row.name)) this.report.fault("draw", place, "there are two gates of this name");
     const gate = { name: row.name, commitment: row.audit_salt, seed: row.seed, salt: null, committed: false, policies: [], index, place };
     this.gates.set(row.name, gate);
     if (salt === undefined || salt === null) {
@@ -84,7 +92,6 @@ export class Governance {
     const policy = { row, raw: rawRow, rule, settings: revision.row, revision, index, place, recordedAt };
     gate.policies.push(policy);
     this.waits.policy(row);
-    if ((row.state === "cut") !== (row.threshold !== null)) this.report.fault("policy", place, "state and threshold contradict");
     if (!row.calibrated && row.state !== "closed") this.report.fault("policy", place, "it was never calibrated, and is not closed");
     if (row.calibration_run !== null) this.#againstRun(policy);
   }
@@ -121,10 +128,6 @@ export class Governance {
       return plain(values).map((one) => Object.fromEntries(columns.map((column, i) => [column, one[i]])));
     };
     const run = { row, place, index, inputs: table("inputs"), candidates: table("candidates") };
-    // What cannot be read makes this run unreadable, and not the whole bundle.
-    for (const text of [row.heads, row.age_cut, row.history, row.suffix, ...run.candidates.map((one) => one.rule)]) {
-      if (text !== null && text !== undefined) parse(text);
-    }
     const groups = new Set(run.inputs.map((one) => canonical([one.batch_id, one.attempt])));
     const floor = this.revisions.get(`${row.gate} ${row.gate_revision}`)?.row.label_floor ?? null; // below it no label was due
     const missing = run.inputs.filter((one) => one.severity === null && !(floor !== null && one.score <= floor)).length;
@@ -179,7 +182,7 @@ function sameCalibration(one, other) {
   if (one.segment_by !== null) names.push("segment_fallback");
   if (one.shape === "smooth" || one.shape === "ramp") names.push("width");
   const read = (row, name) => {
-    const extra = typeof row.parameters === "string" ? plain(parse(row.parameters)) : (row.parameters ?? {});
+    const extra = row.parameters === null ? {} : plain(parse(row.parameters));
     return row[name] ?? extra[name] ?? null;
   };
   return names.every((name) => read(one, name) === read(other, name));

@@ -252,7 +252,7 @@ export class Decisions {
     else if (facts.burst !== undefined) report.fault("action", place, "it names a burst, and its policy knows none");
     for (const { run: id, key, burst } of read) {
       if (!metadata) continue;
-      const name = key === "prompt" ? words(raw.content.prompt) : nameIn(metadata, key);
+      const name = key === "prompt" ? words(raw.content.prompt ?? "") : nameIn(metadata, key);
       if (!this.#sameBurst(id, name, burst)) {
         report.fault("action", place, `its burst in run ${id} is not that of its ${key === "prompt" ? "question" : "metadata"}`);
       }

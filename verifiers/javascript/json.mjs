@@ -16,7 +16,6 @@ export class Num {
 export const float = (value) => new Num(value, writeFloat(value));
 
 const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?/y;
-const STRING = /"((?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"/y;
 const BLANK = /[ \t\n\r]*/y;
 const WORDS = [
   ["true", true],
@@ -47,9 +46,17 @@ export function parse(text) {
   };
 
   function string() {
-    const found = match(STRING);
-    if (found === null) fail("no string");
-    return found[1].includes("\\") ? JSON.parse(found[0]) : found[1];
+    if (text[at] !== '"') fail("no string");
+    let end = at; // of no length that a pattern could have trouble with
+    let escapes;
+    do {
+      end = text.indexOf('"', end + 1);
+      if (end < 0) fail("no end of a string");
+      for (escapes = 0; text[end - 1 - escapes] === "\\"; ) escapes += 1;
+    } while (escapes % 2 === 1);
+    const quoted = text.slice(at, end + 1);
+    at = end + 1;
+    return JSON.parse(quoted);
   }
 
   function value(depth) {

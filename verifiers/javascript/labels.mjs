@@ -24,7 +24,6 @@ export function labelStatement(label, record) {
   return canonical({ format: 1, record, ...said, severity: real(label.severity), raw_severity: real(label.raw_severity) });
 }
 
-export const isSeverity = (value) => typeof value === "number" && value >= 0 && value <= 1;
 
 export class Labels {
   #byResponse = new Map();

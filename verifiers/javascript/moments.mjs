@@ -2,9 +2,6 @@
 
 const MOMENT = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{6})(\+00:00|Z)$/;
 
-/** Whether a text is a time as the record writes it. */
-export const isMoment = (text) => typeof text === "string" && MOMENT.test(text) && !Number.isNaN(Date.parse(text));
-
 /** Microseconds since 1970 of a time as the record writes it, as BigInt. Throws for anything else. */
 export function micros(text) {
   const found = MOMENT.exec(text);

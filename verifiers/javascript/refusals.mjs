@@ -2,7 +2,6 @@
 
 import { canonical } from "./json.mjs";
 import { fromBase64, hmac } from "./hashes.mjs";
-import { isSeverity } from "./labels.mjs";
 
 export function checkRefusals({ kind, facts, raw, content, place, erased_at: erasedAt, effective_at: effectiveAt }, decisions, report) {
   if (kind === "dead_letter" || kind === "conflict") {
@@ -15,7 +14,6 @@ export function checkRefusals({ kind, facts, raw, content, place, erased_at: era
     } else if (erasedAt) decisions.erased.push({ place, decidedAt: raw.recorded_at });
     else decisions.missing(null, place);
   } else if (kind === "label") {
-    if (!isSeverity(facts.severity)) report.fault("label", place, "its severity is not a number in [0, 1]");
     const [one, other] = [facts.labelled_at, facts.received_at];
     if (effectiveAt !== undefined && effectiveAt !== (one < other ? one : other)) {
       report.fault("label", place, "it takes effect at another time than the earlier of labelled and received");

@@ -16,6 +16,7 @@ import { canonical, parse, plain } from "./json.mjs";
 import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
 import { checkBudgets, checkCalibrations } from "./recalibrate.mjs";
 import { Report, printable } from "./report.mjs";
+import { wrongForm } from "./schema.mjs";
 import { checkCompleteness, checkInputs } from "./runs.mjs";
 import { checkModels } from "./models.mjs";
 import { checkRefusals } from "./refusals.mjs";
@@ -32,9 +33,6 @@ BUNDLE         folder or .zip made by \`streamer audit export\`
 
 Exit status: 0 everything fits, 2 something cannot be read, 3 something was changed.`;
 
-const FORMAT = "streamer.bundle.v1";
-const FILES = ["control.jsonl", "outcomes.jsonl", "heads.jsonl", "checkpoints.jsonl", "unchained.jsonl"];
-
 /** Verify a bundle; returns the report. Throws Unreadable. */
 export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyKeys, labelKeys = null }) {
   const report = new Report();
@@ -49,8 +47,7 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   const control = walkControl(bundle, manifest, report, (entry) => {
     guarded(report, entry.place, () => governance.add(entry));
   });
-  const own = bundle.has("checkpoints.jsonl") ? completeLines(bundle.read("checkpoints.jsonl")) : [];
-  const heads = bundle.has("heads.jsonl") ? completeLines(bundle.read("heads.jsonl")) : [];
+  const [own, heads] = ["checkpoints.jsonl", "heads.jsonl"].map((name) => [...lines(bundle.read(name))]);
   const outside = checkpoints === null ? null : checkpointLines(checkpoints);
   if (outside === null) report.note("no outside checkpoints", "no checkpoints kept outside: somebody may have made all of this anew");
   else if (outside.length === 0) report.note("no outside checkpoints", "the file has no checkpoint: somebody may have made all of this anew");
@@ -87,18 +84,18 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
 function readManifest(bundle) {
   let manifest;
   try {
-    manifest = plain(parse(decode(bundle.read("manifest.json"), "manifest.json")));
+    const tree = parse(decode(bundle.read("manifest.json"), "manifest.json"));
+    const wrong = wrongForm("manifest", tree);
+    if (wrong !== null) throw new SyntaxError(`${wrong[0].slice(1) || "it"} ${wrong[1]}`);
+    manifest = plain(tree);
   } catch (error) {
     if (error instanceof Unreadable) throw error;
     throw new Unreadable(`manifest.json: ${error.message}`);
   }
-  if (manifest?.format !== FORMAT) throw new Unreadable(`its format is ${manifest?.format}, and this program knows ${FORMAT}`);
   return manifest;
 }
 
 function checkFiles(bundle, manifest, report) {
-  const left = FILES.find((name) => !(name in manifest.files));
-  if (left !== undefined) throw new Unreadable(`the manifest does not name ${left}`);
   for (const [name, { sha256: digest, lines: count }] of Object.entries(manifest.files)) {
     const bytes = bundle.read(name);
     if (sha256(bytes) !== digest) report.fault("bundle", name, "it is not the file that was exported");

@@ -53,6 +53,8 @@ CONTROL = ("control", "", 0)
 FILES = ("control.jsonl", "outcomes.jsonl", "heads.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
+DEEPEST = 200
+"""How deep values may be nested in a line."""
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 
@@ -67,7 +69,6 @@ _OF_SCORER = itemgetter("name", "encoder", "embedding_source")
 _LOG_OF = itemgetter("log_id", "topic", "partition")
 """Which log a checkpoint's head, or a gap, is of."""
 
-_UNREADABLE = ValueError, LookupError, TypeError, ArithmeticError, AttributeError, RecursionError
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -131,9 +132,39 @@ def strict_json(line: bytes) -> Any:
 
     try:
         # Decoded here: the parser would take UTF-16 and a byte order mark, too.
-        return json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse)
+        value = json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=_finite)
+        _shallow(value)
+        return value
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def canonical_value(line: bytes) -> dict[str, Any]:
+    """Read an object that is written as canonical JSON. Raises `ValueError`; so no key occurs twice, and no number has no value."""
+    try:
+        value = json.loads(line.decode())
+        if canonical_json(value) != line:
+            raise ValueError("it is not written as canonical JSON")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    if line.count(b"[") + line.count(b"{") > DEEPEST:
+        _shallow(value)
+    return value
+
+
+def _shallow(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise ValueError("it is nested too deeply")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(one, depth + 1)
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text[:40]} is no number that a double has")
+    return number
 
 
 def sha256(data: bytes) -> str:
@@ -241,6 +272,472 @@ def _decoded(text: str | None) -> bytes | None:
 
 def _hex(text: str | None) -> str | None:
     return None if text is None else a2b_base64(text).hex()
+
+
+# -- the form of a bundle ------------------------------------------------------------------------------------------
+
+_FORMS = """
+nothing:
+names = text*
+batch = [text;text;count]
+ends = [text;text;count;count]*
+numbers = {number}
+curve = [number?;number]*
+parameters.width: width above
+parameters.quantile: quantile number?
+parameters.segments: key text, own {own}
+own: state cut|open|closed|full, lambda cut:state
+parameters.transductive: alpha inner, groups count, labelled count, floor number?
+parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, fits
+ fit*
+fit: groups count, bad count, allowed count, rows hash, own {[count;count]}
+rule.plain: kind indicator|rank, parameters nothing, curve null
+rule.quantile: kind =quantile, parameters parameters.quantile, curve null
+rule.width: kind smooth|ramp, parameters parameters.width, curve null
+rule.segments: kind =segments, parameters parameters.segments, curve null
+rule.transductive: kind =transductive, parameters parameters.transductive, curve curve
+rule.full: kind =full, parameters parameters.full, curve null
+rule = rule.plain/rule.quantile/rule.width/rule.segments/rule.transductive/rule.full
+history: cuts number*, prompts count
+inputs = [text;count;text;number;share?;share;count;text?;bool?;text?;bool]
+candidates = [text;bool;cut|open|closed|full;number?;json:rule?;text]
+input columns =
+ [=batch_id;=attempt;=response_id;=score;=severity;=probability;=draws;=segment;=bad;=burst;=spare]
+candidate columns = [=method;=decides;=state;=threshold;=rule;=guarantee]
+input part: columns input_columns, rows count, sha256 hash
+candidate part: columns candidate_columns, rows count, sha256 hash
+said: exchanges any, salt hex
+judgement: content? said, erased_at? time
+judged: response text, judge text, judged_at time, mark number?, subscores numbers?, failure text?,
+ requests count, input_tokens count, output_tokens count, cost number?, remembered bool, content_mac
+ hash
+headers = [text;base64?]*
+texts: content_hash hash, prompt text?, references names?, metadata object?, texts text?*, salt hex
+message: topic text, key base64?, value base64?, headers json:headers
+refused: key base64?, value base64?, headers json:headers, detail text, salt hex
+released: text text, salt hex
+size: size count, root text
+head: log_id text, topic text, partition count, size count, root text, next_offset count
+logs: record_id hex, control size, partitions head*
+file: sha256 hash, lines count
+files: control.jsonl file, outcomes.jsonl file, heads.jsonl file, checkpoints.jsonl file,
+ unchained.jsonl file
+left out: texts bool, salts bool, other_gates_than text?
+committed: gate text, salt hash, seed hash
+manifest: format =streamer.bundle.v1, made_at made, head logs, left_out left_out, not_evidence
+ {text}, files files
+heads: record hex, index count, at time, control size, partitions head*, gates committed*
+checkpoints: checkpoint text, schema? =streamer.checkpoints.v1, made_at? made
+receipted = [text;text;count;count;hash;hash]
+receipt = [receipted;hash?]
+unchained: kind text, subject text
+control.leaf: index count, kind text, recorded_at time, leaf hash, root hash
+control.gates: name text, seed seed, audit_salt hash, created_at time
+control.gates+: audit_salt? hex
+control.gate_revisions: gate text, revision count, unit best|response|batch, scorer text, model
+ text?, signals text?, encoder text, embeddings refuse|accept, dimension count?, upstream text?,
+ severity_kind text, labellers json:names?, signed_labels bool, alpha inner, method text, eta above,
+ draws some, delta inner, rho share, shape text, width above, parameters json:numbers?, segment_by
+ text?, group_by text?, segment_fallback closed|pooled, label_floor number?, hold_action
+ abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode
+ shadow|enforce, audit_probability share, audit_draws count, audit_boost number?, audit_boost_most
+ count, label_deadline_seconds seconds, pending age|worst|labelled-only, window count?,
+ decision_deadline_seconds seconds?, keep_texts bool, two_people bool, recalibrate
+ manual|propose|auto, recalibrate_every_seconds seconds?, recalibrate_after_groups count?,
+ max_lambda_step number, max_ship_rate_step number, least_groups count, on_alarm report|close,
+ on_selective_alarm report|close, monitor_delta inner, alarm_delta inner, alarm_false_every count?,
+ alarm_tolerance number, monitor_deadline_seconds seconds, budget_period_days number, drift_delta
+ inner, judge_kind text?, created_at time, created_by text, reason text
+control.encoders: id text, revision text, weight_hash text, dimension count, first_seen_at time
+control.data_gaps: log_id text, topic text, partition count, from_offset count, to_offset count,
+ epoch count, recorded_at time
+control.label_revisions: id count, gate text, batch_id text, attempt count, response_id text, kind
+ text, labeller text, severity share, raw_severity number?, labelled_at time, received_at time,
+ effective_at time, source text, remark text?
+control.label_signatures: id count, label count, signature text, key_id text, received_at time,
+ source text
+control.calibration_runs: id count, gate text, gate_revision count, method text, alpha inner, seed
+ seed, older_than time, groups count, items count, missing count, state cut|open|closed|full,
+ threshold cut:state, guarantee text, requested_by text, started_at time, finished_at time,
+ newer_than time?, since_version count?, severities mean|highest, outcome
+ applied|proposed|unchanged, why text, labels_through count?, age_cut json:object?, suffix
+ json:object?, history json:history, heads json:ends, held_until time?, inputs input_part,
+ candidates candidate_part
+control.calibration_runs+: inputs inputs*, candidates candidates*
+control.policies: gate text, version count, gate_revision count, state cut|open|closed|full,
+ threshold cut:state, rule json:rule?, calibrated bool, calibration_run count?, guarantee text,
+ valid_from time, created_by text, reason text, signature base64?, key_id text?
+control.policy_events: id count, gate text, version count, event
+ created|activated|superseded|closed, by text, reason text, at time
+control.audit_rates: id count, gate text, boosted bool, since time, until time, evidence number,
+ extra whole, reason text
+control.api_keys: id text, digest hash, gates json:names?, may json:names, rate_requests count?,
+ rate_seconds count?, note text, created_at time, created_by text, expires_at time?
+control.api_key_revocations: id text, revoked_at time, revoked_by text, revoked_reason text
+control.accounts: name text, revision count, roles json:names, password hash?, created_at time,
+ created_by text, reason text
+control.proposal_rejections: run count, rejected_at time, rejected_by text, reason text
+control.alerts: id count, alert_id text, gate text, kind text, level page|ticket, message text,
+ details object, policy_version count?, raised_at time
+control.alert_acknowledgements: alert count, by text, reason text, at time, last_batch count
+control.erasures: id text, at time, by text, reason text, before time, sooner bool
+control.desk_outcomes: id text, gate text, batch_id text, attempt count, action released|rejected,
+ reason person|deadline_passed, response_id text?, edited bool, text_mac hash?, by text?, remark
+ text, until time, at time
+control.desk_outcomes+: content? released, erased_at? time, missing? text
+control.dead_letter_replays: id count, dead_letter count, at time, by text
+control.carried_scores: batch count, scorer text, response_id text, score share, of batch
+control.carried_signals: list hash, batch count, signals hex, of batch
+control.candidate_policies: id count, gate text, settings json:object?, state cut|open|closed|full?,
+ threshold cut:state, rule json:rule?, guarantee text, by text, reason text, at time
+control.judgements: id count, gate text, batch_id text, attempt count, response_id text, judge text,
+ judged_at time, label count?, mark number?, subscores numbers?, failure text?, requests count,
+ input_tokens count, output_tokens count, cost number?, content_mac hash, for_score bool, remembered
+ bool
+control.judgements+: content? said, erased_at? time
+outcomes.leaf: index count, kind text, recorded_at time, leaf hash, root hash, source
+ [text;text;count;count]
+outcomes.decision: control [count;hash], batch batch, created_at time?, content_mac hash, policy
+ count, unit best|response|batch, mode shadow|enforce, outcome
+ ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
+ embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,
+ action_id text, action hash, responses
+ [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
+ cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, timestamp_ms? whole,
+ deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
+ judged*, budget? [number;count]
+outcomes.decision+: content? texts, erased_at? time, action? message, judged? judgement*
+outcomes.duplicate: control [count;hash], batch batch
+outcomes.conflict: control [count;hash], batch batch, code text, timestamp_ms whole, content_mac
+ hash
+outcomes.conflict+: content? refused, erased_at? time
+outcomes.dead_letter: control [count;hash], code text, timestamp_ms whole, content_mac hash
+outcomes.dead_letter+: content? refused, erased_at? time
+outcomes.label: control [count;hash], response [text;text;count;text], kind text, labeller text,
+ severity share, raw_severity number?, labelled_at time, received_at time, signature? text, key_id?
+ text
+outcomes.label+: effective_at? time
+"""
+"""What a bundle's manifest and lines are: `name: members`, of which those with a `?` may be absent, or `name = what`.
+
+What a member is: a basic form or a name, `?` after it also null, `*` a list of it, `{...}` an object of such by any name, `[...;...]` a list
+of these, `a|b` one of some words, `=a` a word, `json:...` JSON in a text, `cut:NAME` a number beside the state `cut` of that member alone.
+A name with `+` has what stands beside `row` or `facts`. docs/audit-format.schema.json is the same as JSON Schemas.
+"""
+_SAFE = 2**53 - 1
+_TIME = r"[0-9]{4}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-5][0-9]\.[0-9]{6}"
+_64 = "[A-Za-z0-9+/]"
+_BASIC: dict[str, dict[str, Any]] = {
+    "any": {},
+    "null": {"type": "null"},
+    "text": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "object": {"type": "object"},
+    "whole": {"type": "integer", "minimum": -_SAFE, "maximum": _SAFE},
+    "count": {"type": "integer", "minimum": 0, "maximum": _SAFE},
+    "seed": {"type": "integer", "minimum": 0, "maximum": 2**63 - 1},
+    "number": {"type": "number", "minimum": -1e300, "maximum": 1e300},
+    "share": {"type": "number", "minimum": 0, "maximum": 1},
+    "seconds": {"type": "number", "minimum": 0, "maximum": 1e300},
+    "above": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e300},
+    "inner": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
+    "some": {"type": "integer", "minimum": 0, "maximum": 10**6},
+    "hash": {"type": "string", "pattern": "^[0-9a-f]{64}$"},
+    "hex": {"type": "string", "pattern": "^([0-9a-f]{2})*$"},
+    "base64": {"type": "string", "pattern": f"^({_64}{{4}})*({_64}[AQgw]==|{_64}{{2}}[AEIMQUYcgkosw048]=)?$"},
+    "time": {"type": "string", "format": "date-time", "pattern": f"^{_TIME}\\+00:00$"},
+    "made": {"type": "string", "format": "date-time", "pattern": f"^{_TIME}Z$"},
+}
+
+
+def _schema_of(what: str, named: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Write what a member is as a JSON Schema."""
+    if what.endswith("?"):
+        schema = _schema_of(what[:-1], named)
+        return (
+            {"enum": [*schema["enum"], None]}
+            if "enum" in schema
+            else schema | {"type": [schema["type"], "null"]}
+        )
+    if what.endswith("*"):
+        return {"type": "array", "items": _schema_of(what[:-1], named)}
+    if what.startswith("json:"):
+        inner = _schema_of(what[5:], named)
+        return {"type": "string", "contentMediaType": "application/json", "contentSchema": inner}
+    if what.startswith("{"):
+        return {"type": "object", "additionalProperties": _schema_of(what[1:-1], named)}
+    if what.startswith("["):
+        parts = [_schema_of(one, named) for one in what[1:-1].split(";")]
+        return {"type": "array", "prefixItems": parts, "minItems": len(parts), "maxItems": len(parts)}
+    if what.startswith("="):
+        return {"const": what[1:]}
+    if "|" in what:
+        return {"enum": what.split("|")}
+    if "/" in what:
+        return {"anyOf": [named[one] for one in what.split("/")]}
+    return named[what]
+
+
+def _object_of(members: str, named: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    pairs = [one.split() for one in members.split(", ") if one]
+    schema: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+    schema["required"] = [name for name, _ in pairs if not name.endswith("?")]
+    for name, what in ((name.rstrip("?"), what) for name, what in pairs):
+        if what.startswith("cut:"):
+            state = what[4:]
+            schema["if"] = {"properties": {state: {"const": "cut"}}, "required": [state]}
+            schema["then"] = {"properties": {name: {"type": "number"}}, "required": [name]}
+            schema["else"] = {"properties": {name: {"type": "null"}}}
+            what = "number" if f"{name}? " in members else "number?"
+        schema["properties"][name] = _schema_of(what, named)
+    return schema
+
+
+def _schemas() -> dict[str, dict[str, Any]]:
+    named, lines = dict(_BASIC), {}
+    for line in _FORMS.strip().replace("\n ", " ").split("\n"):
+        name, sign, said = re.match(r"([^:=]+?)( =|:) ?(.*)", line).groups()  # type: ignore[union-attr]
+        lines[name.replace(" ", "_")] = sign, said
+
+    def made(name: str) -> dict[str, Any]:
+        sign, said = lines[name]
+        return _schema_of(said, named) if sign == " =" else _object_of(said, named)
+
+    waiting = list(lines)
+    while waiting:  # in the order in which they need each other
+        name = waiting.pop(0)
+        try:
+            named[name] = made(name)
+        except KeyError:
+            waiting.append(name)
+    parts = ("manifest", "heads", "checkpoints", "receipt", "unchained", "control.leaf", "outcomes.leaf")
+    found = {name: named[name] for name in parts}
+    for name in lines:
+        file, _, kind = name.partition(".")
+        if file not in ("control", "outcomes") or kind == "leaf" or kind.endswith("+"):
+            continue
+        leaf, part = named[f"{file}.leaf"], "row" if file == "control" else "facts"
+        beside = (
+            {"sealed": {"type": ["object", "null"]}} if file == "control" else {"missing": {"type": "string"}}
+        )
+        more = named.get(f"{name}+", {"properties": {}, "required": []})
+        row = named[name] | {"type": ["object", "null"]}
+        own = {"kind": {"const": kind}, part: row, **beside, **more["properties"]}
+        needed = [*leaf["required"], part, *more["required"]]
+        found[name] = leaf | {"properties": leaf["properties"] | own, "required": needed}
+    return found
+
+
+SCHEMAS = _schemas()
+"""JSON Schemas of the manifest, checkpoints and lines, by file and `kind`."""
+
+_SAID = {
+    "string": "a text", "integer": "a whole number", "number": "a number", "boolean": "true or false", "object": "an object",
+    "array": "a list", "null": "null",
+}  # fmt: skip
+_TYPES: dict[str, tuple[type, ...]] = {
+    "string": (str,), "integer": (int,), "number": (int, float), "boolean": (bool,), "object": (dict,), "array": (list,),
+    "null": (type(None),),
+}  # fmt: skip
+_Wrong = tuple[str, str] | None
+"""Where in a value something is not of its form, and what; None: nothing."""
+
+
+def checker(schema: dict[str, Any]) -> Callable[[Any], _Wrong]:
+    """Return what compares a value with a schema, in the part of JSON Schema that `SCHEMAS` use.
+
+    Stricter than the standard in one thing: a whole number has no point and no exponent.
+    """
+    tests: list[Callable[[Any], _Wrong]] = []
+    if "enum" in schema or "const" in schema:
+        words = schema.get("enum", [schema.get("const")])
+        tests.append(
+            lambda value: (
+                None if value in words and type(value) in (str, type(None)) else ("", f"is none of {words}")
+            )
+        )
+    if "type" in schema:
+        names = [schema["type"]] if isinstance(schema["type"], str) else schema["type"]
+        types, what = (
+            {one for name in names for one in _TYPES[name]},
+            " or ".join(_SAID[name] for name in names),
+        )
+        tests.append(lambda value: None if type(value) in types else ("", f"is not {what}"))
+    if "minimum" in schema or "exclusiveMinimum" in schema:
+        least, most = (
+            schema.get(f"{one}imum", schema.get(f"exclusive{one.title()}imum")) for one in ("min", "max")
+        )
+        above, below = "exclusiveMinimum" in schema, "exclusiveMaximum" in schema
+        tests.append(
+            lambda value: (
+                None
+                if value is None
+                or (
+                    (least < value if above else least <= value)
+                    and (value < most if below else value <= most)
+                )
+                else ("", f"is not between {least} and {most}")
+            )
+        )
+    if "pattern" in schema:
+        fits = re.compile(schema["pattern"]).fullmatch
+        tests.append(lambda value: None if value is None or fits(value) else ("", "is not of its form"))
+    if "format" in schema:
+        tests.append(_no_moment)
+    if "contentSchema" in schema:
+        tests.append(_text_checker(checker(schema["contentSchema"])))
+    if "prefixItems" in schema:
+        tests.append(_tuple_checker([checker(one) for one in schema["prefixItems"]]))
+    elif "items" in schema:
+        tests.append(_list_checker(checker(schema["items"]), schema.get("minItems", 0)))
+    if schema.get("properties") or "additionalProperties" in schema:
+        tests.append(_object_checker(schema))
+    if "if" in schema:
+        holds, yes, no = (checker(schema[name]) for name in ("if", "then", "else"))
+        tests.append(lambda value: None if value is None else no(value) if holds(value) else yes(value))
+    if "anyOf" in schema:
+        ways = [checker(one) for one in schema["anyOf"]]
+        tests.append(lambda value: ("", "has none of its forms") if all(way(value) for way in ways) else None)
+    if len(tests) == 1:
+        return tests[0]
+
+    def check(value: Any) -> _Wrong:
+        for test in tests:
+            wrong = test(value)
+            if wrong is not None:
+                return wrong
+        return None
+
+    return check
+
+
+def _no_moment(value: str | None) -> _Wrong:
+    try:
+        if value is not None:
+            datetime.fromisoformat(value)
+    except ValueError:
+        return "", "is no moment"
+    return None
+
+
+def _text_checker(inner: Callable[[Any], _Wrong]) -> Callable[[Any], _Wrong]:
+    def check(value: str | None) -> _Wrong:
+        try:
+            return None if value is None else inner(strict_json(value.encode()))
+        except ValueError as error:
+            return "", f"is no JSON ({error})"
+
+    return check
+
+
+def _tuple_checker(parts: list[Callable[[Any], _Wrong]]) -> Callable[[Any], _Wrong]:
+    size = len(parts)
+
+    def check(value: list[Any] | None) -> _Wrong:
+        if value is None:
+            return None
+        if len(value) != size:
+            return "", f"has not {size} parts"
+        for at, part in enumerate(parts):
+            if wrong := part(value[at]):
+                return f"[{at}]{wrong[0]}", wrong[1]
+        return None
+
+    return check
+
+
+def _list_checker(each: Callable[[Any], _Wrong], least: int) -> Callable[[Any], _Wrong]:
+    def check(value: list[Any] | None) -> _Wrong:
+        if value is None:
+            return None
+        if len(value) < least:
+            return "", f"has fewer than {least} parts"
+        for at, one in enumerate(value):
+            if wrong := each(one):
+                return f"[{at}]{wrong[0]}", wrong[1]
+        return None
+
+    return check
+
+
+def _object_checker(schema: dict[str, Any]) -> Callable[[Any], _Wrong]:
+    known = {name: checker(one) for name, one in schema.get("properties", {}).items()}
+    needed, more = schema.get("required", ()), schema.get("additionalProperties", True)
+    other = checker(more) if isinstance(more, dict) else None
+
+    def check(value: dict[str, Any] | None) -> _Wrong:
+        if value is None:
+            return None
+        for name in needed:
+            if name not in value:
+                return f".{name}", "is missing"
+        for name, one in value.items():
+            test = known.get(name, other)
+            if test is None:
+                if not more:
+                    return f".{name}", "is unknown"
+            elif wrong := test(one):
+                return f".{name}{wrong[0]}", wrong[1]
+        return None
+
+    return check
+
+
+@lru_cache
+def _form(name: str) -> Callable[[Any], _Wrong] | None:
+    return checker(SCHEMAS[name]) if name in SCHEMAS else None
+
+
+def wrong_form(name: str, value: Any) -> _Wrong:
+    """Say what of a manifest (`manifest`), a checkpoint or a line of a file (`control`, `outcomes`, ...) is not of its form."""
+    if name in ("control", "outcomes"):
+        name = f"{name}.{value['kind']}" if isinstance(value.get("kind"), str) else ""
+    form = _form(name)
+    wrong = (".kind", "is unknown") if form is None else form(value)
+    return _uneven(value) if wrong is None and name == "outcomes.decision" else wrong
+
+
+def _uneven(line: dict[str, Any]) -> _Wrong:
+    """What no schema says: lists about responses have a part for each, and either all responses have scores or none has."""
+    facts = line["facts"] or {"responses": ()}
+    count, judged = len(facts["responses"]), len(facts.get("judged", ()))
+    for where, some, of in (
+        ("facts.uniforms", facts.get("uniforms"), count),
+        ("content.texts", line.get("content", {}).get("texts"), count),
+        ("judged", line.get("judged"), judged),
+    ):
+        if some is not None and len(some) != of:
+            return f".{where}", f"has not {of} parts"
+    if len({one[1] is None for one in facts["responses"]}) > 1:
+        return ".facts.responses", "has scores of some responses alone"
+    return None
+
+
+def form_of(name: str, line: dict[str, Any]) -> tuple[dict[str, Any] | None, str]:
+    """Return a line as far as it is of its form: whole, or what places its leaf, or None; and what is wrong with it."""
+    wrong = wrong_form(name, line)
+    if wrong is None:
+        return line, ""
+    placed = SCHEMAS.get(f"{name}.leaf", {"properties": ()})["properties"]
+    kept = {one: line[one] for one in placed if one in line}
+    beyond = wrong_form(f"{name}.leaf", kept) if placed else wrong
+    if beyond is not None:
+        return None, f"{beyond[0][1:]} {beyond[1]}"
+    said, part = f"{wrong[0][1:]} {wrong[1]}", "row" if name == "control" else "facts"
+    why = {} if part in line and line[part] is None else {"malformed": said}
+    return kept | {part: None} | why, said
+
+
+def formed(
+    name: str, lines: Iterable[dict[str, Any]], fault: Callable[[str, str, str], None]
+) -> Iterator[dict[str, Any]]:
+    """Pass on the lines of a log as far as they are of their form. What cannot even be placed is a fault here."""
+    for number, line in enumerate(lines, 1):
+        kept, wrong = form_of(name, line)
+        if kept is None:
+            fault("form", f"{name}.jsonl, line {number}", wrong)
+        else:
+            yield kept
 
 
 # -- Ed25519 (RFC 8032, section 5.1), verification alone ----------------------------------------------------------
@@ -492,11 +989,6 @@ def calibrated_for_another(before: dict[str, Any], after: dict[str, Any]) -> lis
     if after.get("signed_labels") and not before.get("signed_labels"):
         changed.append("signed_labels")
     return changed
-
-
-def is_severity(value: Any) -> bool:
-    """Report whether a value is a severity: a number in [0, 1]."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
 
 
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Mc", "Me", "Mn", "Zl", "Zp", "Zs"})
@@ -857,7 +1349,9 @@ class _Decision(NamedTuple):
         if self.metadata is None:
             return None
         if key == "prompt":
-            return " ".join(unicodedata.normalize("NFKC", self.line["content"]["prompt"]).lower().split())
+            return " ".join(
+                unicodedata.normalize("NFKC", self.line["content"]["prompt"] or "").lower().split()
+            )
         return segment_of(self.metadata.get(key))
 
 
@@ -931,7 +1425,8 @@ class Verifier:
         self._rules: dict[int, Any] = {}
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
         self._begins: dict[tuple[Any, ...], tuple[int, list[bytes], int]] = {}
-        self._control_roots: list[str] = []
+        self._control_size = 0
+        self._control_roots: dict[int, str] = {}  # by size; a leaf may say any index
         self._control_leaf: dict[tuple[str, tuple[Any, ...]], int] = {}
         self._written: dict[str, list[tuple[int, int]]] = {}
         self._lost: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
@@ -956,6 +1451,11 @@ class Verifier:
         if len(self.faults) < MOST_FAULTS:
             self.faults.append({"check": check, "place": place, "detail": detail})
 
+    def _not_read(self, line: dict[str, Any], place: str, gone: str) -> None:
+        """A leaf has no content, or none that is of its form."""
+        malformed = line.get("malformed")
+        self.fault("log" if malformed is None else "form", place, malformed or gone)
+
     # checkpoints
 
     def checkpoints(
@@ -969,12 +1469,17 @@ class Verifier:
         there = False
         for number, value in enumerate(values, 1):
             try:
-                said = strict_json(value) if value.startswith(b"{") else {"checkpoint": value.decode()}
-                note, at = read_note(said["checkpoint"]), said.get("made_at", "")
-                younger = until is not None and not "" < at <= until
-            except _UNREADABLE:
-                self.fault("checkpoint", f"{origin}, line {number}", "this is not a checkpoint")
+                raw = value.startswith(b"{")
+                said = canonical_value(value) if raw else {"checkpoint": value.decode()}
+                if (wrong := wrong_form("checkpoints", said)) is None:
+                    note = read_note(said["checkpoint"])
+            except ValueError as error:
+                wrong = "", str(error)
+            if wrong is not None:
+                detail = f"this is not a checkpoint: {wrong[0][1:] or 'it'} {wrong[1]}"
+                self.fault("checkpoint", f"{origin}, line {number}", detail)
                 continue
+            younger = until is not None and not "" < said.get("made_at", "") <= until
             place = f"checkpoint {note.size} ({origin})"
             good = [
                 self._verify_signature(key, note.text, signature)
@@ -987,8 +1492,8 @@ class Verifier:
                     "no public key was given: signatures were not checked; give --public-key"
                 )
             elif not good or not all(good):
-                said = "not good for what it says" if good else "of a key that is not trusted"
-                self.fault("signature", place, f"its signature is {said}")
+                what = "not good for what it says" if good else "of a key that is not trusted"
+                self.fault("signature", place, f"its signature is {what}")
                 continue
             there = True
             self._origins.setdefault(note.origin, place)
@@ -1046,26 +1551,23 @@ class Verifier:
     def _head(self, line: bytes, number: int, record_id: str) -> dict[str, Any] | None:
         """Keep where the logs stood by a leaf of the log of heads."""
         try:
-            facts: dict[str, Any] = strict_json(line)
+            facts = canonical_value(line)
+            if (wrong := wrong_form("heads", facts)) is not None:
+                raise ValueError(f"{wrong[0][1:]} {wrong[1]}")
             if (facts["record"], facts["index"]) != (record_id, number - 1):
                 raise ValueError("it is of another record, or place")
-            control = facts["control"]["size"]
-            sizes = {(): control} | {_LOG_OF(one): one["size"] for one in facts["partitions"]}
-            for chain, head in (
-                ((), facts["control"]),
-                *((_LOG_OF(one), one) for one in facts["partitions"]),
-            ):
+            control, sizes = facts["control"]["size"], _sizes(facts)
+            places = [((), facts["control"]), *((_LOG_OF(one), one) for one in facts["partitions"])]
+            for chain, head in places:
                 self._marks.setdefault(chain, _Marks()).add(head["size"], head["root"], control, number)
                 if chain and head["next_offset"] > self._progress.get(chain, (0, 0))[0]:
                     self._progress[chain] = head["next_offset"], number
             for gate in facts["gates"]:
                 committed = self._committed.setdefault(gate["gate"], {})
-                committed.setdefault((gate["salt"] + "", gate["seed"] + ""), number)
+                committed.setdefault((gate["salt"], gate["seed"]), number)
                 self._before.setdefault(gate["gate"], sizes)
-        except _UNREADABLE:
-            self.fault(
-                "checkpoint", f"checkpoint {number}", "its leaf of the log of heads is no head of this record"
-            )
+        except ValueError as error:
+            self.fault("checkpoint", f"checkpoint {number}", f"its head is none of this record: {error}")
             return None
         return facts
 
@@ -1126,31 +1628,25 @@ class Verifier:
         """
         for number, line in enumerate(lines, 1):
             place = f"receipt {number} ({origin})"
+            said: Any = None
+            digest = None
             try:
                 said = strict_json(line)
-                digest = None
                 if isinstance(said, dict):
-                    said, digest = said["receipt"], said.get("sha256")
-                *chain, index, leaf, root = strict_json(said.encode()) if isinstance(said, str) else said
-                log_id, topic, partition = chain
-                if (
-                    {len(bytes.fromhex(leaf)), len(bytes.fromhex(root))} != {32}
-                    or type(index) is not int
-                    or index < 0
-                ):
-                    raise ValueError("no leaf")
-                if type(partition) is not int or not isinstance(log_id, str) or not isinstance(topic, str):
-                    raise ValueError("no partition")
-                if digest is not None and len(bytes.fromhex(digest)) != 32:
-                    raise ValueError("no digest")
-            except (ValueError, TypeError, KeyError, AttributeError):
+                    said, digest = said.get("receipt"), said.get("sha256")
+                if isinstance(said, str):
+                    said = strict_json(said.encode())
+            except ValueError:
+                said = None
+            if wrong_form("receipt", [said, digest]):
                 self.fault("receipt", f"{origin}, line {number}", "this is not a receipt")
                 continue
-            of: tuple[Any, ...] = () if (log_id, topic, partition) == CONTROL else (log_id, topic, partition)
+            *chain, index, leaf, root = said
+            of: tuple[Any, ...] = () if tuple(chain) == CONTROL else tuple(chain)
             self.counts["receipts"] += 1
-            self._receipts.append((of, index, (leaf.lower(), root.lower()), place))
+            self._receipts.append((of, index, (leaf, root), place))
             if digest is not None and of:
-                self._events.setdefault((of, index), []).append((digest.lower(), place))
+                self._events.setdefault((of, index), []).append((digest, place))
         self._may_be_younger = may_be_younger
         if not self.counts["receipts"]:
             self.notes["receipts"] = f"{origin} has no receipt"
@@ -1197,17 +1693,15 @@ class Verifier:
         self._link_receipts(head)
         log = Log()
         self._mark((), log, "control")
-        self._control_roots = [log.root()]
+        self._control_roots[0] = log.root()
         for line in lines:
             row, kind = line.get("row"), line["kind"]
             if line["index"] != log.size:
                 self.fault("log", f"control, leaf {log.size}", f"it is missing (the next is {line['index']})")
                 log = Log(line["index"], whole=False)
-                self._control_roots += [""] * (log.size + 1 - len(self._control_roots))
-                del self._control_roots[log.size + 1 :]
             place = f"control, leaf {log.size}, {_name(kind, row)}"
             if row is None:
-                self.fault("log", place, "the row that was sealed here is gone")
+                self._not_read(line, place, "the row that was sealed here is gone")
             else:
                 entry = {
                     "record": head["record_id"],
@@ -1222,12 +1716,10 @@ class Verifier:
                     self.fault("log", place, "the copy of it in the control log was changed")
                 self._clock((), "control", line["recorded_at"], place)
                 self._dated(kind, row, line["recorded_at"], place)
-                try:
-                    self._keep(kind, row, line, place)
-                except (KeyError, TypeError, ValueError, AttributeError) as error:
-                    self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
-            self._control_roots.append(self._append((), log, line, place))
+                self._keep(kind, row, line, place)
+            self._control_roots[log.size] = self._append((), log, line, place)
             self.counts["control entries"] += 1
+        self._control_size = log.size
         for forgotten in self._forgotten:
             self._allowed(*forgotten)
         self._end((), "control", log, head["control"], None)
@@ -1253,17 +1745,17 @@ class Verifier:
                 else:
                     self.counts["policies before the first that is signed with a trusted key"] += 1
                 continue
-            try:
-                text = policy_statement(
-                    row,
-                    self._rows["gate_revisions"][gate, row["gate_revision"]],
-                    self._rows["gates"][(gate,)],
-                    self._record_id,
+            settings = self._rows.get("gate_revisions", {}).get((gate, row["gate_revision"]))
+            named = self._rows.get("gates", {}).get((gate,))
+            if (
+                settings is not None
+                and named is not None
+                and self._verify_signature(
+                    key,
+                    policy_statement(row, settings, named, self._record_id),
+                    base64.b64decode(row["signature"]),
                 )
-                good = self._verify_signature(key, text, base64.b64decode(row["signature"], validate=True))
-            except (KeyError, TypeError, ValueError, AttributeError):
-                good = False
-            if good:
+            ):
                 trusted.add(gate)
                 self.counts["policy signatures"] += 1
             else:
@@ -1314,7 +1806,7 @@ class Verifier:
         elif kind == "calibration_runs":
             for part in ("inputs", "candidates"):
                 digest = sha256(canonical_json(line.get(part)))
-                if part not in line or digest != row[part]["sha256"] or len(line[part]) != row[part]["rows"]:
+                if digest != row[part]["sha256"] or len(line[part]) != row[part]["rows"]:
                     self.fault("calibration", place, f"its {part} are not those that were recorded")
             self._keep_run(row, line, place)
         elif kind == "policies":
@@ -1497,7 +1989,7 @@ class Verifier:
             self._hole(source, last + 1, offset, place)
             self._clock(source, name, line["recorded_at"], place)
             if facts is None:
-                self.fault("log", place, line.get("missing", "what it is about is missing"))
+                self._not_read(line, place, line.get("missing", "what it is about is missing"))
             else:
                 if line["kind"] == "decision":
                     place += " ({}/{}#{})".format(*facts["batch"])
@@ -1507,10 +1999,7 @@ class Verifier:
                 }  # fmt: skip
                 if sha256(b"\x00" + self._canonical(sealed)) != line["leaf"]:
                     self.fault("log", place, f"the {line['kind']} is not what was recorded")
-                try:
-                    self._how_far(source, index, facts, place)
-                except (TypeError, ValueError):
-                    self.fault("form", place, "what it says of the control log cannot be read")
+                self._how_far(source, index, facts["control"], place)
                 self._about(line, facts, place)
             self._append(source, log, line, place)
             last = offset
@@ -1520,19 +2009,15 @@ class Verifier:
         if at is not None:
             self._ends[at] = (log, last)
 
-    def _how_far(self, chain: tuple[Any, ...], index: int, facts: dict[str, Any], place: str) -> None:
+    def _how_far(self, chain: tuple[Any, ...], index: int, control: list[Any], place: str) -> None:
         """Check what a leaf says of the control log as its transaction saw it: its size and its root.
 
         So whoever has a receipt, or a checkpoint, of the leaf holds the control log to account as well. It is read once the
         partition is locked, so that it never falls along a log; and a head has read where all logs were at one moment.
         """
-        control, before = facts.get("control"), self._said.get(chain)
-        if control is None:
-            self.fault("order", place, "it does not say how far the control log was")
-            return
-        size, root = control
-        there = len(self._control_roots) - 1
-        if size + 0 < 0 or (size <= there and root != (self._control_roots[size] or root)):
+        before, (size, root) = self._said.get(chain), control
+        there = self._control_size
+        if size <= there and root != (self._control_roots.get(size) or root):
             self.fault("order", place, f"it saw other {size} control leaves than there are")
         if before is not None and size < before:
             self.fault(
@@ -1578,33 +2063,24 @@ class Verifier:
     def _clock(self, chain: tuple[Any, ...], name: str, moment: str, place: str) -> None:
         """Remember where a log's time runs backwards by more than clocks differ."""
         latest = self._latest.get(chain, "")
-        if not isinstance(moment, str) or moment >= latest:
-            self._latest[chain] = moment if isinstance(moment, str) else latest
+        if moment >= latest:
+            self._latest[chain] = moment
             return
-        try:
-            step = datetime.fromisoformat(latest) - datetime.fromisoformat(moment)
-        except (ValueError, TypeError):
-            self.fault("form", place, "when it was recorded cannot be read")
-            return
+        step = datetime.fromisoformat(latest) - datetime.fromisoformat(moment)
         if step > CLOCKS_APART:
             count, longest, first = self._back.get(chain, (0, step, place))
             self._back[chain] = count + 1, max(step, longest), first
 
     def _about(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
-        try:
-            if line["kind"] == "decision":
-                self._seal_of_batch(line, facts, place)
-                self._decision(line, facts, place)
-            elif line["kind"] in ("dead_letter", "conflict"):
-                self._seal_of_letter(line, facts, place)
-            elif line["kind"] == "label":
-                self._label(facts, line.get("effective_at"), place)
-        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            self.fault("form", place, f"it cannot be read: {type(error).__name__} {error}")
+        if line["kind"] == "decision":
+            self._seal_of_batch(line, facts, place)
+            self._decision(line, facts, place)
+        elif line["kind"] in ("dead_letter", "conflict"):
+            self._seal_of_letter(line, facts, place)
+        elif line["kind"] == "label":
+            self._label(facts, line.get("effective_at"), place)
 
     def _label(self, label: dict[str, Any], effective: Any, place: str) -> None:
-        if not is_severity(label["severity"]):
-            self.fault("label", place, "its severity is not a number in [0, 1]")
         if effective != min(label["labelled_at"], label["received_at"]):
             self.fault("label", place, "it does not count from the earlier of labelled and received")
 
@@ -3086,9 +3562,8 @@ class Runs:
         self._record_id = record_id
         for line in lines:
             yield line
-            if line.get("row") is not None:
-                with suppress(*_UNREADABLE):  # the verifier, or `check`, names it
-                    self._of_control(line, line["kind"], line["row"])
+            if line["row"] is not None:
+                self._of_control(line, line["kind"], line["row"])
 
     def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
         if kind == "gates":
@@ -3104,9 +3579,7 @@ class Runs:
         elif kind == "label_signatures":
             self._signatures.setdefault(row["label"], []).append((line["index"], row))
         elif kind == "calibration_runs":
-            columns = row["inputs"]["columns"]
-            batch, attempt = columns.index("batch_id"), columns.index("attempt")
-            self._read.update((row["gate"], one[batch], one[attempt]) for one in line["inputs"])
+            self._read.update((row["gate"], batch, attempt) for batch, attempt, *_ in line["inputs"])
         elif kind == "label_revisions":
             label = _Label(
                 row["kind"], row["labeller"], row["severity"], row["effective_at"], row["received_at"],
@@ -3121,9 +3594,8 @@ class Runs:
         self._labels = {name: some for name, some in self._labels.items() if name[:3] in self._read}
         for line in lines:
             yield line
-            if line["kind"] in ("decision", "label") and line.get("facts") is not None:
-                with suppress(*_UNREADABLE):
-                    self._of_outcome(line, line["facts"])
+            if line["kind"] in ("decision", "label") and line["facts"] is not None:
+                self._of_outcome(line, line["facts"])
 
     def _of_outcome(self, line: dict[str, Any], facts: dict[str, Any]) -> None:
         gate, batch_id, attempt, *response = facts["batch" if line["kind"] == "decision" else "response"]
@@ -3162,8 +3634,10 @@ class Runs:
             run = _RunAgain(self, row, line, verifier)
             try:
                 run.check(severities_alone=severities_alone)
-            except _UNREADABLE as error:
-                verifier.fault("form", run.place, f"it cannot be read: {type(error).__name__} {error}")
+            except (ValueError, ArithmeticError) as error:
+                verifier.fault(
+                    "calibration", run.place, f"nothing can be calibrated with its numbers: {error}"
+                )
 
     def compare(self, run: int, by: BySignals | ByScore) -> None:
         """Remember what policies of a run compare batches with."""
@@ -3175,11 +3649,7 @@ class Runs:
             facts = line.get("facts")
             if line["kind"] != "decision" or facts is None:
                 continue
-            try:
-                needed, said = self._needed(facts), facts.get("budget")
-            except _UNREADABLE as error:
-                verifier.fault("form", place_of(line), f"it cannot be read: {type(error).__name__} {error}")
-                continue
+            needed, said = self._needed(facts), facts.get("budget")
             verifier.counts["budgets derived again"] += needed is not None
             if said != needed:
                 verifier.fault("action", place_of(line), wrong_budget(said, needed))
@@ -3400,9 +3870,7 @@ class _RunAgain:
                 key=lambda label: label.received,
             )
             possible = (given + later[:count] for count in range(len(later) + 1))
-            if one["severity"] is not None and not is_severity(one["severity"]):
-                wrong.setdefault("its severity is not a number in [0, 1]", []).append(self._called(one))
-            elif not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
+            if not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
                 said = "no label" if one["severity"] is None else f"severity {one['severity']:g}"
                 wrong.setdefault(f"labels do not give {said}", []).append(self._called(one))
         self._tell(wrong)
@@ -3676,11 +4144,10 @@ class _ScoresAgain:
     def control(self, lines: Iterable[dict[str, Any]]) -> None:
         """Read scores that adopted candidates gave to batches which were decided before."""
         for line in lines:
-            row = line.get("row") or {}
-            with suppress(*_UNREADABLE):
-                if line["kind"] == "carried_scores":
-                    of = self._later.setdefault(tuple(row["of"]), {})
-                    of.setdefault(row["scorer"], {})[row["response_id"]] = row["score"]
+            row = line["row"]
+            if line["kind"] == "carried_scores" and row is not None:
+                of = self._later.setdefault(tuple(row["of"]), {})
+                of.setdefault(row["scorer"], {})[row["response_id"]] = row["score"]
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
         """Score every decision of which there are texts."""
@@ -3688,12 +4155,7 @@ class _ScoresAgain:
             facts = line.get("facts")
             if line["kind"] != "decision" or facts is None:
                 continue
-            try:
-                self._decision(line, facts, place_of(line))
-            except _UNREADABLE as error:
-                self._verifier.fault(
-                    "form", place_of(line), f"it cannot be read: {type(error).__name__} {error}"
-                )
+            self._decision(line, facts, place_of(line))
 
     def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
         recorded = [response[1] for response in facts["responses"]]
@@ -3805,13 +4267,14 @@ class Bundle:
         if path.is_file():
             self._zip = zipfile.ZipFile(path)
             _refuse_bomb(self._zip, path.stat().st_size)
+        self._malformed: dict[str, dict[int, dict[str, Any] | None]] = {}
         self.at = "manifest.json"
         with self._open("manifest.json") as file:
             manifest = _at_most(file.read(MOST_LINE + 1), "manifest.json")
         self.digest = sha256(manifest)
         self.manifest = strict_json(manifest)
-        if not isinstance(self.manifest, dict) or self.manifest.get("format") != "streamer.bundle.v1":
-            raise ValueError("the manifest is not of the form streamer.bundle.v1")
+        if wrong := wrong_form("manifest", self.manifest):
+            raise ValueError(f"{wrong[0][1:] or 'it'} {wrong[1]}")
 
     def _open(self, name: str) -> io.BufferedReader:
         if self._zip is None:
@@ -3842,13 +4305,24 @@ class Bundle:
             self.at = f"{name}, line {number}"
             yield line.rstrip(b"\n")
 
-    def values(self, name: str) -> Iterator[dict[str, Any]]:
-        """Iterate over the JSON values of a file."""
-        for line in self.lines(name):
-            value = strict_json(line)
-            if not isinstance(value, dict):
-                raise ValueError("it is not a JSON object")
-            yield value
+    def values(
+        self, name: str, fault: Callable[[str, str, str], None] = lambda *_: None
+    ) -> Iterator[dict[str, Any]]:
+        """Iterate over the values of a file, as `formed` does; their forms are compared the first time."""
+        known, found = self._malformed.get(name), {}
+        for number, line in enumerate(self.lines(name), 1):
+            value = canonical_value(line)
+            if known is None:
+                kept, wrong = form_of(name.removesuffix(".jsonl"), value)
+                if wrong:
+                    found[number] = kept
+                if kept is None:
+                    fault("form", f"{name}, line {number}", wrong)
+            else:
+                kept = known.get(number, value)
+            if kept is not None:
+                yield kept
+        self._malformed.setdefault(name, found)
 
 
 # -- the figures of a report ---------------------------------------------------------------------------------------
@@ -3965,17 +4439,19 @@ class Figures:
     def heads(self, lines: Iterable[bytes], checkpoints: Iterable[bytes]) -> None:
         """Read the bundle's log of heads up to its checkpoint; to be called first."""
         known = 0
-        with suppress(ValueError, KeyError, TypeError, AttributeError):  # the verifier names it
+        with suppress(ValueError, KeyError, TypeError):  # the verifier names it
             known = max(
-                (int(strict_json(one)["checkpoint"].split("\n")[1]) for one in checkpoints), default=0
+                (read_note(canonical_value(one)["checkpoint"]).size for one in checkpoints), default=0
             )
         for number, line in enumerate(itertools.islice(lines, known), 1):
             try:
-                facts = strict_json(line)
-                sizes, at = _sizes(facts), str(facts["at"])
-            except (ValueError, KeyError, TypeError):
+                facts = canonical_value(line)
+            except ValueError:
+                facts = {}
+            if wrong_form("heads", facts):
                 continue  # the verifier names it
-            self._checkpoints.append((number, at))
+            sizes = _sizes(facts)
+            self._checkpoints.append((number, facts["at"]))
             self._signed_heads.add(sha256(b"\x00" + line), number)
             self._covered = max(self._covered, sum(sizes.values()))
             for chain, size in sizes.items():
@@ -4737,8 +5213,8 @@ def verify_bundle(
     verifier.log_of_heads(bundle.lines("heads.jsonl"), bundle.manifest["head"]["record_id"])
     head, runs = bundle.manifest["head"], Runs(label_keys, verify_signature)
     control, outcomes = (
-        runs.control(bundle.values("control.jsonl"), head["record_id"]),
-        runs.outcomes(bundle.values("outcomes.jsonl")),
+        runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"]),
+        runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault)),
     )
     if figures is not None:
         figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
@@ -4747,7 +5223,7 @@ def verify_bundle(
     if policy_keys:
         verifier.policy_signatures(policy_keys)
     verifier.outcomes(outcomes)
-    verifier.unchained(bundle.values("unchained.jsonl"))
+    verifier.unchained(bundle.values("unchained.jsonl", verifier.fault))
     verifier.heads(head)
     runs.check(bundle.values("control.jsonl"), verifier)
     runs.check_budgets(bundle.values("outcomes.jsonl"), verifier)

@@ -295,8 +295,7 @@ async function send() {
   return alone(async () => {
     let told = "";
     for (let mark; (mark = waitingMarks().find(mine)); ) {
-      // A mark that an earlier version of this page kept has no remark.
-      const { item: token, severity, mark: markName, count, remark = "" } = mark;
+      const { item: token, severity, mark: markName, count, remark } = mark;
       try {
         const answer = await ask("mark", { holder, item: token, severity, mark: markName, count, remark });
         if (last?.item.token === mark.item) told = tell(mark, answer.decided);

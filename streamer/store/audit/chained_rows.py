@@ -453,7 +453,6 @@ def _other_forms() -> Iterator[tuple[str, sa.Select[Any]]]:
 
 def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelect[Any]]]:
     """Rows that are not erased as erasures leave them: whole, and at the moment of one on record that allowed it."""
-    adopted = sa.select(sa.func.max(erasures.c.at)).where(erasures.c.before.is_(None)).scalar_subquery()
     decided = sa.select(decisions.c.decided_at).where(decisions.c.batch == batches.c.id).scalar_subquery()
     for table, moment, *content in (
         (batches, decided, "prompt", "references", "metadata", "content_hash", "salt"),
@@ -470,8 +469,7 @@ def _erased_otherwise() -> Iterator[tuple[str, sa.Select[Any] | sa.CompoundSelec
         without_erasure = (
             sa.select(key)
             .outerjoin(erasures, erasures.c.at == erased)
-            .where(erased.is_not(None), adopted.is_(None) | (erased > adopted))
-            .where(erasures.c.id.is_(None) | (moment >= erasures.c.before))
+            .where(erased.is_not(None), erasures.c.id.is_(None) | (moment >= erasures.c.before))
         )
         if table is judgements:
             # Where a gate keeps no texts, its judge's words are erased when they come.

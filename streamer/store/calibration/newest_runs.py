@@ -92,7 +92,6 @@ def _runs(connection: sa.Connection, numbers: Iterable[int]) -> Iterator[tuple[s
                 number=row["id"],
                 candidates=tuple(candidates.get(row["id"], ())),
                 settings=settings_of(row),
-                # A run older than this column has read every label there was: they are no longer distinguished.
                 labels_through=row["labels_through"] or 0,
                 unchanged=row["outcome"] == "unchanged",
                 age_cut_seconds=0.0 if row["age_cut"] is None else row["age_cut"]["seconds"],

@@ -303,6 +303,16 @@ def set_rule(connection: sa.Connection, old: str, new: str) -> None:
         assert done.rowcount
 
 
+def change_hash(connection: sa.Connection) -> None:
+    """Change the hash of prompts in the rule of a run and of its policy."""
+    for table in ("policies", "calibration_candidates"):
+        at = 'instr(rule, \'"rows":"\')'
+        done = connection.exec_driver_sql(
+            f"UPDATE {table} SET rule = substr(rule, 1, {at} + 7) || '00000000' || substr(rule, {at} + 16) WHERE {at} > 0"
+        )
+        assert done.rowcount
+
+
 ATTACKS: dict[str, tuple[Any, str]] = {
     # What somebody does, every log being computed anew, and what is said of it.
     "a row of what was decided": (lambda c: changed_row(c, DECIDED), NEEDED),
@@ -329,7 +339,7 @@ ATTACKS: dict[str, tuple[Any, str]] = {
         "another rule",
     ),
     "k": (lambda c: set_rule(c, '"allowed":12', '"allowed":14'), "another rule"),
-    "the hash of prompts": (lambda c: set_rule(c, '"rows":"', '"rows":"0'), "another rule"),
+    "the hash of prompts": (change_hash, "another rule"),
     "the weight of the penalty": (lambda c: set_rule(c, '"ridge":100.0', '"ridge":30.0'), "another rule"),
     "another batch of a burst": (
         "UPDATE calibration_inputs SET spare = NOT spare WHERE burst IN (SELECT burst FROM calibration_inputs GROUP BY run, burst "

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.checkpointing import said
-from streamer.audit.standalone.verify_bundle import complete_lines, read_note
+from streamer.audit.standalone.verify_bundle import canonical_json, complete_lines, read_note
 from streamer.calibration.registry import offered
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.store import prune
@@ -277,7 +277,7 @@ def test_what_is_left_out_of_a_bundle_unsaid_is_named(record: Record) -> None:
             {name: value for name, value in line.items() if at != last or name != "content"}
             for at, line in enumerate(lines)
         ]
-        file.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in changed), "utf-8")
+        file.write_bytes(b"".join(canonical_json(line) + b"\n" for line in changed))
         said = [one["detail"] for one in verify_bundle(target, KEYS, None).faults]
         assert "its texts are not there, and neither erased nor said to be left out" in said, kind
 

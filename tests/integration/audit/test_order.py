@@ -1,4 +1,4 @@
-"""What order proves between the chains, what is only told, and what earlier versions left is no fault."""
+"""What order proves between the chains, and what is only told."""
 
 from __future__ import annotations
 
