@@ -192,7 +192,7 @@ def test_what_was_lost_is_named(database: Database) -> None:
     life.checkpoints = "new"
     settings = life.site().settings
     with wiring.open_store(settings) as store:
-        wiring.checkpointer(settings, store).keep_up()
+        wiring.checkpointer(settings, store).keep_up(store.heads.newest())
     life.go_on(40)
     site = Site(life.site().directory, settings, KeptLog({}), life.receipts[since:])
     by_receipts, _, alone = site.faults()
