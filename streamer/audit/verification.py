@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction
-from streamer.audit.standalone.verify_bundle import Runs, Verifier, formed, place_of
+from streamer.audit.standalone.verify_bundle import Runs, Verifier, formed, place_of, strict_json
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
@@ -250,11 +249,11 @@ def verify_record(
 
 
 def _parsed(value: bytes) -> Any:
-    """Read JSON as `json.loads` does, in a third of its time where the fast reader takes it."""
+    """Read JSON as `strict_json` does, in a third of its time where the fast reader takes it."""
     try:
         return _decode(value)
     except msgspec.MsgspecError:
-        return json.loads(value)
+        return strict_json(value)
 
 
 UNREADABLE = (

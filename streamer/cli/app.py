@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from streamer.cli.deferred import DeferredCommand
 from streamer.cli.help import WIDEST, write_commands, write_options
+from streamer.errors import UsageError
 from streamer.extras import PackageMissing, needed_by
 from streamer.security.visible import visible
 
@@ -95,7 +96,12 @@ def plugged(name: str | None = None) -> dict[str, DeferredCommand]:
     found = {}
     for one in entry_points(group="streamer.commands"):
         if name in (None, one.name):
-            home, line = one.load()
+            try:
+                home, line = one.load()
+            except (ImportError, AttributeError) as error:
+                if name is not None:
+                    raise UsageError(f"`streamer {name}` ({one.value}) cannot be loaded: {error}") from error
+                home, line = one.value, f"Cannot be loaded: {error}."
             found[one.name] = DeferredCommand(one.name, home, line, None)
     return found
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.progress import Progress, TaskID
 
-    from streamer.dev.report.page import DemoRun
+    from streamer.report.page import DemoRun
 
 _WIDTH_FOR_BARS = 120
 _METHODS = tuple(name for name in METHODS if every()[name].risk == "exposure")
@@ -84,7 +84,7 @@ def demo(
     if json:
         print_json(demo_json(run, page))
         return
-    from streamer.dev.report.terminal import run_summary
+    from streamer.report.terminal import run_summary
 
     console = output()
     console.print(run_summary(run))

@@ -19,11 +19,11 @@ from streamer.clouds.cloud import (
     split_clouds,
 )
 from streamer.clouds.measurement import DecidedBatch, measure
-from streamer.dev.report.page import DemoRun
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
 from streamer.events.responses import encode_responses
 from streamer.gates.settings import GateSettings
+from streamer.report.page import DemoRun
 from streamer.scoring.registry import CHOICE
 from streamer.scoring.signals.signal_list import SignalList
 

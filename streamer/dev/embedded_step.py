@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from streamer.dev.demonstration import DemoObserver
     from streamer.dev.embedded import EmbeddedStep
     from streamer.dev.look import Look, Looking
-    from streamer.dev.report.page import DemoRun
     from streamer.gates.settings import Unit
     from streamer.recalibration.run import Recalibration
+    from streamer.report.page import DemoRun
     from streamer.settings.settings import Settings
     from streamer.store import Store
 
@@ -205,7 +205,7 @@ def run_demo(
     """Play the demo on an embedded step of its own, with a new database; returns the run and its page."""
     from streamer.dev.demonstration import Stage, Story, check, play
     from streamer.dev.embedded import EmbeddedStep
-    from streamer.dev.report.page import write_report
+    from streamer.report.page import write_report
     from streamer.wiring.encoders import encoder_identity
 
     watch.phase("read the response clouds" if data is not None else "make up response clouds")

@@ -11,9 +11,9 @@ import numpy as np
 from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS
-from streamer.dev.report.charts import calibration_chart, decision_chart, score_chart, tradeoff_chart
-from streamer.dev.report.page import DECISION_KEY, TRADEOFF_KEY, picture, score_key, shares_figure
-from streamer.dev.report.style import scoped_style
+from streamer.report.charts import calibration_chart, decision_chart, score_chart, tradeoff_chart
+from streamer.report.page import DECISION_KEY, TRADEOFF_KEY, picture, score_key, shares_figure
+from streamer.report.style import scoped_style
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -70,16 +70,19 @@ def uv() -> str:
     return shutil.which("uv") or (str(own_uv) if own_uv.exists() else missing("no uv", "pip install uv"))
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def _built(project: Path, folder: Path) -> list[Path]:
     _check(
         [
             *(uv(), "build", "--quiet", "--wheel", "--no-build-isolation"),
-            *("--python", sys.executable, "--out-dir", str(folder), str(ROOT)),
+            *("--python", sys.executable, "--out-dir", str(folder), str(project)),
         ]
     )
-    (built,) = folder.glob("*.whl")
+    return list(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    (built,) = _built(ROOT, tmp_path_factory.mktemp("wheel"))
     return built
 
 
@@ -181,6 +184,18 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
     assert described["Version"] == streamer.__version__
     assert described["Author"]
     assert "Typing :: Typed" in described.get_all("Classifier")
+
+
+def test_the_studies_are_a_wheel_of_their_own_with_the_command(tmp_path: Path) -> None:
+    home = ROOT / "packages" / "research"
+    (built,) = _built(home, tmp_path)
+    with zipfile.ZipFile(built) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        (points,) = (name for name in wheel.namelist() if name.endswith("/entry_points.txt"))
+        assert "gpso = streamer_research:GPSO" in wheel.read(points).decode()
+    assert names == {
+        str(one.relative_to(home)) for one in (home / "streamer_research").rglob("*") if is_source(one)
+    }
 
 
 def test_the_wheel_says_its_licence_and_carries_it(installation: Installation) -> None:

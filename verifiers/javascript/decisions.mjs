@@ -306,11 +306,11 @@ export class Decisions {
   /** The published event says what was recorded. */
   #event({ facts, action, place, source }, policy, best) {
     const { report } = this;
-    if (!action || action.value === null) return;
-    const bytes = fromBase64(action.value);
+    if (!action) return;
     let event;
     try {
-      event = plain(parse(decode(bytes, "the event")));
+      event = plain(parse(decode(fromBase64(action.value), "the event")));
+      if (event === null || typeof event !== "object" || Array.isArray(event)) throw new SyntaxError("it is no object");
     } catch {
       report.fault("action", place, "the published event cannot be read");
       return;
@@ -351,8 +351,8 @@ export class Decisions {
       decided_at: facts.decided_at.replace("+00:00", "Z"),
     };
     if (facts.action_id !== expected.action_id) report.fault("action", place, "its action id is another");
-    if (typeof event.decided_at === "string") event.decided_at = sixDigits(event.decided_at);
-    if (event.desk_until !== undefined) this.byBatch.get(canonical(facts.batch)).deskUntil = event.desk_until;
+    event.decided_at = sixDigits(event.decided_at);
+    if ((event.desk_until ?? null) !== null) this.byBatch.get(canonical(facts.batch)).deskUntil = event.desk_until;
     for (const [name, value] of Object.entries(expected)) {
       if (!sameJson(event[name], value)) report.fault("action", place, `the published event says another ${SAYS[name] ?? name}`);
     }

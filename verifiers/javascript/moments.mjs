@@ -12,8 +12,8 @@ export function micros(text) {
 /** Seconds from one time to another. */
 export const secondsBetween = (from, to) => Number(micros(to) - micros(from)) / 1e6;
 
-/** A time of an event, which leaves out digits that are zero, as the record writes it. */
+/** A time of an event, which leaves out digits that are zero, as the record writes it; null for anything else. */
 export function sixDigits(text) {
-  const [, seconds, digits = ""] = /^([^.Z+]*)(?:\.(\d+))?/.exec(text);
-  return `${seconds}.${digits.padEnd(6, "0")}Z`;
+  const found = typeof text === "string" && /^([0-9T:-]{19})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)$/.exec(text);
+  return found && !Number.isNaN(Date.parse(`${found[1]}Z`)) ? `${found[1]}.${(found[2] ?? "").padEnd(6, "0")}Z` : null;
 }

@@ -58,13 +58,8 @@ DEEPEST = 200
 CLOCKS_APART = timedelta(minutes=1)
 SIX_MONTHS = timedelta(days=184)
 
-_OF_DECISION = itemgetter("gate", "batch_id", "attempt", "unit", "action", "reason", "selected")
-_OF_RESPONSE = itemgetter("id", "score", "action")
-_OF_POLICY = itemgetter("version", "alpha", "method")
-_OF_AUDIT = itemgetter("sampled", "probability", "label")
-_OF_SOURCE = itemgetter("topic", "partition", "offset")
-_OF_SCORER = itemgetter("name", "encoder", "embedding_source")
-"""What of an action event is compared with the record."""
+_OF_SCORER = {"name": "scorer", "encoder": "encoder", "embedding_source": "embedding_source"}
+"""What an action event calls what is recorded of the scorer."""
 
 _LOG_OF = itemgetter("log_id", "topic", "partition")
 """Which log a checkpoint's head, or a gap, is of."""
@@ -1390,7 +1385,7 @@ class Verifier:
         verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
         derive: Callable[..., Derived | None] = derive_action,
         canonical: Callable[[object], bytes] = canonical_json,
-        parse: Callable[[bytes], Any] = json.loads,
+        parse: Callable[[bytes], Any] = strict_json,
     ) -> None:
         self._keys = list(keys)
         self._verify_signature = verify_signature
@@ -2204,20 +2199,20 @@ class Verifier:
                 self.fault("seal", place, "the text that was released was changed")
         self._desk[batch] = (row, line, place)
 
-    def _at_desk(self, decision: _Decision) -> None:
-        """Compare a decision with what became of it at the desk."""
-        line, facts = decision.line, decision.facts
+    def _at_desk(self, decision: _Decision, said: Any) -> None:
+        """Compare a decision with what became of it at the desk, and until when its event says that it waits."""
+        facts = decision.facts
         row, of_row, where = self._desk.pop(tuple(facts["batch"]), (None, {}, ""))
         seconds = decision.settings.get("desk_deadline_seconds")
         until = None
         if facts["outcome"] == "escalate" and facts["mode"] == "enforce" and seconds is not None:
             until = datetime.fromisoformat(facts["decided_at"]) + timedelta(seconds=seconds)
-        if line.get("action") is not None:
-            said = (json.loads(_decoded(line["action"]["value"]) or b"null") or {}).get("desk_until")
-            if said is not None and (until is None or datetime.fromisoformat(said) != until):
-                self.fault(
-                    "desk", decision.place, "its action says another deadline at the desk than its gate has"
-                )
+        if said is not None and (
+            until is None or moment_of(said) != until.isoformat(timespec="microseconds")
+        ):
+            self.fault(
+                "desk", decision.place, "its action says another deadline at the desk than its gate has"
+            )
         if row is None:
             if until is not None and not self._begins:
                 self._waits.append(until)
@@ -2329,10 +2324,9 @@ class Verifier:
         best = self._action(decision)
         if best is not False:
             self._draw(decision, best)
-        if line.get("action") is not None:
-            self._event(decision, best or 0)
+        waits = None if line.get("action") is None else self._event(decision, best or 0)
         if not untrusted:
-            self._at_desk(decision)
+            self._at_desk(decision, waits)
         else:
             self._desk.pop(tuple(facts["batch"]), None)
 
@@ -2566,59 +2560,64 @@ class Verifier:
         self.counts["draws at a raised rate"] += 1
         return float(min(1.0, boost * base))
 
-    def _event(self, decision: _Decision, best: int) -> None:
-        """Compare the published event with what was recorded of the decision."""
+    def _event(self, decision: _Decision, best: int) -> Any:
+        """Compare the published event with what was recorded of the decision, and return until when it waits at the desk."""
         line, facts, policy, settings, place = decision
-        event = self._parse(_decoded(line["action"]["value"]) or b"null")
-        under = event["policy"]
-        said = {
-            "decision": _OF_DECISION(event),
-            "action_id": event["action_id"],
-            "enforced": event["enforced"],
-            "responses": [(*_OF_RESPONSE(one), one.get("budget_needed")) for one in event["responses"]],
-            "policy": _OF_POLICY(under),
-            "audit": _OF_AUDIT(event["audit"]),
-            "source": _OF_SOURCE(event["source"]),
-            "cut": (under.get("state"), under.get("lambda"), under.get("segment")),
-        }
+        try:
+            event = self._parse(_decoded(line["action"]["value"]) or b"")
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            self.fault("action", place, "the published event cannot be read")
+            return None
         count, groups = facts.get("budget") or (None, 0)
-        needed = None if count is None else count / (groups + 1)
+        needed = {} if count is None else {"budget_needed": count / (groups + 1)}
         # what scores at or below a label floor is drawn, and never asked for
         floor = settings.get("label_floor")
-        asked = [
-            one[0]
-            for one in facts["responses"]
-            if one[4] and (floor is None or one[1] is None or one[1] > floor)
-        ]
+        cut = (
+            facts.get("cut_state", policy["state"]),
+            facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
+        )
+        if decided_without_trust(facts):
+            cut = ("closed", None)
+        gate, batch_id, attempt = facts["batch"]
         recorded = {
-            "decision": (*facts["batch"], facts["unit"], facts["outcome"], facts["reason"], facts["selected"]),
+            "schema": "streamer.actions.v1",
+            "gate": gate,
+            "batch_id": batch_id,
+            "attempt": attempt,
+            "unit": facts["unit"],
+            "action": facts["outcome"],
             "action_id": facts["action_id"],
             "enforced": facts["mode"] == "enforce",
+            "selected": facts["selected"],
+            "reason": facts["reason"],
             "responses": [
-                (one[0], one[1], one[3], needed if position == best else None)
+                {"id": one[0], "score": one[1], "action": one[3]} | (needed if position == best else {})
                 for position, one in enumerate(facts["responses"])
             ],
-            "policy": (policy["version"], settings["alpha"], settings["method"]),
-            "audit": (facts["sampled"], facts["sampling_probability"], asked),
-            "source": tuple(line["source"][1:]),
-            "cut": (
-                facts.get("cut_state", policy["state"]),
-                facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
-                facts.get("segment"),
-            ),
+            "policy": {
+                "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
+                "method": settings["method"], "segment": facts.get("segment"),
+            },
+            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()},
+            "audit": {
+                "sampled": facts["sampled"],
+                "probability": facts["sampling_probability"],
+                "label": [
+                    one[0]
+                    for one in facts["responses"]
+                    if one[4] and (floor is None or one[1] is None or one[1] > floor)
+                ],
+            },
+            "source": dict(zip(("topic", "partition", "offset"), line["source"][1:], strict=True)),
         }  # fmt: skip
-        if "embedding_source" in event["scorer"]:  # younger than the event itself
-            said["scorer"] = _OF_SCORER(event["scorer"])
-            recorded["scorer"] = (facts["scorer"], facts["encoder"], facts["embedding_source"])
-        if decided_without_trust(facts):
-            recorded["cut"] = ("closed", None, None)
-        if datetime.fromisoformat(event["decided_at"]) != datetime.fromisoformat(facts["decided_at"]):
-            self.fault("action", place, "the published event says another moment of decision")
-        if said == recorded:
-            return
         for name, value in recorded.items():
-            if said[name] != value:
+            if not _alike(event.get(name), value):
                 self.fault("action", place, f"the published event says another {name}")
+        if moment_of(event.get("decided_at")) != facts["decided_at"]:
+            self.fault("action", place, "the published event says another moment of decision")
+        return event.get("desk_until")
 
     # the ends
 
@@ -4021,10 +4020,10 @@ class _RunAgain:
         found = as_cut(value)
         exact = own["shape"] not in ("smooth", "ramp")
         cuts = [said["state"], said["threshold"]], [found["state"], found["lambda"]]
-        if not (cuts[0] == cuts[1] if exact else _near(*cuts)):
+        if not (cuts[0] == cuts[1] if exact else _alike(*cuts, _NEAR)):
             first, second = (f"a cut at {level}" if state == "cut" else state for state, level in cuts)
             self._fault(f"by {said['method']} it says {first}, and its inputs give {second}")
-        if not _near(_PLAIN if said["rule"] is None else _parsed(said["rule"]), rule):
+        if not _alike(_PLAIN if said["rule"] is None else _parsed(said["rule"]), rule, _NEAR):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
 
     def _check_signals(self, said: dict[str, Any], groups: Sequence[Group], newest: Sequence[Group]) -> bool:
@@ -4043,7 +4042,9 @@ class _RunAgain:
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}
-        if (said["state"], said["threshold"]) != ("full", None) or not _near(_parsed(said["rule"]), rule):
+        if (said["state"], said["threshold"]) != ("full", None) or not _alike(
+            _parsed(said["rule"]), rule, _NEAR
+        ):
             self._fault(f"by {said['method']} it says another rule than its inputs give")
         compared = [some[-one["groups"] :] for some, one in zip(prompts, fits, strict=False)]
         self._runs.compare(self._row["id"], BySignals(rule, compared))
@@ -4073,17 +4074,27 @@ def severities(labels: Sequence[_Label], basis: str | None) -> list[float | None
     return [math.fsum(one.severity for one in some) / len(some) for some in itertools.islice(choices, 64)]
 
 
-def _near(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON, but for what rounding does to numbers."""
+def _alike(one: Any, other: Any, near: float = 0.0) -> bool:
+    """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers that `near` parts of them apart."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, int | float) and isinstance(other, int | float):
-        return abs(one - other) <= _NEAR * max(1.0, abs(one))
+        return one == other or abs(one - other) <= near * max(1.0, abs(one))
     if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_near, one, other))
+        return len(one) == len(other) and all(_alike(*pair, near) for pair in zip(one, other, strict=True))
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_near(one[name], other[name]) for name in one)
+        return one.keys() == other.keys() and all(_alike(one[name], other[name], near) for name in one)
     return bool(one == other)
+
+
+def moment_of(said: Any) -> str | None:
+    """A moment of an event, which leaves out digits that are zero, as leaves have it; None where it is none."""
+    found = (
+        re.fullmatch(r"([0-9T:-]{19})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)", said)
+        if isinstance(said, str)
+        else None
+    )
+    return None if found is None else f"{found[1]}.{found[2] or '':0<6}+00:00"
 
 
 # -- scores: from texts and embeddings ------------------------------------------------------------------------------

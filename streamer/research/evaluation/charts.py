@@ -9,7 +9,7 @@ import numpy as np
 
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS, percent
-from streamer.dev.report.charts import ScoreCounts, score_counts_chart, tradeoff_curves_chart
+from streamer.report.charts import ScoreCounts, score_counts_chart, tradeoff_curves_chart
 from streamer.scoring.registry import GRAM
 from streamer.web.plot import Plot
 

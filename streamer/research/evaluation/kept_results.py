@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CODE = (
     "calibration/**/*.py",
-    "dev/report/charts.py",
+    "report/charts.py",
     "research/evaluation/measures.py",
     "research/evaluation/ranking.py",
     "research/evaluation/results.py",

@@ -10,8 +10,8 @@ import jinja2
 
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS
-from streamer.dev.report.page import TRADEOFF_KEY, picture, score_key
-from streamer.dev.report.style import STYLE
+from streamer.report.page import TRADEOFF_KEY, picture, score_key
+from streamer.report.style import STYLE
 from streamer.research.evaluation.charts import (
     OUTCOME_KEY,
     outcomes_chart,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.dev.report.charts import ScoreCounts, tradeoff
+from streamer.report.charts import ScoreCounts, tradeoff
 from streamer.research.evaluation.results import CoverageRisk, FigureInterval, RankingRow, ScorePicture
 from streamer.scoring.registry import GRAM
 

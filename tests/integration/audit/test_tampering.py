@@ -106,7 +106,7 @@ CHANGES = [
     ("UPDATE control_head SET log_size = 3", "control", "should have 3"),
     # checkpoints
     ("DELETE FROM heads WHERE leaf_index = 2", "checkpoint 3", "it saw 3 heads, there are 2"),
-    ("DELETE FROM heads WHERE leaf_index = 1", "checkpoint 2", "is no head of this record"),
+    ("DELETE FROM heads WHERE leaf_index = 1", "checkpoint 2", "is none of this record"),
     ("UPDATE control_head SET record_id = substr(log_edge, 1, 32)", "checkpoint 1", "another record"),
 ]  # fmt: skip
 
@@ -434,7 +434,7 @@ def test_the_newest_checkpoint_alone_binds_all_that_was_signed(record: Record) -
     assert record.verify().faults == ()
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
-            'UPDATE heads SET data = replace(data, \'"at":"2\', \'"at":"1\') WHERE leaf_index = 0'
+            'UPDATE heads SET data = CAST(replace(data, \'"at":"2\', \'"at":"1\') WHERE leaf_index = 0'
         )
     check(record, "checkpoint 3", "another log of heads")
 

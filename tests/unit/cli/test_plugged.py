@@ -26,6 +26,7 @@ def another_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: greeting\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(
         "[streamer.commands]\ngreet = greeting:GREET\nplan = greeting:GREET\nlacking = greeting:MISSING\n"
+        "gone = farewell:GONE\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -38,6 +39,7 @@ def test_a_package_adds_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     assert "Of other packages" in told
     assert "Greet somebody." in told
+    assert "Cannot be loaded: No module named 'farewell'." in told
     assert main(["greet"]) == WRONG_USAGE
 
 
@@ -51,6 +53,13 @@ def test_a_name_of_ours_stays_ours(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_such_a_command_lacks_is_an_error_like_any_other(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lacking"]) == 1
     assert "joblib_of_nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("another_package")
+def test_a_command_that_cannot_be_loaded_says_where_it_should_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gone"]) == WRONG_USAGE
+    told = capsys.readouterr().err
+    assert told == "streamer: `streamer gone` (farewell:GONE) cannot be loaded: No module named 'farewell'\n"
 
 
 def test_the_package_of_studies_is_installed_with_all_that_it_needs(

@@ -17,11 +17,11 @@ from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import DecidedBatch, measure
 from streamer.clouds.sentence import percent, sentence
-from streamer.dev.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
-from streamer.dev.report.page import render_report, write_report
-from streamer.dev.report.terminal import run_summary
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS, Unit
+from streamer.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
+from streamer.report.page import render_report, write_report
+from streamer.report.terminal import run_summary
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,9 +12,9 @@ from scipy import stats
 
 from streamer.clouds.measurement import DecidedBatch, clustered_standard_error, measure, units_of
 from streamer.clouds.sentence import sentence
-from streamer.dev.report.charts import tradeoff
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS, Unit
+from streamer.report.charts import tradeoff
 
 
 def batch(

@@ -12,8 +12,8 @@ from streamer.calibration.guarantee import budget
 from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent
-from streamer.dev.report.charts import threshold_words
 from streamer.gates.rule import Cut
+from streamer.report.charts import threshold_words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

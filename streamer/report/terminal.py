@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from streamer.clouds.sentence import sentence
-from streamer.dev.report.demo_run import cases, excerpt, figure_rows, verdict
+from streamer.report.demo_run import cases, excerpt, figure_rows, verdict
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from streamer.dev.report.demo_run import DemoRun
+    from streamer.report.demo_run import DemoRun
 
 _EXCERPT = 90
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from streamer.calibration.registry import every
 from streamer.clouds.measurement import units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
-from streamer.dev.report.charts import calibration_chart, score_chart, tradeoff_chart
-from streamer.dev.report.demo_run import (
+from streamer.report.charts import calibration_chart, score_chart, tradeoff_chart
+from streamer.report.demo_run import (
     Case,
     DemoRun,
     bounded,
@@ -18,7 +18,7 @@ from streamer.dev.report.demo_run import (
     figure_rows,
     verdict,
 )
-from streamer.dev.report.style import STYLE
+from streamer.report.style import STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
