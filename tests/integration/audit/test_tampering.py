@@ -434,7 +434,7 @@ def test_the_newest_checkpoint_alone_binds_all_that_was_signed(record: Record) -
     assert record.verify().faults == ()
     with breaking_in(record.url) as connection:
         connection.exec_driver_sql(
-            'UPDATE heads SET data = CAST(replace(data, \'"at":"2\', \'"at":"1\') WHERE leaf_index = 0'
+            'UPDATE heads SET data = CAST(replace(data, \'"at":"2\', \'"at":"1\') AS BLOB) WHERE leaf_index = 0'
         )
     check(record, "checkpoint 3", "another log of heads")
 
