@@ -35,7 +35,6 @@ NOT_EVIDENCE = {
     "control_queue": "what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
     "cosignatures": "what witnesses have cosigned: evidence is what they keep themselves",
     "decisions.cloud": "numbers of the embeddings, for drift",
-    "desk_items": "what waits for a person at the desk; until when it waits is sealed with its action, and so is what becomes of it",
     "desk_texts.id": "a number that nothing names",
     "heads.nodes": "hashes that follow from the log of heads",
     "judgements.id": "a number that nothing names, where the judgement is of a score",

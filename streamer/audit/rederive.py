@@ -17,8 +17,7 @@ from streamer.gates.policy_gate import Needed, PolicyGate
 from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.draw_ages import age_moment
-from streamer.recalibration.run import derive
+from streamer.recalibration.run import CHOSEN, Since, derive
 from streamer.recalibration.sampled import (
     cuts_at_budget,
     is_bad,
@@ -137,6 +136,7 @@ class ActionRules:
             blank=blank,
             uniforms=facts.get("uniforms"),
             segment=facts.get("segment"),
+            row=None if "signals" not in facts else np.frombuffer(bytes.fromhex(facts["signals"]), "<f4"),
             needed=needed,
         )
         return list(ruling.gate.shipped), ruling.gate.best, (ruling.cut.state, ruling.cut.threshold)
@@ -183,8 +183,6 @@ def contradiction(
             return f"another batch of the burst of {one.id} counts, by its gate's draw"
     sample = [one for one in groups if one.decided_at is None or one.decided_at < older_than]
     young = [one for one in groups if one.decided_at is not None and one.decided_at >= older_than]
-    if cut is not None and (wrong := _of_the_cut(cut, suffix, sample, young, gate, started_at, older_than)):
-        return wrong
     in_force = None
     if suffix is not None and suffix.cuts:
         reading = served(suffix.version)
@@ -207,7 +205,15 @@ def contradiction(
         return f"the newest groups beside older ones come to {again.suffix}, the run says {suffix}"
     if (run["alpha"], run["seed"]) != (again.effective_alpha, gate.seed):
         return f"its budget or seed is not that of revision {gate.revision}"
-    return next(_differences(run, candidates, again), None)
+    if (wrong := next(_differences(run, candidates, again), None)) is not None:
+        return wrong
+    again = replace(again, severities=run["severities"], age_cut=cut)
+    since = run["since_version"], run["newer_than"]
+    moments = [None] if since[0] is None else [
+        Since(since[0], datetime.fromisoformat(since[1]), closed) for closed in (True, False)
+    ]  # fmt: skip
+    words = {replace(again, since=one, note=note).guarantee for one in moments for note in ("", CHOSEN)}
+    return None if run["guarantee"] in words else "its guarantee is not in the words of what it has read"
 
 
 def _values(stored: dict[str, Any] | str) -> dict[str, Any]:
@@ -215,34 +221,6 @@ def _values(stored: dict[str, Any] | str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ValueError("not a JSON object")
     return values
-
-
-def _of_the_cut(
-    cut: AgeCut,
-    suffix: Suffix | None,
-    sample: Sequence[SampledGroup],
-    young: Sequence[SampledGroup],
-    gate: GateRevision,
-    started_at: datetime,
-    older_than: datetime,
-) -> str | None:
-    """Say how what a run has read differs from what its age cut lets it read."""
-    if (wrong := cut.contradiction(gate.settings.label_deadline_seconds)) is not None:
-        return wrong
-    said = (cut.pending, cut.window, cut.deadline_seconds)
-    of_gate = (gate.settings.pending, gate.settings.window, gate.settings.monitor_deadline_seconds)
-    if said != of_gate:
-        return f"its age cut is not by the settings of revision {gate.revision}"
-    if older_than != age_moment(started_at, cut):
-        return f"it has not read what is older than {cut.seconds!r} s"
-    if young and (suffix is None or not suffix.cuts):
-        return "it has read groups that are younger than its age cut"
-    left = cut.draws - cut.unused
-    if cut.pending == "labelled-only":
-        fits = len(sample) <= left
-    else:
-        fits = len(sample) == (left if cut.window is None else min(left, cut.window))
-    return None if fits else f"it has read {len(sample)} groups older than its age cut, of {left}"
 
 
 def _differences(
@@ -268,6 +246,8 @@ def _differences(
             )
         if one.decides and (run["state"], run["threshold"]) != (cut.state, cut.threshold):
             yield f"its threshold is not what {one.name} finds"
+        if row["guarantee"] != one.threshold.guarantee:
+            yield f"its guarantee by {one.name} is not in the method's words"
 
 
 def reading_of(row: dict[str, Any]) -> Reading:

@@ -71,7 +71,9 @@ class StoredTexts:
         named = models or [()] * len(batches)
         for texts, of, vectors in zip(batches, named, self._embed(batches), strict=True):
             try:
-                scores = scores_by.score(answer_batch(texts, vectors, [is_blank(text) for text in texts], of))
+                scores = scores_by.score(
+                    answer_batch(texts, vectors, [is_blank(text) for text in texts], of, encoded=True)
+                )
                 found.append(tuple(scores.tolist()))
             except ValueError:
                 found.append(None)
@@ -192,7 +194,7 @@ class Rescorer:
             waiting, vectors_of_each, strict=True
         ):
             verifier.counts["batches scored again"] += 1
-            batch = answer_batch(texts, vectors, blank, models)
+            batch = answer_batch(texts, vectors, blank, models, encoded=True)
             found = scorer.score(batch)
             worst = float(np.abs(found - np.asarray(stored)).max())
             if worst > self._tolerance:

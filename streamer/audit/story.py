@@ -24,6 +24,7 @@ HELD = {
     "bad_burst": "a prompt of its burst has a bad label",
     "too_few_responses": "there were too few responses to compare",
     "empty_text": "an answer was blank",
+    "not_read": "the encoder could not read an answer, and the labels do not yet say what such answers are worth",
     "encoder_mismatch": "the gate is calibrated for a different encoder than the worker's",
     "scorer_failed": "the scorer failed",
     "signal_out_of_range": "a number that came with an answer is outside the range that the gate names",

@@ -60,10 +60,6 @@ class Snapshot(Protocol):
         """Rows that belong to no log."""
         ...
 
-    def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
-        """What calibration runs say they read and no recorded decision and label can have given them."""
-        ...
-
     def scored_later(self) -> Iterator[dict[str, Any]]:
         """Batches that a learned score was applied to after they were decided.
 
@@ -223,13 +219,9 @@ def verify_record(
             for line in snapshot.marked():
                 check_mark(line, verifier)
         verifier.unchained(snapshot.unchained())
-        for line in snapshot.contradicted_inputs():
-            verifier.fault(
-                "policy", f"calibration_runs id {line['run']}, input {line['input']}", line["detail"]
-            )
         verifier.heads(head)
-        if not after:  # else the labels before the checkpoint were not read
-            runs.check(snapshot.control("calibration_runs"), verifier, severities_alone=True)
+        if not after:  # else the decisions and labels before the checkpoint were not read
+            runs.check(snapshot.control("calibration_runs"), verifier, inputs_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             heads, root, edges = newest

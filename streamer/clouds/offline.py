@@ -18,6 +18,7 @@ from streamer.gates.gate import gate_batch
 from streamer.gates.uniforms import counts_bad
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import score_batch
+from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,7 +36,8 @@ _CLOUDS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class ScoredCloud:
-    """A cloud with its n scores in [0, 1]; None when every answer is blank, so that there is nothing to score.
+    """A cloud with its n scores in [0, 1]; None when every answer is blank or the encoder did not read one, so that there is nothing
+    to score.
 
     `row` : the signals of what its unit may ship, shape (d,), where they were measured.
     """
@@ -80,7 +82,7 @@ def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[Scored
         embedded = encoder.embed([cloud.texts for cloud in some])
         for cloud, vectors in zip(some, embedded, strict=True):
             blank = [is_blank(text) for text in cloud.texts]
-            if all(blank):
+            if all(blank) or not_read(cloud.texts, blank, vectors):
                 scored.append(ScoredCloud(cloud, None))
                 continue
             scores, _ = score_batch(vectors, blank)

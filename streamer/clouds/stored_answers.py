@@ -33,7 +33,7 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBatch:
-    """A first attempt that the audit sample took, or that was held for blank answers where it takes every batch.
+    """A first attempt that the audit sample took, or that was held unscored for its answers where it takes every batch.
 
     Attributes
     ----------

@@ -19,7 +19,8 @@ def best_score(
     texts: Sequence[str],
     encoder: CachedEncoder | None,
 ) -> float:
-    """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank.
+    """Score answers as a gate does, and return the score of the one that it would select; 0.0 where all are blank,
+    or where the gate's encoder does not read one.
 
     Parameters
     ----------
@@ -39,5 +40,8 @@ def best_score(
     if encoder is None or encoder.identity.id != settings.encoder:
         raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
     (vectors,) = encoder.embed([list(texts)])
-    scores = settings.scores_by.with_raw(answer_batch(list(texts), vectors, blank))[0]
+    batch = answer_batch(list(texts), vectors, blank, encoded=True)
+    if batch.not_read and settings.signal_list is None:
+        return 0.0
+    scores = settings.scores_by.with_raw(batch)[0]
     return max(float(score) for score, empty in zip(scores, blank, strict=True) if not empty)

@@ -218,7 +218,11 @@ class CandidateScorer:
         else:
             raise NoScore(NO_ENCODER_HERE)
         return answer_batch(
-            [r.text for r in one.event.responses], vectors, one.blank, models_named(one.event)
+            [r.text for r in one.event.responses],
+            vectors,
+            one.blank,
+            models_named(one.event),
+            encoded=one.rows is None,
         )
 
     def _ruling(

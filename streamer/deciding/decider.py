@@ -384,10 +384,18 @@ class BatchDecider:
             p.held = "scorer_failed"
             return
         try:
-            batch = answer_batch([r.text for r in p.event.responses], vectors, p.blank, models_named(p.event))
-            rows = batch.unit_rows
+            batch = answer_batch(
+                [r.text for r in p.event.responses],
+                vectors,
+                p.blank,
+                models_named(p.event),
+                encoded=p.embeddings == "encoder",
+            )
             p.batch = batch if p.active.candidate is not None else None
             listed = p.active.policy.settings.signal_list
+            if batch.not_read and listed is None:
+                p.held = "not_read"
+                return
             if listed is None:
                 scores, raw = scorer.with_raw(batch)
             else:
@@ -402,7 +410,9 @@ class BatchDecider:
             return
         p.scores = tuple(scores.tolist())
         p.raw = None if raw is None else tuple(raw.tolist())
-        p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
+        if not batch.not_read:
+            rows = batch.unit_rows
+            p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
 
     def _signals(
         self, p: _Pending, listed: SignalList, measured: Measured, scores: Sequence[float]
@@ -521,7 +531,7 @@ class BatchDecider:
         elif ruling.bad_burst:
             reason = "bad_burst"
         else:
-            reason = "closed" if ruling.cut.state == "closed" else "scored"
+            reason = "closed" if ruling.cut.state == "closed" else "not_read" if ruling.unread else "scored"
         outcome: BatchAction
         if all(shipped) or ruling.gate.selected is not None:
             outcome = "ship"

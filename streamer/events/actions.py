@@ -40,6 +40,7 @@ Reason = Literal[
     "bad_burst",
     "too_few_responses",
     "empty_text",
+    "not_read",
     "encoder_mismatch",
     "scorer_failed",
     "no_mark",

@@ -217,7 +217,9 @@ def measured(
         )
     vectors = _vectors(table, encode, own_scores=False)
     found = [
-        measured_answers(answer_batch(cloud.texts, rows, blank, cloud.models), cloud, listed, unit)
+        measured_answers(
+            answer_batch(cloud.texts, rows, blank, cloud.models, encoded=_encodes(cloud)), cloud, listed, unit
+        )
         if rows is not None and not all(blank)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
         for cloud, rows in zip(table.clouds, vectors, strict=True)
@@ -262,10 +264,18 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
         return ScoredCloud(cloud, tuple(scores))
     assert rows is not None
     try:
-        found, _ = EVERY[scorer].with_raw(answer_batch(cloud.texts, rows, blank))
+        batch = answer_batch(cloud.texts, rows, blank, encoded=_encodes(cloud))
+        if batch.not_read:
+            return ScoredCloud(cloud, None)
+        found, _ = EVERY[scorer].with_raw(batch)
     except ValueError as error:
         raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None
     return ScoredCloud(cloud, tuple(found.tolist()))
+
+
+def _encodes(cloud: Cloud) -> bool:
+    """Whether the embeddings of a cloud are an encoder's, and did not come with it."""
+    return cloud.responses[0].embedding is None
 
 
 def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> list[ArrayLike | None]:

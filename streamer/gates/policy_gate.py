@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from streamer.calibration.calibrators.full import unread
 from streamer.calibration.calibrators.transductive import TransductiveRule
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import BatchGate, gate_batch
@@ -43,12 +44,14 @@ class Ruling:
     gate : what ships.
     cut : what this batch was cut by: its own under a transductive rule, its segment's under segments.
     needed : the budget that it would have shipped with; None where the policy does not say.
+    unread : it is held because the encoder did not read it, and too few labelled prompts were unread for the same reasons.
     bad_burst : whether nothing of it ships because its burst has a bad label.
     """
 
     gate: BatchGate
     cut: Cut
     needed: Needed | None = None
+    unread: bool = False
     bad_burst: bool = False
 
 
@@ -240,7 +243,8 @@ class PolicyGate:
         blank : says for each response whether its text is blank; None: none is.
         uniforms : one in (0, 1) for each response, where the rule ships by chance; from `streamer.gates.uniforms`.
         segment : of the batch, where the rule has segments; from `segment_of`.
-        row : its signals, shape (d,), where the rule reads them; from `unit_row`. A batch without them is held.
+        row : its signals, shape (d,), of method `full`; from `unit_row`. A batch without them is held where the rule reads them, one
+            that was not read where it does not.
         needed : what is on record of it, in place of `row`.
         prompt : its id, where it may be one of the rule's own calibration prompts: it is left out of them then.
         burst : of the batch, where the policy knows some; from `Bursts.name`.
@@ -269,6 +273,9 @@ class PolicyGate:
         cut = self._cut
         if isinstance(self._rule, Full) and cut.state == "full":
             return self._by_signals(self._rule, scores, blank, segment, row, needed, prompt)
+        if row is not None and 1 in unread(row):  # no threshold of scores has seen its like
+            nothing = gate_batch(scores, unit=self._unit, state="closed", threshold=None, blank=blank)
+            return Ruling(nothing, cut, unread=True)
         if isinstance(self._rule, Segments) and segment is not None:
             cut = self._segments.get(segment, cut)
         by_score = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
@@ -312,7 +319,12 @@ class PolicyGate:
             needed = max((Needed(count, groups) for count, groups, _ in found), key=lambda one: one.share)
         cut = Cut.at(rule.floor if ships else math.inf)
         gate = gate_batch(scores, unit=self._unit, state=cut.state, threshold=cut.threshold, blank=blank)
-        return Ruling(gate, self._cut, needed)
+        return Ruling(
+            gate,
+            self._cut,
+            needed,
+            unread=row is not None and 1 in unread(row) and needed is not None and needed.share >= 1,
+        )
 
     def _by_chance(
         self,

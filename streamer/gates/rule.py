@@ -325,7 +325,9 @@ class Full:
         for fitted, prompts, (groups, k) in zip(self.fits, self.prompts, self.limits(segment), strict=True):
             known = any(name == (segment or "") for name, _, _ in fitted.own)
             within = (segment or "") if self.segment_by is not None and (known or not self.pooled) else None
-            if prompt is None:
+            if prompts.unfamiliar(row, prompt):
+                count = groups + 1
+            elif prompt is None:
                 count = prompts.count(row, segment=within)
             else:
                 count = prompts.count_of(prompt, row, segment=within)

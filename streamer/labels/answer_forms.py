@@ -10,6 +10,7 @@ import numpy as np
 
 from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import normal_form
+from streamer.scoring.reading import not_read
 from streamer.scoring.scorer import AnswerBatch
 
 if TYPE_CHECKING:
@@ -41,7 +42,12 @@ class _Forms(Sequence[str]):
 
 
 def answer_batch(
-    texts: Sequence[str], embeddings: ArrayLike, blank: Sequence[bool], models: Sequence[str] = ()
+    texts: Sequence[str],
+    embeddings: ArrayLike,
+    blank: Sequence[bool],
+    models: Sequence[str] = (),
+    *,
+    encoded: bool = False,
 ) -> AnswerBatch:
     """Put together what a scorer is given: the answers, the normal forms of what they claim, and their embeddings.
 
@@ -50,5 +56,8 @@ def answer_batch(
     embeddings : shape (n, d).
     blank : marks of answers without anything to see.
     models : as in `streamer.scoring.scorer.AnswerBatch`.
+    encoded : an encoder made the embeddings of these texts; they did not come with them.
     """
-    return AnswerBatch(texts, _Forms(texts, blank), np.asarray(embeddings, dtype=np.float64), blank, models)
+    rules = not_read(texts, blank, embeddings) if encoded else ()
+    rows = np.asarray(embeddings, dtype=np.float64)
+    return AnswerBatch(texts, _Forms(texts, blank), rows, blank, models, rules)

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, whole_number
-from streamer.calibration.calibrators.full import LEAST_GROUPS, allowed, chance_above, fit_full
+from streamer.calibration.calibrators.full import (
+    LEAST_GROUPS,
+    UNREAD,
+    alike,
+    allowed,
+    chance_above,
+    fit_full,
+    unfamiliar,
+)
 from streamer.calibration.calibrators.mean import Mean
 from streamer.calibration.plan import least_groups, least_held_share
 from streamer.calibration.prediction import Interval, interval
@@ -173,7 +181,10 @@ def _outcome(
     k = allowed(alpha, len(labelled), attempts=attempts)
     ships = cut
     if len(labelled) >= LEAST_GROUPS and k:
+        known = alike(past.rows[labelled])
         ships = fit_full(past.rows[labelled], bad[labelled]).counts(past.rows[others]) <= k
+        for place in np.flatnonzero((past.rows[others][:, UNREAD] == 1).any(axis=1)):
+            ships[place] &= not unfamiliar(past.rows[others][place], known)
     return float(ships.mean()), float((ships * past.severities[others]).mean()), float(cut.mean())
 
 

@@ -15,6 +15,7 @@ from streamer.gates.gate import mean_score
 from streamer.planning.guess import make_world
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import DECIMALS, score_batch
+from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -178,9 +179,10 @@ def past_prompts(
                     found = np.round(np.asarray(cloud.own_scores, dtype=np.float64)[chosen], DECIMALS)
                     found[np.asarray(blank)] = 0.0
                 else:
-                    found = (
-                        np.zeros(size) if all(blank) else score_batch(np.asarray(vectors)[chosen], blank)[0]
-                    )
+                    rows, texts = np.asarray(vectors)[chosen], [cloud.texts[i] for i in chosen]
+                    if cloud.responses[0].embedding is None and not_read(texts, blank, rows):
+                        blank = [True] * size  # held, as a blank batch is
+                    found = np.zeros(size) if all(blank) else score_batch(rows, blank)[0]
                 scores[size].append(found)
                 severities[size].append([known[i] for i in chosen])
                 blanks[size].append(blank)

@@ -89,20 +89,6 @@ class AgeCut:
         except TypeError as error:
             raise ValueError(f"not an age cut: {error}") from None
 
-    def contradiction(self, label_deadline_seconds: float) -> str | None:
-        """Say how the cut differs from what it was chosen from; None where it does not."""
-        seconds, because = _seconds(
-            self.pending,
-            waiting=self.waiting,
-            middle=self.middle_seconds,
-            delay=self.delay_seconds,
-            label_deadline=label_deadline_seconds,
-            deadline=self.deadline_seconds,
-        )
-        if (seconds, because) != (self.seconds, self.because):
-            return f"its age cut is {self.seconds!r} s, by its own figures it is {seconds!r} s ({because})"
-        return None
-
 
 def span(seconds: float) -> str:
     """Return a length of time in words: `90 seconds`, `6 hours`, `2.5 days`."""

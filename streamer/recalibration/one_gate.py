@@ -27,6 +27,7 @@ from streamer.recalibration.verdict import Comparison, Verdict, closing, hold, v
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from datetime import datetime
 
     from streamer.events.alerts import AlertsV1
@@ -57,12 +58,16 @@ class FinishedRun:
 class RunStore(AuditSample, Protocol):
     """Where a run reads and is recorded."""
 
+    def one_moment(self) -> AbstractContextManager[RunStore]:
+        """Until the end, what is read by what this gives is of one moment; nothing is written by it."""
+        ...
+
     def newest_label(self) -> int:
         """Return the number of the newest label revision there is."""
         ...
 
     def heads(self) -> Heads:
-        """Return how high the chain of each partition is: log, topic, number, height."""
+        """Return where every log ends that has a leaf, the control log's among them."""
         ...
 
     def alarm_closure(self, gate: str) -> Since | None:
@@ -177,7 +182,8 @@ def recalibrate_by_hand(
         When the gate or its policy has changed since.
     """
     before = policies.newest(gate.gate)
-    run = replace(_calibrate(store, gate, before, clock=clock), note=note)
+    with store.one_moment() as read:
+        run = replace(_calibrate(read, gate, before, clock=clock), note=note)
     if not run.labelled and _direction(Reading.of_policy(before), run) == "looser":
         # Within the budget even if all of it is wrong, but nobody has looked at any of it.
         raise NothingToCalibrate(
@@ -214,24 +220,25 @@ def recalibrate_by_rule(
     """
     failpoint("before_run")
     before = policies.newest(gate.gate)
-    run = _calibrate(store, gate, before, clock=clock)
-    if run.missing_labels is not None and run.missing_labels.not_at_random:
-        raise_alert(_not_at_random(run, run.missing_labels))
-    if (slow := _unlabelled(store, gate, run.started_at)) is not None:
-        raise_alert(slow)
-    compared = _compare(store, before, run)
-    closed = alarms = None
-    if before.ships_nothing:
-        closed = closing(policies.list(gate.gate))
-    recorded = run
-    if compared.direction == "looser" and gate.settings.recalibrate == "auto":
-        alarms = store.standing_alarms(gate.gate)
-        decided, recorded = _judge_loosening(store, before, run, compared, closed, alarms)
-        recorded = replace(recorded, held_until=decided.held_until)
-    else:
-        decided = verdict(
-            gate.settings, compared, closed=closed, worse=_worse(run), unskilled=_unskilled(run, closed)
-        )
+    with store.one_moment() as read:
+        run = _calibrate(read, gate, before, clock=clock)
+        if run.missing_labels is not None and run.missing_labels.not_at_random:
+            raise_alert(_not_at_random(run, run.missing_labels))
+        if (slow := _unlabelled(store, gate, run.started_at)) is not None:
+            raise_alert(slow)
+        compared = _compare(store, before, run)
+        closed = alarms = None
+        if before.ships_nothing:
+            closed = closing(policies.list(gate.gate))
+        recorded = run
+        if compared.direction == "looser" and gate.settings.recalibrate == "auto":
+            alarms = store.standing_alarms(gate.gate)
+            decided, recorded = _judge_loosening(store, read, before, run, compared, closed, alarms)
+            recorded = replace(recorded, held_until=decided.held_until)
+        else:
+            decided = verdict(
+                gate.settings, compared, closed=closed, worse=_worse(run), unskilled=_unskilled(run, closed)
+            )
     failpoint("before_record")
     _record(store, recorded, decided, before, compared, alarms, now=clock())
     failpoint("after_record")
@@ -248,7 +255,8 @@ def tighten_by_rule(
     before = policies.newest(gate.gate)
     if before.ships_nothing:
         return None
-    run = _calibrate(store, gate, before, clock=clock, diagnostics=False)
+    with store.one_moment() as read:
+        run = _calibrate(read, gate, before, clock=clock, diagnostics=False)
     if run.suffix is None or not run.suffix.cuts:
         return None
     compared = _compare(store, before, run)
@@ -325,17 +333,14 @@ def _calibrate(
     clock: Callable[[], datetime],
     diagnostics: bool = True,
 ) -> CalibrationRun:
-    # Before the sample is read: a label that comes in between is read, and counted as new once more.
-    labels_through = store.newest_label()
-    # So that everything below is there to be read.
-    heads = store.heads()
+    """Calibrate; `store` reads at one moment, so that its heads say what was there."""
     return calibrate_gate(
         store,
         gate,
+        heads=store.heads(),
         now=clock(),
         since=store.alarm_closure(gate.gate),
-        labels_through=labels_through,
-        heads=heads,
+        labels_through=store.newest_label(),
         diagnostics=diagnostics,
         in_force=before,
     )
@@ -343,6 +348,7 @@ def _calibrate(
 
 def _judge_loosening(
     store: RunStore,
+    read: RunStore,
     before: Policy,
     run: CalibrationRun,
     compared: Comparison,
@@ -353,7 +359,7 @@ def _judge_loosening(
 
     def on_worst_labels(*, diagnostics: bool) -> CalibrationRun:
         return calibrate_gate(
-            store,
+            read,
             run.gate,
             now=run.started_at,
             since=run.since,

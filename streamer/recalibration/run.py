@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from streamer.recalibration.missing_labels import MissingLabels
 
 
-Heads = tuple[tuple[str, str, int, int], ...]
-"""How long logs are: log, topic, number and size of each partition's."""
+Heads = tuple[tuple[str, str, int, int, str], ...]
+"""Where logs end: log, topic, number, size and root (hex) of each partition's, and of the control log, which is ``"control", "", 0``."""
+
+CHOSEN = "It was adopted after a trial beside another policy: this holds if its labels played no part in that choice."
+"""The note of a run for an adopted candidate."""
 
 SeverityBasis = Literal["mean", "highest"]
 """Which of a response's labels counts: the mean over labellers of each one's latest, or the highest ever
@@ -81,9 +84,8 @@ class CalibrationRun:
     older_than : batches decided before this moment were calibrated on.
     since : only batches from here on were read; None: all.
     severities : which of a response's labels counted.
-    labels_through : number of the newest label revision when the run began to read; None: unknown.
-    heads : how long the log of each partition was when the run began to read (log, topic, number, size): everything up
-        to there was there to be read. None: unknown.
+    labels_through : number of the newest label revision that it could read; None: unknown.
+    heads : the logs at the moment of which everything was read. None: unknown.
     age_cut : from which age on draws counted.
     suffix : the newest groups beside older ones; None: too few, or not compared.
     held_until : a looser threshold waits until then.

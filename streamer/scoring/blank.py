@@ -30,8 +30,9 @@ def is_blank(text: str) -> bool:
     """
     if text and " " < text[0] < "\x7f":
         return False  # nearly every answer: what ASCII prints is seen
-    return not any(map(_seen, text))
+    return not any(map(is_seen, text))
 
 
-def _seen(character: str) -> bool:
+def is_seen(character: str) -> bool:
+    """Report whether a character by itself is something that a reader could see."""
     return unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS

@@ -20,6 +20,8 @@ from streamer.scoring.gram import DECIMALS, unit_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamer.scoring.reading import Rule
+
 Floats = NDArray[np.float64]
 
 Given = tuple[tuple[float, ...], tuple[float | None, ...] | None]
@@ -37,6 +39,7 @@ class AnswerBatch:
     embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
+    not_read : why the encoder did not read these answers; its embeddings say nothing then, and no scorer of embeddings is asked.
     """
 
     texts: Sequence[str]
@@ -44,6 +47,7 @@ class AnswerBatch:
     embeddings: Floats
     blank: Sequence[bool]
     models: Sequence[str] = ()
+    not_read: tuple[Rule, ...] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(self.texts), len(self.forms), len(self.embeddings), len(self.blank)}

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from streamer.store import Store
 
 _AT_ONCE = 500
-_CHOSEN = "It was adopted after a trial beside another policy: this holds if its labels played no part in that choice."
 NOT_BESIDE = "not_beside"
 """Why a batch has no scores of a candidate: it was decided before that was set, or after it was stopped."""
 
@@ -101,6 +100,7 @@ def adopt_candidate(
         When there is none, it reads another encoder's embeddings, or has the gate's settings; or when there is nothing to
         calibrate on.
     """
+    from streamer.recalibration.run import CHOSEN
     from streamer.whatif.asking import SETTINGS
 
     with open_store(settings) as store:
@@ -122,7 +122,7 @@ def adopt_candidate(
         if changes:
             store.gates.revise(gate, changes, by=by, reason=reason)
             left_out = _carry(store, gate, wanted)  # what was decided since
-    done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people, note=_CHOSEN)
+    done = recalibrate(settings, gate, by=by, reason=reason, propose=present.two_people, note=CHOSEN)
     with open_store(settings) as store:
         store.candidates.stop(gate, by=by, reason=reason)
     return done, left_out

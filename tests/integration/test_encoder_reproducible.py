@@ -58,7 +58,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def encoder(name: str) -> Iterator[Encoder]:
-    encoder = load_encoder(name, device="cpu", threads=2)
+    encoder = load_encoder(name, device="cpu", threads=2, strict=False)
     yield encoder
     encoder.close()
 
@@ -125,7 +125,7 @@ def test_every_position_of_a_micro_batch_gives_the_same_bits(encoder: Encoder, t
 def test_the_number_of_threads_does_not_matter(
     name: str, texts: list[str], vectors: NDArray[np.float32]
 ) -> None:
-    one, three = (load_encoder(name, device="cpu", threads=threads) for threads in (1, 3))
+    one, three = (load_encoder(name, device="cpu", threads=threads, strict=False) for threads in (1, 3))
     try:
         expected = vectors[::3].tobytes()
         assert one.encode(texts[::3]).tobytes() == expected
@@ -144,7 +144,7 @@ def test_torch_settings_of_the_process_stay_and_do_not_matter(name: str, encoder
         torch.set_num_threads(1)
         torch.set_flush_denormal(True)
         assert encoder.encode(["Lyon", "Paris"])[::-1].tobytes() == expected
-        another = load_encoder(name, device="cpu", threads=1)
+        another = load_encoder(name, device="cpu", threads=1, strict=False)
         assert another.encode(["Paris", "Lyon"]).tobytes() == expected
         another.close()
         assert torch.get_num_threads() == 1
@@ -203,7 +203,7 @@ def test_another_process_writes_nothing_and_finds_the_same_bits(
         "import hashlib, json, sys\n"
         "from streamer.scoring.encoders.registry import load_encoder\n"
         "texts = json.load(sys.stdin)\n"
-        f"rows = load_encoder('{name}', device='cpu', threads=1).encode(texts[::-1])[::-1]\n"
+        f"rows = load_encoder('{name}', device='cpu', threads=1, strict=False).encode(texts[::-1])[::-1]\n"
         "print(hashlib.sha256(rows.tobytes()).hexdigest())"
     )
     run = subprocess.run(

@@ -24,6 +24,7 @@ export class Governance {
   judgements = []; // what judges were asked and said for labels
   waits = new Waits();
   carried = new Map(); // scorer, batch and response: what an adopted candidate made of an earlier decision
+  #inForce = new Set(); // runs
   #rows = new Map(); // hash of a list of signals, and batch: its row of it
 
   constructor(report) {
@@ -112,6 +113,13 @@ export class Governance {
     if (calibrated !== undefined && !sameCalibration(calibrated, settings)) {
       fault(`run ${row.calibration_run} was made for other settings of its gate`);
     }
+    if (settings.two_people && !this.#inForce.has(run.row.id)) {
+      const [by, asked] = [row.created_by, run.row.requested_by];
+      const person = (name) => name.replace(/^account:/, "");
+      const byItself = by === "recalibrator" && asked === "recalibrator";
+      if (!byItself && (by === person(by) || person(by) === person(asked))) fault(`its gate demands two people: ${asked} asked for it, and ${by} put it in force`);
+    }
+    this.#inForce.add(run.row.id);
   }
 
   #run({ row, raw, place, index }) {

@@ -4,7 +4,7 @@ import { canonical, parse, plain, Num } from "./json.mjs";
 import { decode } from "./bundle.mjs";
 import { fromBase64, hmac, keyedShare, sha256, uniform, uuid5 } from "./hashes.mjs";
 import { micros, secondsBetween, sixDigits } from "./moments.mjs";
-import { decide, isBlank, roundSix, segmentOf } from "./rules.mjs";
+import { decide, isBlank, roundSix, segmentOf, unread } from "./rules.mjs";
 
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
@@ -237,7 +237,7 @@ export class Decisions {
     const chance = rule.kind === "smooth" || rule.kind === "ramp";
     const uniforms = chance ? facts.uniforms : null;
     if (chance && uniforms?.length !== scores.length) throw new TypeError("a random gate's numbers are missing");
-    const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment, needed: facts.budget ?? null });
+    const made = decide({ unit: settings.unit, state: row.state, threshold: row.threshold, rule, scores, blank, uniforms, segment, needed: facts.budget ?? null, signals: facts.signals });
     const badBurst = this.#badBurst(entry, policy) && made.cut.state !== "closed" && row.calibrated;
     return { ...made, segment, badBurst, ...(badBurst && { shipped: made.shipped.map(() => false), selected: null }) };
   }
@@ -275,7 +275,9 @@ export class Decisions {
     const any = derived.shipped.includes(true);
     const all = derived.shipped.every(Boolean) || derived.selected !== null;
     const selected = derived.selected === null ? null : facts.responses[derived.selected][0];
-    const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? "closed" : derived.badBurst ? "bad_burst" : "scored";
+    const never = derived.cut.state !== "full" || (facts.budget !== undefined && facts.budget[0] > facts.budget[1]);
+    const held = derived.badBurst ? "bad_burst" : never && unread(facts.signals).includes("1") ? "not_read" : "scored";
+    const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? "closed" : held;
     return { actions, outcome: all ? "ship" : any ? "mixed" : hold, selected, reason };
   }
 
@@ -294,13 +296,11 @@ export class Decisions {
     const ships = facts.outcome === "ship" || facts.outcome === "mixed";
     let late = isOverdue(facts.deadline_ms, now);
     if (late && ships) report.fault("action", place, "it shipped after its sender's deadline");
-    if (settings.decision_deadline_seconds !== null && facts.timestamp_ms !== undefined) {
-      const past = isLate(settings.decision_deadline_seconds, facts.created_at, facts.timestamp_ms, now);
-      if (past && ships) report.fault("action", place, "it shipped after its gate's decision deadline");
-      late ||= past;
+    if (settings.decision_deadline_seconds !== null && isLate(settings.decision_deadline_seconds, facts.created_at, facts.timestamp_ms ?? -1, now)) {
+      if (ships) report.fault("action", place, "it shipped after its gate's decision deadline");
+      late = true;
     }
-    const known = facts.timestamp_ms !== undefined || (facts.deadline_ms !== undefined && facts.deadline_ms !== null);
-    if (facts.reason === "deadline_passed" && known && !late) report.fault("action", place, "it was held for a deadline that had not passed");
+    if (facts.reason === "deadline_passed" && !late) report.fault("action", place, "it was held for a deadline that had not passed");
   }
 
   /** The published event says what was recorded. */

@@ -24,6 +24,8 @@ export function labelStatement(label, record) {
   return canonical({ format: 1, record, ...said, severity: real(label.severity), raw_severity: real(label.raw_severity) });
 }
 
+export const CONTROL = canonical(["control", "", 0]); // how runs name the control log
+
 
 export class Labels {
   #byResponse = new Map();
@@ -46,11 +48,10 @@ export class Labels {
     return [...this.#signatures.keys()].some((id) => !this.#ofFiles.has(id));
   }
 
-  /** Whether a label had a good signature of its labeller; null: it got one after it came, and before a leaf. */
+  /** Whether a label had a good signature of its labeller before a leaf. */
   signed(label, before) {
     if (label.partition !== null) return this.#good(label.said, label.said);
-    const found = (this.#signatures.get(label.id) ?? []).filter((one) => one.index < before && this.#good(label.said, one));
-    return found.some((one) => one.received_at === label.received) || (found.length > 0 ? null : false);
+    return (this.#signatures.get(label.id) ?? []).some((one) => one.index < before && this.#good(label.said, one));
   }
 
   #good(said, { signature, key_id: id }) {
@@ -102,20 +103,9 @@ export function checkSeverities(governance, labels, heads, report) {
       const read = labels.of(row.gate, input).filter(
         (one) => one.kind === settings.severity_kind && (!settings.labellers || listed(settings.labellers).includes(one.labeller)),
       );
-      const how = new Map(read.map((one) => [one, settings.signed_labels ? labels.signed(one, run.index) : true]));
-      const kept = read.filter((one) => how.get(one) !== false);
-      const before = (one) => (one.partition === null ? one.index < run.index : one.received <= row.finished_at);
-      const sure = (one) =>
-        how.get(one) !== null &&
-        (one.partition === null
-          ? one.index < run.index && row.labels_through !== null && row.labels_through !== undefined && one.id <= row.labels_through
-          : reached !== null && one.index < (reached.get(one.partition) ?? 0));
-      const given = kept.filter(sure);
-      // What came while the run was reading may have been read, in the order in which it came.
-      const later = kept.filter((one) => !sure(one) && before(one)).sort((a, b) => (a.received < b.received ? -1 : 1));
-      const possible = [given];
-      for (const one of later) possible.push([...possible.at(-1), one]);
-      if (possible.some((some) => severities(some, row.severities).includes(input.severity))) continue;
+      const seen = (one) => one.index < (reached?.get(one.partition ?? CONTROL) ?? 0);
+      const given = read.filter((one) => seen(one) && (!settings.signed_labels || labels.signed(one, reached.get(CONTROL) ?? 0)));
+      if (severities(given, row.severities).includes(input.severity)) continue;
       const said = input.severity === null ? "no label" : `severity ${input.severity}`;
       const detail = `${row.gate}/${input.batch_id}#${input.attempt}, response ${input.response_id}: labels do not give ${said}`;
       report.fault("calibration", place, detail);

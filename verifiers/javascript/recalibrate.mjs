@@ -1,8 +1,8 @@
-// Every calibration run again from its inputs and the gate's seed, by every calibrator that the run names.
+// What a run's policies compare batches with, from its inputs, and the budget that each decision needed by it. No calibrator is run.
 
 import { canonical, parse, plain } from "./json.mjs";
-import { asCut, calibrate, knows } from "./calibrators.mjs";
 import { sha256, uniform } from "./hashes.mjs";
+import { unread } from "./rules.mjs";
 import { ByScore, Fit, RIDGE, bySignals, fitted, severityOf } from "./signals.mjs";
 
 const NEAR = 1e-9; // of levels that logarithms and exponentials go into
@@ -24,9 +24,9 @@ export function checkCalibrations(governance, decisions, report) {
     const groups = read.filter(({ spare }) => !spare);
     for (const group of read) checkMark(run, group, gate?.salt ?? null, settings, fault);
     run.compares.byScore = new ByScore(groups.filter((group) => group.old));
-    const sample = sampleOf(run, settings, groups.filter((group) => group.old), alpha);
-    for (const candidate of run.candidates) checkCandidate(run, candidate, sample, settings, groups, fault, report);
-    report.count("calibrations derived again");
+    const decides = run.candidates.find((one) => one.decides);
+    if (decides !== undefined && settings.method === "full") checkSignals(run, decides, settings, groups, fault);
+    report.note("calibrators", "thresholds of runs were not derived again from what they had read: `audit verify` and verify_bundle.py do that");
   }
 }
 
@@ -89,76 +89,22 @@ function checkMark(run, group, salt, { method }, fault) {
   }
 }
 
-function sampleOf(run, settings, groups, alpha) {
-  const extra = settings.parameters ? (typeof settings.parameters === "string" ? plain(parse(settings.parameters)) : settings.parameters) : {};
-  const history = run.row.history ? plain(parse(run.row.history)) : null;
-  const { eta, draws, delta, rho } = settings;
-  return {
-    groups,
-    alpha,
-    seed: String(run.row.seed),
-    parameters: { eta, draws, delta, rho, ...extra },
-    drawn: settings.unit === "response" ? Math.min(settings.audit_draws, ...groups.map((group) => group.draws)) : 1,
-    floor: settings.label_floor,
-    history: history ?? { cuts: [], prompts: 0 },
-  };
-}
-
-function checkCandidate(run, candidate, sample, settings, groups, fault, report) {
-  if (candidate.decides && settings.method === "full" && checkSignals(run, candidate, sample, settings, groups, fault)) return;
-  const named = candidate.decides ? settings.method : candidate.method;
-  const method = named === "full" ? "mean" : named; // with too few prompts the score alone is cut
-  if (!knows(method)) {
-    report.note(`method ${method}`, `what runs say by the method ${method} is not derived again`);
-    return;
-  }
-  const own = {
-    method,
-    shape: candidate.decides || settings.shape === "rank" ? settings.shape : "indicator",
-    segmentBy: candidate.decides ? settings.segment_by : null,
-    fallback: settings.segment_fallback,
-    width: settings.width,
-  };
-  const floor = named === "full" ? sample.parameters.ship_above || null : sample.floor;
-  const read = { ...sample, floor: !candidate.decides && method === "clt" ? null : floor };
-  let found = calibrate(read, own);
-  const suffix = candidate.decides && run.row.suffix ? plain(parse(run.row.suffix)) : null;
-  if (suffix !== null && suffix.calibrated_on > 0) {
-    if (own.segmentBy !== null || method === "transductive") {
-      report.note("suffix tests", "thresholds from the newest groups alone are not derived again for segments and transductive rules");
-      return;
-    }
-    const labelled = groups.filter((group) => !group.waits);
-    const newest = labelled.slice(-suffix.calibrated_on);
-    const alone = calibrate({ ...read, groups: newest }, own);
-    if (alone.value > found.value) found = alone;
-  }
-  const cut = asCut(found.value);
-  const where = `by ${candidate.method} it says ${words(candidate)}, and its inputs give ${words({ state: cut.state, threshold: cut.lambda })}`;
-  const exact = own.shape !== "smooth" && own.shape !== "ramp";
-  const same = candidate.state === cut.state && (exact ? candidate.threshold === cut.lambda : near(candidate.threshold, cut.lambda));
-  if (!same) fault(where);
-  const rule = candidate.rule === null ? { kind: "indicator", parameters: {}, curve: null } : plain(parse(candidate.rule));
-  if (!near(rule, found.rule)) fault(`by ${candidate.method} it says another rule than its inputs give`);
-}
-
-/** A rule of all signals from its prompts; returns whether that is what they give. */
-function checkSignals(run, candidate, sample, settings, groups, fault) {
-  const { groups: old } = sample;
-  const first = fitted(old, settings);
-  if (first === null) return false;
+/** A rule of all signals from its prompts, where there are enough. */
+function checkSignals(run, candidate, settings, groups, fault) {
+  const first = fitted(groups.filter((group) => group.old), settings);
+  if (first === null) return;
   const suffix = run.row.suffix ? plain(parse(run.row.suffix)) : null;
   const newest = suffix?.calibrated_on > 0 ? fitted(groups.filter((group) => !group.waits).slice(-suffix.calibrated_on), settings) : null;
   const found = newest === null ? [first] : [first, newest];
   const { segment_by, segment_fallback, signals } = settings;
-  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above: sample.parameters.ship_above, fits: found.map(({ said }) => said) };
+  const { ship_above } = settings.parameters ? (typeof settings.parameters === "string" ? plain(parse(settings.parameters)) : settings.parameters) : {};
+  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above, fits: found.map(({ said }) => said) };
   const rule = { kind: "full", parameters, curve: null };
   const said = candidate.rule === null ? null : plain(parse(candidate.rule));
   if (candidate.state !== "full" || candidate.threshold !== null || !near(said, rule)) {
     fault(`by ${candidate.method} it says another rule than its inputs give`);
   }
   run.compares.bySignals = { rule, prompts: found.map(({ prompts }) => prompts) };
-  return true;
 }
 
 /** The budget that each decision needed, from the labelled prompts of its policy's run. */
@@ -175,7 +121,8 @@ export function checkBudgets(governance, decisions, report) {
         if (!fits.has(run)) fits.set(run, by.prompts.map((prompts) => new Fit(prompts)));
         needed = bySignals(by.rule, fits.get(run), facts);
       } else if (
-        ["indicator", "segments"].includes(rule.kind) && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null
+        ["indicator", "segments"].includes(rule.kind) && ["mean", "full"].includes(settings.method) && settings.unit !== "response" && settings.label_floor === null &&
+        !unread(facts.signals).includes("1")
       ) {
         const pooled = settings.segment_fallback === "pooled" && rule.parameters.own?.[facts.segment ?? ""] === undefined;
         const of = rule.kind === "segments" && !pooled ? byScore.of(facts.segment ?? "") : byScore;
@@ -189,8 +136,6 @@ export function checkBudgets(governance, decisions, report) {
     report.fault("action", place, `the budget that it needed is ${second} by its policy's labelled prompts, and ${first} on record`);
   }
 }
-
-const words = ({ state, threshold }) => (state === "cut" ? `a cut at ${threshold}` : state);
 
 /** Whether two values are the same JSON, but for what rounding does to numbers. */
 function near(one, other) {

@@ -45,7 +45,7 @@ export function segmentOf(value, isFloat) {
  *
  * A batch's own cut under a transductive rule is computed as well.
  */
-export function decide({ unit, state, threshold, rule, scores, blank, uniforms, segment, needed = null }) {
+export function decide({ unit, state, threshold, rule, scores, blank, uniforms, segment, needed = null, signals }) {
   let cut = { state, threshold };
   if (rule.kind === "segments" && segment !== null) {
     const own = rule.parameters.own[segment];
@@ -58,6 +58,7 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
     const ships = needed !== null && limitsOf(rule, segment).some(([groups, k]) => groups === needed[1] && needed[0] <= k);
     return { ...gate(unit, ships ? rule.parameters.ship_above || -Infinity : Infinity, scores, blank), cut };
   }
+  if (unread(signals).includes("1")) return { ...gate(unit, Infinity, scores, blank), cut }; // no threshold has seen its like
   if (rule.kind === "transductive" && state !== "closed") {
     const eligible = plain.score === null ? scores : [plain.score];
     const level = Math.max(ownLevel(rule, eligible), rule.parameters.floor ?? -Infinity);
@@ -65,6 +66,12 @@ export function decide({ unit, state, threshold, rule, scores, blank, uniforms, 
     return { ...gate(unit, level, scores, blank), cut };
   }
   return { ...plain, cut };
+}
+
+/** Why the encoder did not read a batch: three digits, 1 for each reason that its row of signals (float32, hexadecimal) has. */
+export function unread(signals = "") {
+  const row = Buffer.from(signals, "hex");
+  return [26, 27, 28].map((i) => Number(row.length >= 4 * (i + 1) && row.readFloatLE(4 * i) === 1)).join("");
 }
 
 /** G, k and the segment that counts (null: all prompts do) of each fit of a rule of all signals. */

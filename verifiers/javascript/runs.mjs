@@ -58,6 +58,19 @@ function ofSameRevisions(governance, facts, settings) {
   return ["upstream", "signals"].every((name) => (settings[name] ?? null) === null || served?.[name] === settings[name]);
 }
 
+/** Every run names logs as they are: size and root of each that it read. */
+export function checkHeads(governance, control, chains, report) {
+  for (const { row, place, index } of governance.runs.values()) {
+    for (const [log, topic, partition, size, root] of plain(parse(row.heads ?? "[]"))) {
+      const own = log === "control";
+      const chain = own ? control : chains.get(canonical([log, topic, partition]));
+      if (chain === undefined || size > chain.size || (own && size > index) || (chain.root(size) ?? root) !== root) {
+        report.fault("calibration", place, `it has read another history of ${log} ${topic}[${partition}] than there is`);
+      }
+    }
+  }
+}
+
 /** Each input is a drawn response of a recorded decision, with its score and probability. */
 export function checkInputs(governance, decisions, report) {
   for (const { row, inputs, place } of governance.runs.values()) {

@@ -3,12 +3,13 @@
 
 import { sha256 } from "./hashes.mjs";
 import { fsum } from "./sums.mjs";
-import { limitsOf, roundSix } from "./rules.mjs";
+import { limitsOf, roundSix, unread } from "./rules.mjs";
 
 export const RIDGE = 100;
 const INTERCEPT_RIDGE = 1e-6;
 const TIE = 1e-9;
 const [LEAST_PROMPTS, MOST_PROMPTS, MOST_SEGMENTS] = [40, 5000, 500];
+const LEAST_ALIKE = 20; // prompts that were unread for the same reasons
 
 /** The largest count that ships, floor(alpha (G + 1) / R), in whole numbers of alpha as it is written. */
 export function allowed(alpha, groups, attempts) {
@@ -48,9 +49,12 @@ function inverse(matrix) {
 export class Fit {
   #bad = new Map([[null, []]]);
 
+  #unread = new Map(); // how many prompts for each set of reasons
+
   /** `prompts` : { signals, bad, segment } each. */
   constructor(prompts) {
     const rows = prompts.map(({ signals }) => rowOf(signals));
+    for (const { signals } of prompts) this.#unread.set(unread(signals), (this.#unread.get(unread(signals)) ?? 0) + 1);
     const columns = Array.from(rows[0], (_, j) => Float64Array.from(rows, (row) => row[j]));
     const gram = columns.map((one, i) => columns.map((other, j) => dot(one, other) + (i !== j ? 0 : i ? RIDGE : INTERCEPT_RIDGE)));
     this.inverse = inverse(gram);
@@ -63,6 +67,11 @@ export class Fit {
       this.#bad.get(null).push(one);
       this.#bad.set(segment, [...(this.#bad.get(segment) ?? []), one]);
     }
+  }
+
+  /** Whether the encoder did not read a batch, and fewer than 20 prompts for the same reasons. */
+  unfamiliar(signals) {
+    return unread(signals).includes("1") && (this.#unread.get(unread(signals)) ?? 0) < LEAST_ALIKE;
   }
 
   /** 1 and how many bad prompts, of a segment or (null) of all, score at least as high as a new one that is supposed bad. */
@@ -103,7 +112,7 @@ export function fitted(groups, { alpha, max_attempts: attempts, segment_by: segm
 /** The count and G that a batch has by a rule of all signals; `fits` are those of its prompts. */
 export function bySignals(rule, fits, { signals, segment }) {
   if (signals === undefined) return null;
-  const found = limitsOf(rule, segment).map(([groups, , of], i) => [fits[i].count(signals, of), groups]);
+  const found = limitsOf(rule, segment).map(([groups, , of], i) => [fits[i].unfamiliar(signals) ? groups + 1 : fits[i].count(signals, of), groups]);
   return found.reduce((most, one) => (one[0] / (one[1] + 1) > most[0] / (most[1] + 1) ? one : most));
 }
 

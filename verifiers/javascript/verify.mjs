@@ -16,8 +16,8 @@ import { canonical, parse, plain } from "./json.mjs";
 import { Labels, checkSeverities, readLabelKeys } from "./labels.mjs";
 import { checkBudgets, checkCalibrations } from "./recalibrate.mjs";
 import { Report, printable } from "./report.mjs";
+import { checkCompleteness, checkHeads, checkInputs } from "./runs.mjs";
 import { wrongForm } from "./schema.mjs";
-import { checkCompleteness, checkInputs } from "./runs.mjs";
 import { checkModels } from "./models.mjs";
 import { checkRefusals } from "./refusals.mjs";
 
@@ -70,6 +70,7 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   checkErasures(governance, decisions, report);
   checkModels(governance, report);
   checkCompleteness(governance, decisions, headsOf, report);
+  checkHeads(governance, control, chains, report);
   checkInputs(governance, decisions, report);
   checkSeverities(governance, labels, headsOf, report);
   checkCalibrations(governance, decisions, report);

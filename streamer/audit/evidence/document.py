@@ -684,7 +684,7 @@ def _people(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
         f" {_number(len(revoked))} revoked",
         [
             _listed(
-                [{**one, "roles": _listing(one["roles"])} for one in accounts],
+                [{**one, "roles": json.loads(one["roles"])} for one in accounts],
                 {
                     "account": "name",
                     "roles": "roles",
@@ -703,13 +703,6 @@ def _people(value: Mapping[str, Any]) -> tuple[str, list[EvidenceTable]]:
             ),
         ],
     )
-
-
-def _listing(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text  # of a record that does not verify
 
 
 def _number(value: Any) -> str:

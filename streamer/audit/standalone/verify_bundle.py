@@ -39,7 +39,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
-from operator import itemgetter, mul
+from operator import attrgetter, itemgetter, mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,6 +53,8 @@ CONTROL = ("control", "", 0)
 FILES = ("control.jsonl", "outcomes.jsonl", "heads.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
+RECALIBRATOR, MONITOR, SIGNED_IN = "recalibrator", "monitor", "account:"
+"""Who makes what the service makes by itself, an alarm's closings, and how the names of people begin who have signed in."""
 DEEPEST = 200
 """How deep values may be nested in a line."""
 CLOCKS_APART = timedelta(minutes=1)
@@ -275,7 +277,10 @@ _FORMS = """
 nothing:
 names = text*
 batch = [text;text;count]
-ends = [text;text;count;count]*
+ends = [text;text;count;count;hash]*
+age cut: pending age|worst|labelled-only, seconds number, because text, draws count, waiting count,
+ unused count, unused_labelled count, middle_seconds number, delays count, delay_seconds number?,
+ deadline_seconds number, window count?
 numbers = {number}
 curve = [number?;number]*
 parameters.width: width above
@@ -355,7 +360,7 @@ control.calibration_runs: id count, gate text, gate_revision count, method text,
  seed, older_than time, groups count, items count, missing count, state cut|open|closed|full,
  threshold cut:state, guarantee text, requested_by text, started_at time, finished_at time,
  newer_than time?, since_version count?, severities mean|highest, outcome
- applied|proposed|unchanged, why text, labels_through count?, age_cut json:object?, suffix
+ applied|proposed|unchanged, why text, labels_through count?, age_cut json:age_cut?, suffix
  json:object?, history json:history, heads json:ends, held_until time?, inputs input_part,
  candidates candidate_part
 control.calibration_runs+: inputs inputs*, candidates candidates*
@@ -1054,6 +1059,8 @@ def derive_action(
         by = ("closed", None)
         if _within_budget(rule["parameters"], facts):
             by = ("cut", above) if above else ("open", None)
+    elif 1 in unread(facts.get("signals")):
+        by = ("closed", None)  # no threshold of scores has seen its like
     bar = math.inf if by[0] == "closed" else -math.inf if by[0] == "open" else by[1]
     if bar is None:
         raise ValueError("a cut without a threshold")
@@ -1069,6 +1076,11 @@ def derive_action(
     if unit == "batch":
         return [all(passes) and not any(blank)] * count, None, cut
     return [i == best and passes[i] for i in range(count)], best, cut
+
+
+def unread(signals: str | None) -> tuple[float, ...]:
+    """Return what a row says of why the encoder did not read a batch: 1 for each of its reasons."""
+    return () if signals is None else _unread(_row(bytes.fromhex(signals)))
 
 
 def _within_budget(rule: dict[str, Any], facts: dict[str, Any]) -> bool:
@@ -1221,7 +1233,7 @@ class Waits:
         held = self._held.pop(row["gate"], None)
         if held is not None and held[2] < self._since.get(row["gate"], held[2]):
             held = None
-        if row.get("age_cut") is None or row["requested_by"] != "recalibrator":
+        if row.get("age_cut") is None or row["requested_by"] != RECALIBRATOR:
             return None  # older than all waits, or somebody asked for it
         until, before = row.get("held_until"), self._serves.get(row["gate"])
         if until is not None:
@@ -1252,67 +1264,6 @@ def _of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) ->
         wanted.get(name) is None or (served is not None and served.get(name) == wanted[name])
         for name in ("upstream", "signals")
     )
-
-
-class _Run:
-    """A calibration run that says how far the logs were when it began to read, and what it has left out.
-
-    Parameters
-    ----------
-    row : as it is sealed.
-    settings : of the gate's revision that it is for.
-    groups : batch id and attempt of what it has read.
-    salt : of the gate; None: it was not revealed.
-    """
-
-    def __init__(
-        self,
-        row: dict[str, Any],
-        settings: dict[str, Any],
-        groups: Iterable[tuple[str, int]],
-        place: str,
-    ) -> None:
-        self.place = place
-        self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
-        self._before, self._since = row["older_than"], row.get("since_version") or 0
-        self._after = row.get("newer_than") or ""
-        self._settings = settings
-        # Numbers in place of names: a record may have many runs of many batches.
-        self._read = array("q", sorted(hash(group) for group in groups))
-        # What says nothing of completeness: a missing label leaves a batch out.
-        self.checked = settings.get("pending") != "labelled-only"
-        self._by_metadata = any(settings.get(name) for name in ("segment_by", "group_by"))
-        self._finished = row["finished_at"]
-        self._windowed = settings.get("window") is not None
-        self._oldest: str | None = None
-        self._unread: list[tuple[str, str, str]] = []
-
-    def offer(self, decision: _Decision) -> None:
-        """Take a drawn first attempt of its gate, which it had to read if it was there by then and fits."""
-        line, facts = decision.line, decision.facts
-        *chain, offset = line["source"]
-        if not self.checked or line["index"] >= self._heads.get(tuple(chain), 0):
-            return
-        name = hash(tuple(facts["batch"][1:]))
-        at = bisect_left(self._read, name)
-        if at < len(self._read) and self._read[at] == name:
-            self._oldest = min(self._oldest or facts["decided_at"], facts["decided_at"])
-        elif (
-            self._after < facts["decided_at"] < self._before
-            and facts["policy"] >= self._since
-            and all(facts[name] == self._settings[name] for name in ("unit", "scorer", "encoder"))
-            and _of_same_revisions(self._settings, decision.settings)
-            and any(one[4] and one[1] is not None for one in facts["responses"])
-            # Erased by then, its segment or burst was not known.
-            and not (self._by_metadata and (line.get("erased_at") or "~") <= self._finished)
-        ):
-            place = f"{line['source'][1]}[{line['source'][2]}], offset {offset}"
-            self._unread.append((facts["decided_at"], "{}/{}#{}".format(*facts["batch"]), place))
-
-    def unread(self) -> list[tuple[str, str]]:
-        """Return key and place of what it had to read and did not; behind a window only what is younger than its oldest."""
-        after = (self._oldest or "~") if self._windowed else ""
-        return [(key, place) for moment, key, place in sorted(self._unread) if moment > after]
 
 
 class _Decision(NamedTuple):
@@ -1429,7 +1380,7 @@ class Verifier:
         self._latest: dict[tuple[Any, ...], str] = {}
         self._back: dict[tuple[Any, ...], tuple[int, timedelta, str]] = {}
         self._holes: dict[tuple[Any, ...], tuple[int, int]] = {}
-        self._runs: dict[str, list[_Run]] = {}
+        self._read_at: dict[tuple[Any, ...], dict[int, list[tuple[str, str, str]]]] = {}
         self._bad_bursts: dict[int, set[str]] = {}
         self._bursts_read: dict[tuple[Any, ...], dict[int, tuple[str, str | None]]] = {}
         self._burst_names: dict[tuple[int, str], str] = {}
@@ -1438,6 +1389,7 @@ class Verifier:
         self._desk: dict[tuple[Any, ...], tuple[dict[str, Any], dict[str, Any], str]] = {}
         self._waits: list[datetime] = []
         self._looser = Waits()
+        self._in_force_before: set[int] = set()  # runs
         self._decided: set[bytes] = set()  # short digests of batches: a long record has many
 
     def fault(self, check: str, place: str, detail: str) -> None:
@@ -1595,8 +1547,21 @@ class Verifier:
             if leaf != line["leaf"] or after != (root or after):
                 what = "the log up to it" if leaf == line["leaf"] else "it"
                 self.fault("receipt", place, f"{witness} was made of another history: {what} was changed")
+        for said, moment, run in (
+            self._read_at.get(chain, {}).pop(log.size, ()) if chain in self._read_at else ()
+        ):
+            self._was_read(said == root or not log.whole, line["recorded_at"], moment, run, place)
         self._mark(chain, log, place)
         return root
+
+    def _was_read(self, same: bool, recorded_at: str, moment: str, run: str, place: str) -> None:
+        """Check that a log is as a run says that it read it, at a moment."""
+        if not same:
+            self.fault("calibration", run, f"it has read another history than there is, up to {place}")
+        elif datetime.fromisoformat(recorded_at) - datetime.fromisoformat(moment) > CLOCKS_APART:
+            self.fault(
+                "calibration", run, f"it says that it began before {place}, which it has read, was recorded"
+            )
 
     def _cut_off(self, chain: tuple[Any, ...], name: str, size: int) -> None:
         marks, missing = self._marks.get(chain), {}
@@ -1832,6 +1797,16 @@ class Verifier:
             self.fault("policy", place, f"the revision of the gate that it, or {name}, is for is in no log")
         elif changed := calibrated_for_another(for_run, for_now):
             self.fault("policy", place, f"{name} was calibrated for different settings: {', '.join(changed)}")
+        elif for_now.get("two_people") and run["id"] not in self._in_force_before:
+            by, asked = row["created_by"], run["requested_by"]
+            another = by.startswith(SIGNED_IN) and by.removeprefix(SIGNED_IN) != asked.removeprefix(SIGNED_IN)
+            if not another and not by == asked == RECALIBRATOR:
+                self.fault(
+                    "policy",
+                    place,
+                    f"its gate demands two people: {asked} asked for {name}, and {by} put it in force",
+                )
+        self._in_force_before.add(run["id"])
 
     def _keep_run(self, row: dict[str, Any], line: dict[str, Any], place: str) -> None:
         """Compare what a run says of itself with what it has read and found."""
@@ -1868,7 +1843,14 @@ class Verifier:
         if row["heads"] is None:
             self.fault("calibration", place, "it does not say how far the record was when it read")
         elif settings is not None:
-            self._runs.setdefault(row["gate"], []).append(_Run(row, settings, groups, place))
+            heads = {tuple(head[:3]): head[3:] for head in _parsed(row["heads"])}
+            size, root = heads.pop(CONTROL, (0, ""))
+            if not 0 < size <= line["index"] or root != (self._control_roots[size] or root):
+                self.fault("calibration", place, "it has read another control log than there is")
+            for chain, (size, root) in heads.items():
+                if size > self._begins.get(chain, (0,))[0]:
+                    said = (root, row["started_at"], place)
+                    self._read_at.setdefault(chain, {}).setdefault(size, []).append(said)
 
     def _check_model(self, row: dict[str, Any], place: str) -> None:
         """Compare the scorer of another package with what is frozen of it, whose hash its name has."""
@@ -2284,7 +2266,6 @@ class Verifier:
         decision = _Decision(line, facts, policy, settings, place)
         self.counts["decisions"] += 1
         self._in_force(facts, policy_version, place)
-        self._for_runs(decision)
         untrusted = decided_without_trust(facts)
         self.counts["decisions without a trusted policy"] += untrusted
         # Where nothing was embedded none is named.
@@ -2299,17 +2280,11 @@ class Verifier:
         overdue = is_overdue(facts.get("deadline_ms"), facts["decided_at"])
         if overdue and facts["outcome"] in ("ship", "mixed"):
             self.fault("action", place, "it shipped after its sender's deadline")
-        if "timestamp_ms" in facts:  # earlier versions recorded none
-            deadline = settings["decision_deadline_seconds"]
-            late = is_late(deadline, facts["created_at"], facts["timestamp_ms"], facts["decided_at"])
-            if late and facts["outcome"] in ("ship", "mixed"):
+        deadline, stamp = settings["decision_deadline_seconds"], facts.get("timestamp_ms", -1)
+        if is_late(deadline, facts["created_at"], stamp, facts["decided_at"]):
+            if facts["outcome"] in ("ship", "mixed"):
                 self.fault("action", place, "it shipped after its gate's decision deadline")
-            overdue = overdue or late
-        if (
-            facts["reason"] == "deadline_passed"
-            and not overdue
-            and ("timestamp_ms" in facts or "deadline_ms" in facts)
-        ):
+        elif facts["reason"] == "deadline_passed" and not overdue:
             self.fault("action", place, "it was held for a deadline that had not passed")
         self._of_upstream(decision)
         key, metadata = settings.get("segment_by"), decision.metadata
@@ -2352,10 +2327,7 @@ class Verifier:
         The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
         log was is read before that: so this holds exactly, whatever the clocks say.
         """
-        gate, control, seen = facts["batch"][0], facts.get("control"), facts.get("newest_seen", 0)
-        if control is None:
-            return
-        size = control[0]
+        gate, size, seen = facts["batch"][0], facts["control"][0], facts.get("newest_seen", 0)
         self.counts["decisions under the newest policy"] += 1
         if seen > version:
             self.counts["decisions whose worker refused the newest policy"] += 1
@@ -2394,14 +2366,6 @@ class Verifier:
                 )
         self.counts["batches whose scores follow from recorded numbers"] += 1
 
-    def _for_runs(self, decision: _Decision) -> None:
-        """Remember a drawn decision for the runs that could read it and did not."""
-        facts = decision.facts
-        if not facts["sampled"] or facts.get("extra_draw") or facts["batch"][2] != 1:
-            return
-        for run in self._runs.get(facts["batch"][0], ()):
-            run.offer(decision)
-
     def _action(self, decision: _Decision) -> int | bool | None:
         """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
         line, facts, policy, settings, place = decision
@@ -2439,6 +2403,8 @@ class Verifier:
                 reason = "closed"
             elif bad_burst:
                 shipped, reason = [False] * len(scores), "bad_burst"
+            elif 1 in unread(facts.get("signals")) and (cut[0] != "full" or _never(facts.get("budget"))):
+                reason = "not_read"
             if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
                 self.fault("action", place, "the batch's own threshold does not follow from its policy")
         self.counts["actions derived again"] += 1
@@ -2627,6 +2593,12 @@ class Verifier:
             place = f"{row['kind']} {row['subject']}"
             if row["kind"].endswith(".erased_at"):
                 self.fault("erasure", place, "it is said to be erased, and its content is there")
+            elif row["kind"] == "desk_items":
+                self.fault(
+                    "desk",
+                    place,
+                    "it does not wait for a person as its decision says: nobody will reject it in time",
+                )
             else:
                 self.fault("log", place, "this row, or what it says of itself, belongs to no log")
 
@@ -2647,15 +2619,14 @@ class Verifier:
                 self.notes[f"early {gate}"] = (
                     f"{count} batches of {gate} were decided before a checkpoint was committed to its salt"
                 )
-        for run in (run for runs in self._runs.values() for run in runs):
-            if run.checked:
-                self.counts["runs whose sample is complete"] += 1
-            for key, place in run.unread():
-                self.fault(
-                    "calibration",
-                    run.place,
-                    f"it did not read the drawn batch {key}, which was recorded ({place})",
-                )
+        for chain, reads in self._read_at.items():
+            for size, runs in reads.items():
+                for _, _, place in runs:
+                    self.fault(
+                        "calibration",
+                        place,
+                        f"it has read {size} leaves of {chain[1]}[{chain[2]}], and there are fewer",
+                    )
         for chain, (count, first) in sorted(self._holes.items()):
             self.notes[f"holes {chain}"] = (
                 f"{count} offsets of {chain[1]}[{chain[2]}] have no outcome, the first is {first}: the marks of a publisher's"
@@ -3326,6 +3297,8 @@ def _double_of(rank: int) -> float:
 
 RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
 LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
+LEAST_ALIKE = 20
+"""Prompts that must have been unread for the same reasons."""
 _MOST_FITS = 32
 """That are held: a fit has the rows of all bad prompts as numbers."""
 
@@ -3365,6 +3338,7 @@ class Fit:
 
     def __init__(self, prompts: Prompts) -> None:
         rows = list(map(_row, prompts.signals))
+        self._unread = Counter(map(_unread, rows))
         columns = list(zip(*rows, strict=True))
         gram = [[_dot(one, other) for other in columns] for one in columns]
         for i, row in enumerate(gram):
@@ -3380,6 +3354,11 @@ class Fit:
                 self._bad[None].append(one)
                 self._bad.setdefault(segment, []).append(one)
 
+    def unfamiliar(self, signals: bytes) -> bool:
+        """Report whether the encoder did not read a batch, and fewer than 20 prompts for the same reasons."""
+        reasons = _unread(_row(signals))
+        return 1 in reasons and self._unread[reasons] < LEAST_ALIKE
+
     def count(self, signals: bytes, segment: str | None) -> int:
         """Return 1 + how many bad prompts, of a segment or (None) of all, score at least as high as a new one supposed bad."""
         x = _row(signals)
@@ -3390,6 +3369,15 @@ class Fit:
         step = (-1 - own) / (1 + h)
         bar = own + h * step - TIE
         return 1 + sum(score + _dot(row, g) * step >= bar for score, row in self._bad.get(segment, ()))
+
+
+def _unread(row: Sequence[float]) -> tuple[float, ...]:
+    return tuple(float(one == 1) for one in row[27:30])
+
+
+def _never(needed: Sequence[float] | None) -> bool:
+    """Report whether no budget is enough."""
+    return needed is not None and needed[0] > needed[1]
 
 
 def _row(signals: bytes) -> list[float]:
@@ -3445,8 +3433,12 @@ class BySignals:
         for said, fit in zip(given["fits"], fits, strict=True):
             own = said["own"].get(segment)
             of_all = given["segment_by"] is None or (own is None and given["pooled"])
-            count = fit.count(bytes.fromhex(facts["signals"]), None if of_all else segment)
-            found.append([count, said["groups"] if of_all else (own or (0,))[0]])
+            groups = said["groups"] if of_all else (own or (0,))[0]
+            signals = bytes.fromhex(facts["signals"])
+            unfamiliar = fit.unfamiliar(signals)
+            found.append(
+                [groups + 1 if unfamiliar else fit.count(signals, None if of_all else segment), groups]
+            )
         return max(found, key=lambda one: one[0] / (one[1] + 1))
 
 
@@ -3489,6 +3481,8 @@ class ByScore:
 
 # -- calibration runs: what they read, and what follows from it ----------------------------------------------------
 
+_MOST_DELAYS, _LEAST_DELAYS = 1000, 20
+"""Earlier draws whose labels' delays are looked at, and how many say something."""
 _NEAR = 1e-9
 """Of levels that logarithms and exponentials go into."""
 
@@ -3496,6 +3490,13 @@ _NEAR = 1e-9
 class _Decided(NamedTuple):
     """What runs need to know of a decision; `responses` has the score of each, and whether it was drawn."""
 
+    batch: tuple[str, str, int]
+    chain: tuple[Any, ...]
+    leaf: int
+    made_as: tuple[str, str]
+    erased_at: str
+    place: str
+    sampled: bool
     decided_at: str
     policy: int
     extra_draw: bool
@@ -3504,6 +3505,15 @@ class _Decided(NamedTuple):
     scorer: str
     responses: dict[str, tuple[float | None, bool]]
     signals: bytes | None
+
+    @property
+    def drawn(self) -> list[tuple[str, float]]:
+        """The scored responses that its gate's own audit drew, with their scores."""
+        if not self.sampled or self.extra_draw or self.batch[2] != 1:
+            return []
+        return [
+            (name, score) for name, (score, drawn) in self.responses.items() if drawn and score is not None
+        ]
 
 
 class _Label(NamedTuple):
@@ -3549,7 +3559,12 @@ class Runs:
         self._carried: dict[tuple[Any, ...], float] = {}
         self._rows: dict[tuple[Any, ...], bytes] = {}
         self._read: set[tuple[str, str, int]] = set()
+        self._calibrated: set[str] = set()
+        self._closings: dict[str, dict[int, int]] = {}
+        self._alarmed: dict[str, list[int]] = {}
+        self._carried_to: set[tuple[Any, ...]] = set()
         self._decided: dict[tuple[str, str, int], _Decided] = {}
+        self._draws: dict[str, list[_Decided]] = {}
         self._labels: dict[tuple[Any, ...], list[_Label]] = {}
         self._compares: dict[int, BySignals | ByScore] = {}
         self._fits: dict[int, list[Fit]] = {}
@@ -3571,13 +3586,19 @@ class Runs:
             self._revisions[row["gate"], row["revision"]] = row
         elif kind == "policies":
             self._policies[row["gate"], row["version"]] = row
+            if row["created_by"] == MONITOR and row["state"] == "closed":
+                self._closings.setdefault(row["gate"], {})[row["version"]] = line["index"]
+        elif kind == "alerts" and row["kind"] in ("risk", "selective"):
+            self._alarmed.setdefault(row["gate"], []).append(row["policy_version"])
         elif kind == "carried_scores":
             self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+            self._carried_to.add((row["scorer"], *row["of"]))
         elif kind == "carried_signals":
             self._rows[row["list"], *row["of"]] = bytes.fromhex(row["signals"])
         elif kind == "label_signatures":
             self._signatures.setdefault(row["label"], []).append((line["index"], row))
         elif kind == "calibration_runs":
+            self._calibrated.add(row["gate"])
             self._read.update((row["gate"], batch, attempt) for batch, attempt, *_ in line["inputs"])
         elif kind == "label_revisions":
             label = _Label(
@@ -3590,7 +3611,7 @@ class Runs:
 
     def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Pass the partitions' logs on, and keep what runs have read."""
-        self._labels = {name: some for name, some in self._labels.items() if name[:3] in self._read}
+        self._labels = {name: some for name, some in self._labels.items() if name[0] in self._calibrated}
         for line in lines:
             yield line
             if line["kind"] in ("decision", "label") and line["facts"] is not None:
@@ -3599,10 +3620,19 @@ class Runs:
     def _of_outcome(self, line: dict[str, Any], facts: dict[str, Any]) -> None:
         gate, batch_id, attempt, *response = facts["batch" if line["kind"] == "decision" else "response"]
         batch = (gate, batch_id, attempt)
-        if batch not in self._read:
+        if gate not in self._calibrated:
             return
         if line["kind"] == "decision":
+            if not facts["sampled"] and batch not in self._read:
+                return
             self._decided[batch] = _Decided(
+                batch,
+                tuple(line["source"][:3]),
+                line["index"],
+                (facts["unit"], facts["encoder"]),
+                line.get("erased_at") or "~",
+                "{1}[{2}], offset {3}".format(*line["source"]),
+                facts["sampled"],
                 facts["decided_at"],
                 facts["policy"],
                 bool(facts.get("extra_draw")),
@@ -3623,7 +3653,7 @@ class Runs:
     # and then
 
     def check(
-        self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, severities_alone: bool = False
+        self, lines: Iterable[dict[str, Any]], verifier: Verifier, *, inputs_alone: bool = False
     ) -> None:
         """Derive every run of the control log again; what does not fit is a fault of the verifier."""
         for line in lines:
@@ -3632,7 +3662,7 @@ class Runs:
                 continue
             run = _RunAgain(self, row, line, verifier)
             try:
-                run.check(severities_alone=severities_alone)
+                run.check(inputs_alone=inputs_alone)
             except (ValueError, ArithmeticError) as error:
                 verifier.fault(
                     "calibration", run.place, f"nothing can be calibrated with its numbers: {error}"
@@ -3666,7 +3696,7 @@ class Runs:
                     self._fits.pop(next(iter(self._fits)))
                 self._fits[key] = by.fits()
             return by.needed(facts, self._fits[key])
-        if by is None or not cuts_at_budget(policy, settings):
+        if by is None or not cuts_at_budget(policy, settings) or 1 in unread(facts.get("signals")):
             return None
         return by.needed(facts, settings, _parsed(policy.get("rule")) or _PLAIN)
 
@@ -3691,17 +3721,53 @@ class Runs:
         """Return every label of a response."""
         return self._labels.get(response, [])
 
-    def signed(self, label: _Label, response: tuple[Any, ...], before: int) -> bool | None:
-        """Whether a label had a good signature of its labeller; None: it got one after it came, and before a leaf."""
+    def signed(self, label: _Label, response: tuple[Any, ...], before: int) -> bool:
+        """Whether a label had a good signature of its labeller before a leaf of the control log."""
         text = dict(zip(_OF_LABEL, response, strict=False)) | label.said
         if label.chain is not None:
             return self._is_good(text, label.said)
-        found = [
-            row["received_at"] == label.received or None
-            for index, row in self._signatures.get(label.id, [])
-            if index < before and self._is_good(text, row)
+        signatures = self._signatures.get(label.id, [])
+        return any(index < before and self._is_good(text, row) for index, row in signatures)
+
+    def draws(
+        self, row: dict[str, Any], settings: dict[str, Any], heads: dict[tuple[Any, ...], int]
+    ) -> tuple[list[_Decided], list[_Decided]]:
+        """Return what a gate's own audit had drawn below the heads of a run, in order: what the run could read, and what came before all that."""
+        gate, since, made_as = (
+            row["gate"],
+            row.get("since_version") or 0,
+            (settings["unit"], settings["encoder"]),
+        )
+        if gate not in self._draws:
+            drawn = [one for one in self._decided.values() if one.batch[0] == gate and one.drawn]
+            self._draws[gate] = sorted(drawn, key=attrgetter("decided_at", "chain", "leaf"))
+        there = [
+            one
+            for one in self._draws[gate]
+            if one.leaf < heads.get(one.chain, 0) and one.decided_at < row["started_at"]
         ]
-        return True in found or (None if found else False)
+        read = [
+            one
+            for one in there
+            if one.policy >= since
+            and one.made_as == made_as
+            and (one.scorer == settings["scorer"] or (settings["scorer"], *one.batch) in self._carried_to)
+            and _of_same_revisions(
+                settings if self.carried_row(settings, one.batch) is None else {**settings, "signals": None},
+                self.served(gate, one.policy),
+            )
+        ]
+        return read, [one for one in there if read and one.decided_at < read[0].decided_at]
+
+    def begins(self, gate: str, since: int | None, before: int) -> bool:
+        """Whether a run may begin at a policy: the newest closing by an alarm before a leaf, or where an alarm could not close."""
+        closings = self._closings.get(gate, {})
+        newest = max((version for version, leaf in closings.items() if leaf < before), default=None)
+        if since is None or since == newest:
+            return since == newest
+        # A closing may be sealed after it is in force.
+        later = since in closings or any(version < since for version in self._alarmed.get(gate, ()))
+        return later and since > (newest or 0)
 
     def _is_good(self, label: dict[str, Any], by: dict[str, Any]) -> bool:
         named, key = (self.label_keys or {}).get(by.get("key_id") or "", (None, b""))
@@ -3758,8 +3824,9 @@ class _RunAgain:
         self._runs, self._row, self._line, self._verifier = runs, row, line, verifier
         self._settings: dict[str, Any] = {}
         self._inputs: list[dict[str, Any]] = []
+        self._heads = {tuple(head[:3]): head[3] for head in _parsed(row["heads"])}
 
-    def check(self, *, severities_alone: bool = False) -> None:
+    def check(self, *, inputs_alone: bool = False) -> None:
         row = self._row
         settings, gate = self._runs.settings(row["gate"], row["gate_revision"]), self._runs.gate(row["gate"])
         if settings is None or gate is None:
@@ -3767,11 +3834,12 @@ class _RunAgain:
             return
         self._settings = settings
         self._inputs = self._table("inputs")
-        if severities_alone:
-            self._check_severities()
-            return
         self._check_inputs()
+        self._draws = self._runs.draws(row, settings, self._heads)
+        self._check_complete(self._draws[0])
         self._check_severities()
+        if inputs_alone:
+            return
         if self._inputs:
             self._check_thresholds(gate)
         else:
@@ -3846,46 +3914,102 @@ class _RunAgain:
                 else "which labels a gate with signed labels has read: some of topics were signed by file"
             )
             return
-        named = _parsed(settings.get("labellers"))
-        heads = _parsed(row.get("heads"))
-        reached = None if heads is None else {tuple(head[:3]): head[3] for head in heads}
         wrong: dict[str, list[str]] = {}
         for one in self._inputs:
             response = (row["gate"], one["batch_id"], one["attempt"], one["response_id"])
-            kept = [
-                label
-                for label in self._runs.labels(response)
-                if label.kind == settings["severity_kind"] and (named is None or label.labeller in named)
-            ]
-            given = [label for label in kept if self._had_come(label, reached)]
-            if signed:
-                how = {id(label): self._runs.signed(label, response, self._line["index"]) for label in kept}
-                kept = [label for label in kept if how[id(label)] is not False]
-                given = [label for label in given if how[id(label)]]
-            # What came while the run was reading it may have read, in the order in which it came.
-            there = {id(label) for label in given}
-            later = sorted(
-                (label for label in kept if id(label) not in there and self._could_come(label)),
-                key=lambda label: label.received,
-            )
-            possible = (given + later[:count] for count in range(len(later) + 1))
-            if not any(one["severity"] in severities(some, row.get("severities")) for some in possible):
+            if one["severity"] not in severities(list(self._read(response)), row.get("severities")):
                 said = "no label" if one["severity"] is None else f"severity {one['severity']:g}"
                 wrong.setdefault(f"labels do not give {said}", []).append(self._called(one))
         self._tell(wrong)
+        self._check_age_cut(*self._draws)
 
-    def _had_come(self, label: _Label, reached: dict[tuple[Any, ...], int] | None) -> bool:
-        """Whether a label was there when the run began to read."""
-        if label.chain is not None:
-            return reached is not None and label.leaf < reached.get(label.chain, 0)
-        through = self._row.get("labels_through")
-        return label.leaf < self._line["index"] and through is not None and label.id <= through
+    def _check_complete(self, drawn: list[_Decided]) -> None:
+        """It has read every draw that was there and old enough; behind a window those that are younger than its oldest."""
+        row, settings = self._row, self._settings
+        if settings["pending"] == "labelled-only":
+            return
+        # What was erased by then had no segment or burst that was known.
+        gone = row["finished_at"] if settings.get("segment_by") or settings.get("group_by") else ""
+        read = {(row["gate"], one["batch_id"], one["attempt"]) for one in self._inputs}
+        oldest = min((one.decided_at for one in drawn if one.batch in read), default="~")
+        after = "" if settings.get("window") is None else oldest
+        for one in drawn:
+            if after < one.decided_at < row["older_than"] and one.batch not in read and one.erased_at > gone:
+                key = "{}/{}#{}".format(*one.batch)
+                self._fault(f"it did not read the drawn batch {key}, which was recorded ({one.place})")
+        self._verifier.counts["runs whose sample is complete"] += 1
 
-    def _could_come(self, label: _Label) -> bool:
-        """Whether a label was there when the run ended."""
-        if label.chain is None:
-            return label.leaf < int(self._line["index"])
-        return label.received <= str(self._row["finished_at"])
+    def _read(self, response: tuple[Any, ...]) -> Iterator[_Label]:
+        """The labels of a response that the run has read: of its gate's kind and labellers, below its heads."""
+        settings, named = self._settings, _parsed(self._settings.get("labellers"))
+        for label in self._runs.labels(response):
+            if label.kind != settings["severity_kind"] or not (named is None or label.labeller in named):
+                continue
+            if label.leaf < self._heads.get(label.chain or CONTROL, 0) and (
+                not settings.get("signed_labels")
+                or self._runs.signed(label, response, self._heads.get(CONTROL, 0))
+            ):
+                yield label
+
+    def _check_age_cut(self, drawn: list[_Decided], before: list[_Decided]) -> None:
+        """From which age on draws counted follows from their ages, from which of them had labels, and from how late earlier ones got theirs."""
+        row, settings, cut = self._row, self._settings, _parsed(self._row.get("age_cut"))
+        floor, window = settings["label_floor"], settings.get("window")
+        age = (
+            None
+            if cut is None
+            else timedelta(seconds=cut["seconds"], microseconds=-1 if cut["seconds"] else 0)
+        )
+        began = datetime.fromisoformat(row["started_at"])
+        if age is None or datetime.fromisoformat(row["older_than"]) != began - age:
+            self._fault("it has not read what is older than its age cut")
+            return
+        if not self._runs.begins(row["gate"], row.get("since_version"), self._heads.get(CONTROL, 0)):
+            self._fault("it does not begin where the newest alarm of its gate has it begin")
+        if settings["pending"] != "age" or settings["label_deadline_seconds"]:
+            if cut["seconds"] != settings["label_deadline_seconds"]:
+                self._fault("its age cut is not its gate's")
+            return
+        of_batches = settings["unit"] == "batch" or settings["shape"] == "rank"
+        if settings.get("segment_by") or settings.get("group_by") or (floor is not None and of_batches):
+            return
+        newest = drawn if window is None else drawn[-2 * window :]
+        read: dict[tuple[Any, ...], bool] = {}
+        for one in self._inputs:
+            waits = one["severity"] is None and (floor is None or one["score"] > floor)
+            batch = (row["gate"], one["batch_id"], one["attempt"])
+            read[batch] = read.get(batch, False) or waits
+        waiting = sum(read[one.batch] if one.batch in read else self._delay(one, floor)[1] for one in newest)
+        seconds, deadline = 0.0, settings["monitor_deadline_seconds"]
+        if waiting:
+            own = drawn[: len(drawn) - len(newest)][-_MOST_DELAYS:]
+            late = [self._delay(one, floor)[0] for one in own]
+            others = [
+                self._delay(one, floor) for one in before[max(0, len(before) - _MOST_DELAYS + len(own)) :]
+            ]
+            late += [one for one, waits in others if waits or one is not None]  # below a floor none is due
+            known = sorted(deadline if one is None else min(max(one, 0.0), deadline) for one in late)
+            wanted = known[math.ceil(0.95 * len(known)) - 1] if len(known) >= _LEAST_DELAYS else deadline
+            seconds = min(
+                wanted, _seconds_between(newest[(len(newest) - 1) // 2].decided_at, row["started_at"])
+            )
+        self._verifier.counts["age cuts derived again"] += 1
+        if (cut["draws"], cut["waiting"], cut["seconds"]) != (len(newest), waiting, seconds):
+            self._fault(
+                f"it counts draws from an age of {cut['seconds']:g} s on, {cut['waiting']} of {cut['draws']} waiting for a label;"
+                f" by the record from {seconds:g} s on, {waiting} of {len(newest)} waiting"
+            )
+
+    def _delay(self, draw: _Decided, floor: float | None) -> tuple[float | None, bool]:
+        """How late the labels of a draw came, in seconds (None: not all, or none, did), and whether it waits for one."""
+        came = []
+        for name, score in draw.drawn:
+            first = min((label.received for label in self._read((*draw.batch, name))), default=None)
+            if first is not None:
+                came.append(first)
+            elif floor is None or score > floor:
+                return None, True
+        return (_seconds_between(draw.decided_at, max(came)) if came else None), False
 
     # what follows from it
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -38,6 +39,8 @@ from streamer.calibration.specification import Calibrated, Calibrator, Sample, p
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import ArrayLike
 
 Floats = NDArray[np.float64]
@@ -53,6 +56,32 @@ LEAST_GROUPS = 40
 _AT_ONCE = 1000
 MOST_GROUPS = 5000
 """The newest prompts that a policy uses."""
+UNREAD = slice(26, 29)
+"""The columns of a row that say, by 1, why the encoder did not read the answers; see `streamer.scoring.signals.unread`."""
+LEAST_ALIKE = 20
+"""So many calibration prompts must have been unread for the same reasons, for a batch that is to be compared with them."""
+
+
+def unread(row: ArrayLike) -> bytes:
+    """Return which marks of `UNREAD` a row of signals has, a byte each; none is set in one that was read."""
+    return bytes((np.asarray(row)[UNREAD] == 1).tolist())
+
+
+def alike(rows: Iterable[ArrayLike]) -> Counter[bytes]:
+    """Count calibration prompts by why they were unread."""
+    return Counter(map(unread, rows))
+
+
+def unfamiliar(row: ArrayLike, prompts: Counter[bytes], *, leave_out: bool = False) -> bool:
+    """Report whether a batch was not read, and fewer than `LEAST_ALIKE` calibration prompts were unread for the same reasons.
+
+    Parameters
+    ----------
+    prompts : of `alike`.
+    leave_out : the batch is one of them, and does not count.
+    """
+    marks = unread(row)
+    return 1 in marks and prompts[marks] - leave_out < LEAST_ALIKE
 
 
 def allowed(alpha: float, groups: int, *, attempts: int = 1) -> int:
@@ -290,6 +319,14 @@ class Prompts:
     def _bad_of(self) -> dict[str, NDArray[np.intp]]:
         names = np.array(self.segments or (), dtype=object)[self.fit.bad]
         return {name: np.flatnonzero(names == name) for name in set(names.tolist())}
+
+    @cached_property
+    def _alike(self) -> Counter[bytes]:
+        return alike(self.rows)
+
+    def unfamiliar(self, row: ArrayLike, prompt: str | None = None) -> bool:
+        """Report whether a batch was not read, and fewer than `LEAST_ALIKE` of these prompts, without itself, for the same reasons."""
+        return unfamiliar(row, self._alike, leave_out=prompt in self._places)
 
     def count(self, row: ArrayLike, *, segment: str | None = None) -> int:
         """Return the count of a new prompt, among the bad ones of a segment or (None) of all."""

@@ -35,7 +35,7 @@ SCORES_FOLDER = Path(".streamer/scores")
 OWN_EMBEDDINGS = "embeddings of the file"
 """The encoder of clouds that bring their embeddings along."""
 
-_VERSION = "4"
+_VERSION = "5"
 """Raised when a scorer changes: older records are then no longer read."""
 
 _CLOUDS_AT_ONCE = 64
@@ -157,7 +157,8 @@ def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cl
 
 
 def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
-    """Score one cloud by every scorer; None where all answers are blank, so that there is nothing to score.
+    """Score one cloud by every scorer; None where all answers are blank or the encoder did not read one, so that there is
+    nothing to score.
 
     Parameters
     ----------
@@ -166,13 +167,16 @@ def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
     batch = _answers(cloud, embeddings)
     if batch is None:
         return None
-    return {scorer.name: tuple(scorer.score(batch).tolist()) for scorer in SCORERS}
+    return None if batch.not_read else {one.name: tuple(one.score(batch).tolist()) for one in SCORERS}
 
 
 def _answers(cloud: Cloud, embeddings: ArrayLike) -> AnswerBatch | None:
     """What scorers see of a cloud; None where all answers are blank."""
     blank = [is_blank(text) for text in cloud.texts]
-    return None if all(blank) else answer_batch(cloud.texts, embeddings, blank, cloud.models)
+    if all(blank):
+        return None
+    encoded = cloud.responses[0].embedding is None
+    return answer_batch(cloud.texts, embeddings, blank, cloud.models, encoded=encoded)
 
 
 def chosen_answers(
@@ -197,7 +201,9 @@ def package_scores(
     """
     try:
         scorer = loaded(frozen(name))
-        scores = measured_batches(clouds, encoder, lambda batch, _: checked_scores(scorer, batch))
+        scores = measured_batches(
+            clouds, encoder, lambda batch, _: None if batch.not_read else checked_scores(scorer, batch)
+        )
         return [None if one is None else tuple(one.tolist()) for one in scores]
     except ValueError as error:
         raise UsageError(f"--scorers {name}: {error}") from None

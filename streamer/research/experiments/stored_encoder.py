@@ -35,6 +35,7 @@ class StoredEncoder:
     device, threads : of the encoder, which is loaded only when the store lacks a text.
     folder : of the store.
     progress : called with how many of how many distinct texts have their rows.
+    strict : False gives every text a vector, of what the model takes of it; see `load_encoder`.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class StoredEncoder:
         threads: int | None = None,
         folder: Path = EMBEDDINGS_FOLDER,
         progress: Callable[[int, int], None] | None = None,
+        strict: bool = True,
     ) -> None:
         self._encoder = encoder
         self._files: EncoderFiles | None
@@ -55,6 +57,7 @@ class StoredEncoder:
             self._files = None
             self._identity = encoder.identity
         self._device = device
+        self._strict = strict
         self._threads = threads
         self._folder = folder
         self._progress = progress
@@ -62,9 +65,10 @@ class StoredEncoder:
     def rows(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Rows with the length that pooling gives them, where it is known, shape (len(texts), d)."""
         total, told = len(set(texts)), self._progress
+        read = ", of what is read" if self._strict else ""
         return embedded_texts(
             texts,
-            name=f"{self._identity.id}, {'unit rows' if self._files is None else UNNORMALISED}",
+            name=f"{self._identity.id}, {'unit rows' if self._files is None else UNNORMALISED}{read}",
             dimension=self._identity.dimension,
             load_encoder=self._load,
             folder=self._folder,
@@ -74,7 +78,9 @@ class StoredEncoder:
     def _load(self) -> Encoder:
         if not isinstance(self._encoder, str):
             return self._encoder
-        return load_encoder(self._encoder, device=self._device, threads=self._threads, unit=False)
+        return load_encoder(
+            self._encoder, device=self._device, threads=self._threads, unit=False, strict=self._strict
+        )
 
     def embed(self, batches: Sequence[Sequence[str]]) -> list[NDArray[np.float32]]:
         """The unit vectors of every batch, on a CPU to the last bit those of `streamer.scoring.encoders.encoder.CachedEncoder`."""

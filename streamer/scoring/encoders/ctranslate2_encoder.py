@@ -13,6 +13,7 @@ import structlog
 from streamer.errors import UsageError
 from streamer.scoring.encoders.plain_bert import WORDS_OF_A_TRIAL, load_model, load_tokenizer
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
+from streamer.scoring.encoders.tokenizing import tokenized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +60,7 @@ class CTranslate2Encoder:
     identity : of what lies in the model's folder.
     threads : CPU threads, >= 1; None: as many as this process may use, at most 32.
     unit : False leaves out the normalisation, so that rows keep the length that pooling gives them.
+    strict : False gives every text a vector, of what the model takes of it, as the paper's experiments do.
 
     Raises
     ------
@@ -73,13 +75,20 @@ class CTranslate2Encoder:
     device = "cpu"
 
     def __init__(
-        self, model: PlainBert, identity: EncoderIdentity, *, threads: int | None = None, unit: bool = True
+        self,
+        model: PlainBert,
+        identity: EncoderIdentity,
+        *,
+        threads: int | None = None,
+        unit: bool = True,
+        strict: bool = True,
     ) -> None:
         threads = encoder_threads(threads)
         self._identity = identity
         self._tokenizer = load_tokenizer(model)
         self._model = load_model(model, self._tokenizer, threads=threads)
         self._unit = unit
+        self._strict = strict
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="encoder")
         self._check()
@@ -96,10 +105,15 @@ class CTranslate2Encoder:
         """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         with self._lock:
-            tokens = [one.ids for one in self._tokenizer.encode_batch(list(texts))]
+            read = tokenized(self._tokenizer, texts, vectors, strict=self._strict)
+            places, tokens = list(read), [one.ids for one in read.values()]
+            if progress is not None and len(read) < len(texts):
+                progress(len(texts) - len(read))
 
             def run(members: Sequence[int]) -> int:
-                vectors[members] = self._forward([tokens[index] for index in members])
+                vectors[[places[index] for index in members]] = self._forward(
+                    [tokens[index] for index in members]
+                )
                 return len(members)
 
             run_passes(self._pool, run, self._passes(tokens), progress)

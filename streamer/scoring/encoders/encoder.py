@@ -50,7 +50,8 @@ class Encoder(Protocol):
     ) -> NDArray[np.float32]:
         """Unit rows, shape (len(texts), identity.dimension); equal texts have bit-equal rows in every call.
 
-        `progress` is called with how many more texts are done, from the calling thread. May raise `PartlyEncoded`.
+        A text that it does not read has a row of zeros where it is too long, of NaN where its characters are unknown; see
+        `streamer.scoring.reading`. `progress` is called with how many more texts are done, from the calling thread. May raise `PartlyEncoded`.
         """
 
 

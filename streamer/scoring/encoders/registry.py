@@ -105,11 +105,16 @@ def find_encoder(name: str) -> EncoderFiles:
 
 @extras.needed_by("encoding texts")
 def load_encoder(
-    name: str = DEFAULT_ENCODER, *, device: str = "auto", threads: int | None = None, unit: bool = True
+    name: str = DEFAULT_ENCODER,
+    *,
+    device: str = "auto",
+    threads: int | None = None,
+    unit: bool = True,
+    strict: bool = True,
 ) -> CTranslate2Encoder | SentenceTransformerEncoder:
     """Find and load an encoder, which takes a second; seconds where sentence-transformers runs it.
 
-    `device`, `threads` and `unit` are those of `streamer.scoring.encoders.sentence_transformer.SentenceTransformerEncoder`.
+    `device`, `threads`, `unit` and `strict` are those of `streamer.scoring.encoders.sentence_transformer.SentenceTransformerEncoder`.
 
     Raises
     ------
@@ -120,7 +125,7 @@ def load_encoder(
         from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 
         return SentenceTransformerEncoder(
-            found.folder, found.identity, device=device, threads=threads, unit=unit
+            found.folder, found.identity, device=device, threads=threads, unit=unit, strict=strict
         )
     if device not in ("auto", "cpu"):
         raise UsageError(
@@ -129,7 +134,7 @@ def load_encoder(
         )
     from streamer.scoring.encoders.ctranslate2_encoder import CTranslate2Encoder
 
-    return CTranslate2Encoder(found.bert, found.identity, threads=threads, unit=unit)
+    return CTranslate2Encoder(found.bert, found.identity, threads=threads, unit=unit, strict=strict)
 
 
 def _parted(name: str) -> tuple[str, str | None]:

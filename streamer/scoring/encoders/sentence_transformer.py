@@ -12,6 +12,7 @@ from streamer.errors import UsageError
 from streamer.scoring.encoders.length_buckets import LengthBuckets, MicroBatch
 from streamer.scoring.encoders.model_loading import load_sentence_transformer, resolve_device
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
+from streamer.scoring.encoders.tokenizing import reading_tokenizer, tokenized
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -51,6 +52,7 @@ class SentenceTransformerEncoder:
     threads : CPU threads, >= 1; None: as many as this process may use, at most 32. Ignored on a GPU.
     unit : False leaves out the model's own normalisation as well as ours, so that rows keep the length that pooling
         gives them. For the paper's pipelines without L2 alone: every score is of unit rows.
+    strict : False gives every text a vector, of what the model takes of it, as the paper's experiments do.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class SentenceTransformerEncoder:
         device: str = "auto",
         threads: int | None = None,
         unit: bool = True,
+        strict: bool = True,
     ) -> None:
         threads = encoder_threads(threads)
         self._identity = identity
@@ -77,12 +80,14 @@ class SentenceTransformerEncoder:
         on_cpu = self._device == "cpu"
         self._model = load_sentence_transformer(folder, self._device)
         self._unit = unit
+        self._strict = strict
         if not unit:
             _leave_lengths(self._model)
         self._buckets = LengthBuckets(
             step=_STEP, tokens=_CPU_TOKENS if on_cpu else _GPU_TOKENS, longest=self._model.max_seq_length
         )
         self._by_tokens = _takes_tokens_only(self._model)
+        self._tokenizer = reading_tokenizer(self._model)
         self._lock = threading.Lock()
         self._pool = _single_threaded_pool(threads) if on_cpu else None
         self._check()
@@ -103,10 +108,18 @@ class SentenceTransformerEncoder:
         """Rows of shape (len(texts), dimension), unit rows by default; see `streamer.scoring.encoders.encoder.Encoder`."""
         vectors = np.empty((len(texts), self._identity.dimension), dtype=np.float32)
         with self._lock:
+            places = list(range(len(texts)))
+            if self._tokenizer is not None:
+                places = list(tokenized(self._tokenizer, texts, vectors, strict=self._strict))
+            if progress is not None and len(places) < len(texts):
+                progress(len(texts) - len(places))
+            read = [texts[place] for place in places]
+            rows = np.empty((len(read), self._identity.dimension), dtype=np.float32)
             if self._by_tokens:
-                self._encode_micro_batches(texts, vectors, progress)
+                self._encode_micro_batches(read, rows, progress)
             else:
-                self._encode_one_by_one(texts, vectors, progress)
+                self._encode_one_by_one(read, rows, progress)
+            vectors[places] = rows
         return vectors
 
     def close(self) -> None:

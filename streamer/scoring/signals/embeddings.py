@@ -4,6 +4,7 @@ An answer's cosine to a blank one counts 0.
 """
 
 import math
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,13 @@ from streamer.scoring.signals.signal import signal
 
 Floats = NDArray[np.float64]
 
+embedded = partial(signal, of_embeddings=True)
+
 LINKED = 0.8
 """The cosine from which two answers count as saying the same; clusters are what links connect, whatever the order."""
 
 
-@signal(
+@embedded(
     "gram", "Gram energy", "points where the others do (root mean square cosine)", mean=0.74, deviation=0.18
 )
 def gram(batch: Measured) -> Floats:
@@ -26,26 +29,26 @@ def gram(batch: Measured) -> Floats:
     return score_rows(batch.batch.unit_rows, batch.batch.blank)[0]
 
 
-@signal("mean_cosine", "mean cosine", "is near the others on average", mean=0.73, deviation=0.19)
+@embedded("mean_cosine", "mean cosine", "is near the others on average", mean=0.73, deviation=0.19)
 def mean_cosine(batch: Measured) -> Floats:
     """The mean cosine to the others."""
     return batch.over_others(batch.cosines)
 
 
-@signal("nearest_cosine", "nearest cosine", "is near one other at least", mean=0.85, deviation=0.17)
+@embedded("nearest_cosine", "nearest cosine", "is near one other at least", mean=0.85, deviation=0.17)
 def nearest_cosine(batch: Measured) -> Floats:
     """The largest cosine to another."""
     nearest: Floats = _off_diagonal(batch.cosines).max(axis=1)
     return nearest
 
 
-@signal("median_cosine", "median cosine", "is near half of the others", mean=0.75, deviation=0.21)
+@embedded("median_cosine", "median cosine", "is near half of the others", mean=0.75, deviation=0.21)
 def median_cosine(batch: Measured) -> Floats:
     """The median cosine to the others."""
     return middle(np.sort(_off_diagonal(batch.cosines), axis=1))
 
 
-@signal(
+@embedded(
     "cluster_share",
     "share in its cluster",
     "says what many others say (clusters of embeddings)",
@@ -64,7 +67,7 @@ def cluster_share(batch: Measured) -> Floats:
         clusters = least
 
 
-@signal(
+@embedded(
     "centroid", "cosine to the centroid", "points where the others point together", mean=0.83, deviation=0.17
 )
 def centroid(batch: Measured) -> Floats:
@@ -74,7 +77,9 @@ def centroid(batch: Measured) -> Floats:
     return np.where(square > 1e-9, together / np.sqrt(np.maximum(square, 1e-9)), 0.0).clip(-1.0, 1.0)
 
 
-@signal("entropy", "kernel entropy", "is one of answers that span few directions", mean=0.61, deviation=0.17)
+@embedded(
+    "entropy", "kernel entropy", "is one of answers that span few directions", mean=0.61, deviation=0.17
+)
 def entropy(batch: Measured) -> float:
     """1 - S / ln n, S = -sum of l ln l over the positive eigenvalues l of the cosines above 0, which are made to sum to 1.
 
@@ -88,7 +93,7 @@ def entropy(batch: Measured) -> float:
     return 1.0 + math.fsum(value / total * math.log(value / total) for value in found) / math.log(batch.size)
 
 
-@signal(
+@embedded(
     "best_gram",
     "best Gram energy",
     "is one of answers that agree (largest Gram energy)",
@@ -100,7 +105,7 @@ def best_gram(batch: Measured) -> float:
     return batch.best(gram.of(batch))
 
 
-@signal(
+@embedded(
     "batch_cosine",
     "mean cosine of the batch",
     "is one of answers that agree (mean cosine of all pairs)",

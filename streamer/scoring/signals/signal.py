@@ -23,6 +23,7 @@ class Signal:
     mean, deviation : its scale, frozen: of all answers of public response clouds, two digits. `streamer_research.studies.signal_scales
         --scales` computes them.
     measure : of a batch: n numbers, or one that holds for all answers.
+    of_embeddings : whether it is made of them.
     """
 
     name: str
@@ -31,14 +32,17 @@ class Signal:
     mean: float
     deviation: float
     measure: Callable[[Measured], Floats | float]
+    of_embeddings: bool = False
 
     def of(self, batch: Measured) -> Floats:
-        """Return shape (n,), as measured, not scaled; computed once a batch."""
+        """Return shape (n,), as measured, not scaled; computed once a batch. The mean, where the encoder has not read what it needs."""
+        if self.of_embeddings and batch.batch.not_read:
+            return np.full(batch.size, self.mean)
         return batch.once(self.name, lambda: np.zeros(batch.size) + self.measure(batch))
 
 
 def signal(
-    name: str, title: str, says: str, *, mean: float, deviation: float
+    name: str, title: str, says: str, *, mean: float, deviation: float, of_embeddings: bool = False
 ) -> Callable[[Callable[[Measured], Floats | float]], Signal]:
     """Make a signal of the function that measures it."""
-    return lambda measure: Signal(name, title, says, mean, deviation, measure)
+    return lambda measure: Signal(name, title, says, mean, deviation, measure, of_embeddings)

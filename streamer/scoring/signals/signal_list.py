@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.scorer import AnswerBatch, finished
-from streamer.scoring.signals import alone, embeddings, words
+from streamer.scoring.signals import alone, embeddings, unread, words
 from streamer.scoring.signals.declared import GIVEN, LOGARITHMS, declared_ranges
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal import Signal
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 Rows = NDArray[np.float32]
 
 VERSIONS: Mapping[int, tuple[Signal, ...]] = {
-    1: (
+    2: (
         embeddings.gram, embeddings.mean_cosine, embeddings.nearest_cosine, embeddings.median_cosine,
         embeddings.cluster_share, embeddings.centroid,
         words.exact_match, words.contains, words.contained, words.jaccard, words.rouge_1, words.chrf,
@@ -33,6 +33,7 @@ VERSIONS: Mapping[int, tuple[Signal, ...]] = {
         embeddings.entropy, embeddings.best_gram, words.best_rouge_1, words.best_chrf, words.best_match,
         embeddings.batch_cosine,
         alone.question_overlap, alone.refusal, alone.has_number, alone.one_of,
+        unread.cut, unread.unread, unread.twin,
     )
 }  # fmt: skip
 """What is measured of every answer, by the version of the list. A published version never changes."""
@@ -60,7 +61,7 @@ class SignalList:
         When a part is none of these.
     """
 
-    version: int = 1
+    version: int = 2
     given: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     declared: tuple[tuple[str, float, float], ...] = ()

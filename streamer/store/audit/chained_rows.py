@@ -23,7 +23,7 @@ from streamer.scoring.scorers.judge import Judge
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
 from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
-from streamer.store.audit.input_evidence import contradicted_inputs, marked, scored_later
+from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.schema import (
@@ -33,6 +33,7 @@ from streamer.store.db.schema import (
     dead_letter_replays,
     dead_letters,
     decisions,
+    desk_items,
     desk_outcomes,
     desk_texts,
     erasures,
@@ -174,9 +175,6 @@ class ChainedRowsSnapshot:
                     yield {"kind": table.name, "subject": subject}
         yield from self._not_in_outcomes()
 
-    def contradicted_inputs(self) -> Iterator[dict[str, Any]]:
-        yield from contradicted_inputs(self._connection)
-
     def scored_later(self) -> Iterator[dict[str, Any]]:
         yield from scored_later(self._connection)
 
@@ -238,6 +236,8 @@ class ChainedRowsSnapshot:
         for kind, query in (*queries.items(), *_other_forms(), *_erased_otherwise()):
             for row in self._connection.execute(query):
                 yield {"kind": kind, "subject": _text(list(row))}
+        for batch in gone_from_the_desk(self._connection):
+            yield {"kind": desk_items.name, "subject": _text(batch)}
         yield from self._said_of_replays()
 
     def _said_of_replays(self) -> Iterator[dict[str, Any]]:

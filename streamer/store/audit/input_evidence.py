@@ -1,62 +1,35 @@
-"""What calibration runs say they read, and what scores were made of, against what is recorded."""
+"""What scores were made of, and what waits at the desk, against what is recorded."""
 
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from streamer.errors import BadMessage
+from streamer.events.actions import decode_action
 from streamer.events.responses import recorded_models
 from streamer.scoring.scorers.judge import Judge
-from streamer.store.calibration.audit_sample import base_probability
 from streamer.store.db.schema import (
     batches,
-    calibration_inputs,
-    calibration_runs,
     carried_scores,
     decisions,
+    desk_items,
+    desk_outcomes,
     gate_revisions,
     judgements,
-    label_revisions,
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, RESPONSE, REVISION_OF_RUN, revision_of, same
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.log.leaves import judgement_mac
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-_ROUNDING = 1e-12
-"""A mean of several labellers may lie outside their range by its last digit."""
-
-
-def contradicted_inputs(connection: sa.Connection) -> Iterator[dict[str, Any]]:
-    """Inputs that no drawn response of a recorded decision has, or no label can have given.
-
-    Each has ``run``, ``input`` (batch id, attempt, response id) and ``detail``. The score of the unit `batch` and of the
-    shape `rank` is not compared: it is of the whole batch. A severity must lie between the least and the largest that was
-    ever given to the response; a label that was left out cannot be detected, for it may have come later.
-    """
-    given = _given()
-    found = connection.execute(_query(given).order_by(calibration_inputs.c.run, batches.c.id))
-    for row in found.mappings():
-        name = [row["batch_id"], row["attempt"], row["response_id"]]
-        for wrong, detail in (
-            (row["decided"] is None or row["decided"] != row["gate"], "no decision of its gate has it"),
-            (not row["sampled"] or not row["drawn"], "the audit sample did not draw it"),
-            (row["extra_draw"], "only a raised audit rate drew it"),
-            (row["base_probability"] != row["probability"], "it was drawn with another probability"),
-            (row["compared"] and row["recorded_score"] != row["score"], "its decision has another score"),
-            (row["severity"] is not None and row["least"] is None, "nobody gave it a severity"),
-            (True, "no labels that were given have this severity as their mean"),
-        ):
-            if wrong:
-                yield {"run": row["run"], "input": name, "detail": detail}
-                break
 
 
 def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
@@ -133,76 +106,27 @@ def marked(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         }
 
 
-def _given() -> sa.Subquery:
-    """The least and the largest severity of each response, by kind."""
-    response = tuple(label_revisions.c[*RESPONSE, "kind"])
-    return (
-        sa.select(
-            *response,
-            sa.func.min(label_revisions.c.severity).label("least"),
-            sa.func.max(label_revisions.c.severity).label("largest"),
-        )
-        .group_by(*response)
-        .subquery()
-    )
-
-
-def _query(given: sa.Subquery) -> sa.Select[Any]:
-    compared = gate_revisions.c.unit.in_(("best", "response")) & (gate_revisions.c.shape != "rank")
-    decided_by = policies.alias()
-    decided_under = gate_revisions.alias()
-    base = base_probability(decided_under)
-    later, answer = carried_scores, ("batch", "response_id")
-    recorded = sa.func.coalesce(later.c.score, responses.c.score)
-    severity, score = calibration_inputs.c.severity, calibration_inputs.c.score
-    beyond = given.c.least.is_(None) | ~severity.between(
-        given.c.least - _ROUNDING, given.c.largest + _ROUNDING
-    )
-    return (
-        sa.select(
-            calibration_inputs.c.run,
-            calibration_runs.c.gate,
-            *batches.c["batch_id", "attempt"],
-            calibration_inputs.c.response_id,
-            score,
-            severity,
-            calibration_inputs.c.probability,
-            decisions.c.gate.label("decided"),
-            *decisions.c["sampled", "extra_draw"],
-            base.label("base_probability"),
-            responses.c.drawn,
-            recorded.label("recorded_score"),
-            compared.label("compared"),
-            given.c.least,
-        )
-        .select_from(calibration_inputs)
-        .join(calibration_runs, calibration_runs.c.id == calibration_inputs.c.run)
-        .join(gate_revisions, REVISION_OF_RUN)
-        .outerjoin(batches, batches.c.id == calibration_inputs.c.batch)
-        .outerjoin(decisions, decisions.c.batch == calibration_inputs.c.batch)
-        .outerjoin(
-            decided_by,
-            (decided_by.c.gate == decisions.c.gate) & (decided_by.c.version == decisions.c.policy_version),
-        )
-        .outerjoin(decided_under, revision_of(decided_by, decided_under))
-        .outerjoin(responses, same(responses, calibration_inputs, *answer))
-        .outerjoin(later, same(later, gate_revisions, "scorer") & same(later, calibration_inputs, *answer))
-        .outerjoin(
-            given,
-            same(given, batches, *BATCH)
-            & same(given, calibration_inputs, "response_id")
-            & (given.c.kind == gate_revisions.c.severity_kind),
-        )
+def gone_from_the_desk(connection: sa.Connection) -> Iterator[list[Any]]:
+    """Batches (gate, batch id, attempt) that have no outcome at the desk and do not wait there until the moment that their action says."""
+    waiting, decided = desk_items.c, decisions.c
+    query = (
+        sa.select(*batches.c[BATCH], waiting.gate.label("at"), waiting.until, decided.action_value)
+        .join_from(decisions, batches, batches.c.id == decided.batch)
+        .outerjoin(desk_items, waiting.batch == decided.batch)
+        .outerjoin(desk_outcomes, same(desk_outcomes, batches, *BATCH))
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY)
         .where(
-            decisions.c.gate.is_(None)
-            | (decisions.c.gate != calibration_runs.c.gate)
-            | ~decisions.c.sampled
-            | responses.c.drawn.is_(None)
-            | ~responses.c.drawn
-            | decisions.c.extra_draw
-            | base.is_(None)
-            | (base != calibration_inputs.c.probability)
-            | (compared & (recorded.is_(None) | (recorded != score)))
-            | (severity.is_not(None) & beyond)
+            desk_outcomes.c.id.is_(None),
+            waiting.batch.is_not(None)
+            | gate_revisions.c.desk_deadline_seconds.is_not(None)
+            & (decided.outcome == "escalate")
+            & (decided.mode == "enforce"),
         )
+        .order_by(batches.c.id)
     )
+    for *batch, at, until, value in connection.execute(query):
+        with suppress(BadMessage):
+            said = decode_action(value).desk_until or None
+            if (at, until) != (said and batch[0], said):
+                yield batch

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sa
@@ -42,6 +45,7 @@ from streamer.store.risk.alarm_closures import closures
 from streamer.store.risk.alerts import raise_alert
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import datetime, timedelta
 
     from streamer.events.alerts import AlertsV1
@@ -57,6 +61,10 @@ if TYPE_CHECKING:
     from streamer.store.risk.alerts import AlertMessage
 
 
+_CONTROL = {"log_id": "control", "topic": "", "partition": 0}
+_HEAD = itemgetter("log_id", "topic", "partition", "size", "root")
+
+
 class Calibrations:
     """Implements `streamer.recalibration.one_gate.RunStore`."""
 
@@ -67,6 +75,23 @@ class Calibrations:
         self._writer = writer
         self._alert_message = alert_message
         self._read = read
+        self._moment: sa.Connection | None = None
+
+    @contextmanager
+    def one_moment(self) -> Iterator[Calibrations]:
+        with self._reading() as connection:
+            other = copy(self)
+            other._moment = connection
+            yield other
+
+    @contextmanager
+    def _reading(self) -> Iterator[sa.Connection]:
+        if self._moment is not None:
+            yield self._moment
+            return
+        with self._database.reading(snapshot=True) as connection:
+            self._database.take_time(connection)
+            yield connection
 
     def audit_sample(self, query: SampleQuery) -> list[SampledGroup]:
         """The audit sample that the query's settings can be calibrated on, in order of decision.
@@ -76,14 +101,13 @@ class Calibrations:
         `rank` the rank within the batch. Where the settings have segments, batches whose segment is no longer known
         (their metadata are erased, and no policy had these segments) are passed over.
         """
-        with self._database.reading(snapshot=True) as connection:
-            self._database.take_time(connection)
+        with self._reading() as connection:
             return read_sample(connection, self._read.table(connection, query.gate), query)
 
     def label_delays(
         self, gate: str, *, settings: GateSettings, before: datetime, most: int
     ) -> list[float | None]:
-        with self._database.reading(snapshot=True) as connection:
+        with self._reading() as connection:
             labels = self._read.table(connection, gate)
             return read_label_delays(connection, labels, gate, settings=settings, before=before, most=most)
 
@@ -94,24 +118,22 @@ class Calibrations:
 
     def undrawn_scores(self, query: SampleQuery, *, most: int = MOST) -> list[list[float]]:
         """What the gate cuts of each of them, of unit `response` every score."""
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return read_undrawn_scores(connection, query, most=most)
 
     def newest_label(self) -> int:
         """Number of the newest label revision of any gate; 0 while there is none."""
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return connection.execute(sa.select(sa.func.max(label_revisions.c.id))).scalar() or 0
 
     def heads(self) -> Heads:
-        with self._database.reading() as connection:
-            return tuple(
-                (head["log_id"], head["topic"], head["partition"], head["size"])
-                for head in partition_heads(connection)
-                if head["size"]
-            )
+        with self._reading() as connection:
+            log = control.head(connection).as_said()
+            heads = [_CONTROL | log, *partition_heads(connection)]
+            return tuple(_HEAD(head) for head in heads if head["size"])
 
     def alarm_closure(self, gate: str) -> Since | None:
-        with self._database.reading() as connection:
+        with self._reading() as connection:
             return _alarm_closure(connection, gate)
 
     def labelled_rows(self, run: int) -> set[int]:

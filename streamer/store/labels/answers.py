@@ -37,7 +37,7 @@ class SqlAnswers:
 
         What a raised audit rate alone has drawn is left out.
 
-        Where the audit took every batch, those that were held for blank answers are among them: nothing draws these.
+        Where the audit took every batch, those that were held unscored for their answers are among them: nothing draws these.
         """
         query = (
             sa.select(
@@ -58,7 +58,10 @@ class SqlAnswers:
                 gate_revisions.c.encoder == settings.encoder,
                 batches.c.attempt == 1,
                 (decisions.c.sampled & ~decisions.c.extra_draw & responses.c.score.is_not(None))
-                | ((decisions.c.reason == "empty_text") & (gate_revisions.c.audit_probability == 1)),
+                | (
+                    decisions.c.reason.in_(["empty_text", "not_read"])
+                    & (gate_revisions.c.audit_probability == 1)
+                ),
             )
             .order_by(decisions.c.decided_at, batches.c.id, responses.c.position)
         )

@@ -15,6 +15,7 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
+from streamer.calibration.calibrators.full import UNREAD
 from streamer.errors import UsageError
 from streamer.gates.policy_gate import burst_of
 from streamer.gates.rule import Full
@@ -45,6 +46,8 @@ GATES: dict[str, dict[str, Any]] = {
     "pooled": {"segment_by": "kind", "segment_fallback": "pooled", "alpha": 0.04},
     "above": {"ship_above": 0.85},
     "bursts": {"group_by": "session"},
+    "unread": {},
+    "unread-few": {},
     "few": {"ship_above": 0.4, "group_by": "prompt"},
     "by-kind": {"method": "mean", "scorer": "gram", "signals": (), "segment_by": "kind"},
     "by-session": {
@@ -57,7 +60,8 @@ GATES: dict[str, dict[str, Any]] = {
     },
     "mean": {"unit": "batch", "method": "mean", "scorer": "gram", "signals": ()},
 }
-"""Prompts that calibrate: all but for `few`, which has too few for all signals."""
+"""Prompts that calibrate: all but for `FEW`, which have too few for all signals."""
+FEW = ("few", "unread-few")
 
 
 def words(gate: str, number: int) -> bytes:
@@ -75,6 +79,8 @@ def words(gate: str, number: int) -> bytes:
         one["text"] = f"It is {'Bern' if rng.uniform() > number % 7 / 7 else f'town {i}'}, of {number % 5}"
         one["signals"] = {"retrieval": round(float(rng.uniform()), 3)} if number % 4 else {}
         one["score"] = round(float(rng.uniform()), 3)
+        if gate.startswith("unread"):
+            one["text"] += " too long" * (number % 12 == 0) + " ☃" * (number % 2)
     return json.dumps(content).encode()
 
 
@@ -104,7 +110,7 @@ def write(folder: Path) -> None:
                 | {"signals": listed if given.get("method") is None else None}
                 | {"encoder": ENCODER.identity.id, "embeddings": "refuse", "dimension": None},
             )  # fmt: skip
-            count = 20 if name == "few" else BEFORE
+            count = 20 if name in FEW else BEFORE
             scribe.deliver(words(name, n) for n in range(count))
             scribe.deliver(
                 (label_event(name, n, response=f"r{i}", severity=severity(n)) for n in range(count - 2) for i in range(4)),
@@ -126,7 +132,7 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
     assert found(settings, tmp_path) == ([], [])
     counted = verify(settings).counts["budgets derived again"]
     assert counted == by_one_file(Bundle(tmp_path / "bundle"), [], None).counts["budgets derived again"]
-    assert counted == AFTER * len(GATES)
+    assert counted == AFTER * len(GATES) - 7, "what was not read is compared with no score"
     with wiring.open_store(settings) as store, store._database.reading() as connection:
         rows = connection.exec_driver_sql(
             "SELECT gate, count(*), count(DISTINCT budget_count), max(budget_groups) FROM decisions"
@@ -153,16 +159,43 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
     assert [{tuple(one) for one in some} for some in segments] == [{(1, 1), (0, 0)}] * 2, (
         "it ships iff p is within"
     )
-    assert [row[:2] for row in rows] == [(name, AFTER) for name in sorted(GATES)]
-    assert all(different > 2 for _, _, different, _ in rows)
-    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, BEFORE, BEFORE]
+    assert [row[:2] for row in rows] == [
+        (name, AFTER - 7 if name == "unread-few" else AFTER) for name in sorted(GATES)
+    ]
+    assert all(different > 2 for name, _, different, _ in rows if name != "unread-few")
+    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, BEFORE, BEFORE, BEFORE, 20]
     assert {name for name, state in kinds.items() if state == "full"} == {
         "above",
         "all",
         "bursts",
         "kinds",
         "pooled",
+        "unread",
     }
+
+
+def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings) -> None:
+    with wiring.open_store(settings) as store, store._database.reading() as connection:
+        rows = connection.exec_driver_sql(
+            "SELECT d.gate, b.batch_id, d.reason, d.outcome, d.signals, d.budget_count, d.budget_groups FROM decisions d"
+            " JOIN batches b ON b.id = d.batch WHERE d.gate LIKE 'unread%' AND d.policy_version = 2"
+        ).all()
+    assert len(rows) == 2 * AFTER
+    for row in rows:
+        number = int(row.batch_id.rpartition("-")[2])
+        marks = np.frombuffer(row.signals, "<f4")[UNREAD].tolist()
+        assert marks == [number % 12 == 0, number % 2, 0]
+        held = any(marks) if row.gate == "unread-few" else number % 12 == 0
+        assert row.reason == ("not_read" if held else "scored"), (
+            "30 labelled prompts had a snowman, 5 were too long"
+        )
+        if held:
+            assert row.outcome == "abstain"
+            assert row[5:] == ((None, None) if row.gate == "unread-few" else (BEFORE + 1, BEFORE))
+    shipped = [
+        row for row in rows if row.outcome == "ship" and np.frombuffer(row.signals, "<f4")[UNREAD].any()
+    ]
+    assert shipped, "labels of their like let snowmen out"
 
 
 @pytest.mark.parametrize("key", [None, "prompt"])
@@ -271,7 +304,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 5 * (BEFORE + AFTER) + 20 + AFTER
+    assert report.counts["rows of signals measured again"] == 6 * (BEFORE + AFTER) + 2 * (20 + AFTER)
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)

@@ -576,7 +576,7 @@ def test_tables_are_read_on_a_phone_too(folder: Path, tmp_path: Path, browser: B
 
 
 @pytest.mark.parametrize(("kind", "column"), [("policies", "threshold"), ("accounts", "roles")])
-def test_a_value_that_no_report_can_show_is_said_to_be_one(
+def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
     folder: Path, tmp_path: Path, kind: str, column: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from streamer.cli import main
@@ -588,12 +588,13 @@ def test_a_value_that_no_report_can_show_is_said_to_be_one(
     for line in lines:
         if line["kind"] == kind:
             line["row"][column] = {"no": "value"}
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file.write_bytes(b"".join(verify_bundle.canonical_json(line) + b"\n" for line in lines))
     given = ("audit", "report", "--framework", "soc2", "--bundle", str(tmp_path / "bundle"), "--no-pdf")
-    assert main([*given, "--out", str(tmp_path / "pack")]) == 2
-    said = capsys.readouterr().err
-    assert "has a value that no report can show" in said
-    assert "verify_bundle.py names it" in said
+    assert main([*given, "--out", str(tmp_path / "pack")]) == 3
+    assert "no figure here can be relied on" in (tmp_path / "pack" / PAGE).read_text("utf-8")
+    capsys.readouterr()
+    assert verify_bundle.main([str(tmp_path / "bundle")]) == 3
+    assert f"{kind}: row.{column} is not a " in capsys.readouterr().out
 
 
 def test_a_bundle_that_is_none_is_said_to_be_none(

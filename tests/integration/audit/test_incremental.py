@@ -32,7 +32,12 @@ ON_SQLITE = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 # Changes to labels by the topic that were verified before. All but the one of a date show in what belongs to no log, or in
 # what a run says it has read, all of which every verification reads.
 OLDER = "source = 'topic' AND batch_id = 'batch-3'"
-UNSEEN = "UPDATE label_revisions SET effective_at"
+UNSEEN = (
+    "UPDATE label_revisions SET effective_at",
+    f"UPDATE label_revisions SET severity = 0.5 WHERE {OLDER}",
+    f"DELETE FROM label_revisions WHERE {OLDER}",
+)
+"""Of labels that were verified before; only a whole run reads them again."""
 
 
 def head_at(record: Record, size: int) -> dict[str, Any]:

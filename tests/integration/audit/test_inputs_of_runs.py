@@ -16,19 +16,22 @@ ONE = f"run = ({RUN}) AND (batch, response_id) = (SELECT batch, response_id FROM
 RESPONSE = f"(SELECT batch, response_id FROM calibration_inputs WHERE {ONE})"
 
 ATTACKS = {
-    "another score": (f"UPDATE calibration_inputs SET score = 0.123456 WHERE {ONE}", "another score"),
+    "another score": (
+        f"UPDATE calibration_inputs SET score = 0.123456 WHERE {ONE}",
+        "its score is not the recorded one",
+    ),
     "another severity": (
         "UPDATE label_revisions SET severity = 1 - severity",
-        "no labels that were given have this severity",
+        "labels do not give severity",
     ),
-    "labels of another kind": ("UPDATE label_revisions SET kind = 'other'", "nobody gave it a severity"),
+    "labels of another kind": ("UPDATE label_revisions SET kind = 'other'", "labels do not give severity"),
     "another probability": (
         f"UPDATE calibration_inputs SET probability = 0.75 WHERE {ONE}",
-        "another probability",
+        "its own audit drew it with the probability",
     ),
     "not drawn": (
         f"UPDATE responses SET drawn = (1 = 0) WHERE (batch, response_id) IN {RESPONSE}",
-        "did not draw it",
+        "the audit draw takes",  # of many, before what runs have read
     ),
 }
 
@@ -41,7 +44,7 @@ def test_an_input_that_nothing_recorded_bears_out_is_named(record: Record, attac
         rebuild_outcomes(connection)
         rebuild_control(connection)
     report = record.verify()
-    assert any(fault.check == "policy" and said in fault.detail for fault in report.faults), report.faults
+    assert any(said in fault.detail for fault in report.faults), report.faults
 
 
 def test_an_honest_record_bears_out_every_input(record: Record) -> None:

@@ -60,7 +60,7 @@ def test_an_honest_record_is_in_order_whoever_asks(site: Site, tmp_path: Path) -
     assert at_the_desk == report.counts["outcomes at the desk"] == 6
     assert report.counts["receipts"] == len(site.receipts)
     assert report.counts["events with a receipt"] == len(site.receipts) - at_the_desk
-    assert report.counts["runs whose sample is complete"] == 4
+    assert report.counts["runs whose sample is complete"] == 6
     compared = site.compared()
     assert compared.faults == []
     assert compared.counts["receipts compared with the log"] == len(site.receipts)

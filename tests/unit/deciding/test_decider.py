@@ -38,6 +38,7 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
+from streamer.scoring.reading import CUT, UNREAD
 from streamer.scoring.registry import EVERY, SCORER_NAMES
 from streamer.scoring.signals.signal_list import signal_list
 
@@ -53,7 +54,7 @@ IDENTITY = EncoderIdentity("hashing", "1", "ab" * 32, 8)
 
 
 class HashingEncoder:
-    """Deterministic unit vectors from a text's hash; a text that says so cannot be encoded."""
+    """Deterministic unit vectors from a text's hash; a text that says so cannot be encoded or is too long, a snowman is unread."""
 
     identity = IDENTITY
 
@@ -71,7 +72,10 @@ class HashingEncoder:
             for text in texts
         ]
         vectors = np.array(rows).reshape(len(texts), IDENTITY.dimension)
-        return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+        vectors[["☃" in text for text in texts]] = UNREAD
+        vectors[["too long" in text for text in texts]] = CUT
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors.astype(np.float32)
 
 
 def active(
@@ -692,6 +696,38 @@ def test_any_scorer_that_is_ranked_may_decide(scorer: str) -> None:
     assert [one.score for one in found.responses] == wanted.tolist()
     assert all((one.raw_energy is not None) == (scorer == "gram") for one in found.responses)
     assert found.scorer == scorer
+
+
+def test_answers_that_the_encoder_does_not_read_are_held_by_every_method_of_embeddings() -> None:
+    world = World()
+    world.sql["choice"] = active("choice", scorer="choice", state="open", threshold=None)
+    listed = signal_list(())
+    for state in ("open", "closed"):
+        world.sql[state] = active(
+            state, scorer="choice", signals=listed.text, state=state, threshold=None
+        )  # of method full
+    texts = ["It is Bern ☃", "It is Bern", "It is Bern, too long to be read"]
+
+    def decided(gate: str) -> BatchDecision:
+        (found,) = world.decide(raw(batch(gate, texts)))
+        assert isinstance(found, BatchDecision)
+        assert found.outcome == "abstain"
+        return found
+
+    for gate in ("bot", "choice"):
+        found = decided(gate)
+        assert (found.reason, found.signals, found.sampled) == ("not_read", None, False)
+        assert [one.score for one in found.responses] == [None] * 3
+    for gate, reason in (("open", "not_read"), ("closed", "closed")):
+        found = decided(gate)
+        assert found.reason == reason
+        assert found.sampled, "its label says what such answers are worth"
+        assert found.signals is not None
+        row = dict(zip(listed.columns, np.frombuffer(found.signals, "<f4").tolist(), strict=True))
+        assert [row[name] for name in ("cut", "unread", "twin")] == [1, 1, 0]
+        assert row["gram"] == row["centroid"] == 0, "what embeddings would say takes its middle"
+        assert row["chrf"] > 0
+        assert found.cloud is None
 
 
 def test_the_callers_numbers_are_signals_and_one_outside_its_range_holds() -> None:

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
 
 
 class Tokenizer:
+    model = SimpleNamespace(unk_token="[UNK]")
+
+    def token_to_id(self, _token: str) -> int:
+        return 0
+
     def encode(self, text: str) -> Any:
-        return SimpleNamespace(ids=[1, *(len(word) for word in text.split()), 2])
+        ids = [1, *(len(word) for word in text.split()), 2]
+        return SimpleNamespace(ids=ids, offsets=[(0, 1)] * len(ids), overflowing=[])
 
     def encode_batch(self, texts: Sequence[str]) -> list[Any]:
         return [self.encode(text) for text in texts]

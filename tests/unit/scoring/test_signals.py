@@ -28,7 +28,7 @@ TEXTS = ["It is Paris.", "Paris", "It is Paris.", "Lyon, I think: 1,500 or 2", "
 ROWS = np.array([[1.0, 0.0], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
 BLANK = [False, False, False, False, True]
 QUESTION = "Is it Paris or Lyon?"
-EVERY = {one.name: one for one in VERSIONS[1]}
+EVERY = {one.name: one for one in VERSIONS[2]}
 
 
 def batch(order: list[int] | None = None, models: tuple[str, ...] = ()) -> AnswerBatch:
@@ -254,7 +254,7 @@ def test_the_choice_is_gram_energy_and_chrf() -> None:
 
 def test_rows_are_scaled_by_constants_and_clipped() -> None:
     rows = SignalList().rows(batch(), QUESTION)
-    for place, one in enumerate(VERSIONS[1]):
+    for place, one in enumerate(VERSIONS[2]):
         wanted = np.clip((one.of(Measured(batch(), QUESTION)) - one.mean) / one.deviation, -4, 4).astype(
             np.float32
         )
@@ -268,7 +268,7 @@ def test_what_comes_with_an_answer() -> None:
     signals = SignalList(
         given=("score", "logprob"), models=("small", "large"), declared=(("retrieval", 0.0, 10.0),)
     )
-    assert signals.columns[len(VERSIONS[1]) :] == (
+    assert signals.columns[len(VERSIONS[2]) :] == (
         "score", "score:missing", "logprob", "logprob:missing", "retrieval", "retrieval:missing", "model=small", "model=large",
     )  # fmt: skip
     assert signals.names[-3:] == ("score", "logprob", "retrieval")
@@ -279,7 +279,7 @@ def test_what_comes_with_an_answer() -> None:
         "another": [99.0] * 5,
     }
     rows = signals.rows(batch(models=("small", "large", "new", "", "small")), None, came)[
-        :, len(VERSIONS[1]) :
+        :, len(VERSIONS[2]) :
     ]
     np.testing.assert_array_equal(
         rows,
@@ -287,7 +287,7 @@ def test_what_comes_with_an_answer() -> None:
             [[1, 0, 1, 0, 0, 0, 1, 0], [-0.5, 0, 0, 0, 1, 0, 0, 1], [0, 1, 0, 1, 0, 1, 0, 0], [-1, 0, 0, 1, -1, 0, 0, 0], [0] * 8]
         ),
     )  # fmt: skip
-    without = signals.rows(batch())[0, len(VERSIONS[1]) :]
+    without = signals.rows(batch())[0, len(VERSIONS[2]) :]
     assert without.tolist() == [0, 1, 0, 1, 0, 1, 0, 0]
 
 
@@ -313,7 +313,7 @@ def test_a_number_outside_its_range_is_refused(came: dict[str, list[float | None
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"version": 2}, "version of the signals must be one of 1"),
+        ({"version": 1}, "version of the signals must be one of 2"),
         (
             {"given": ("gram",)},
             "must be among score, logprob, judge, token_entropy, most_token_entropy, not 'gram'",
@@ -335,7 +335,7 @@ def test_a_list_that_is_none_is_refused(wrong: dict[str, object], said: str) -> 
 def test_a_list_is_written_and_read_and_has_a_hash() -> None:
     made = SignalList(given=("score",), models=("größer",), declared=(("retrieval", 0.0, 1.0),))
     assert (
-        made.text == '{"declared":[["retrieval",0.0,1.0]],"given":["score"],"models":["größer"],"version":1}'
+        made.text == '{"declared":[["retrieval",0.0,1.0]],"given":["score"],"models":["größer"],"version":2}'
     )
     assert SignalList.of_text(made.text) == made
     assert hash(made) == hash(SignalList.of_text(made.text))
@@ -354,7 +354,7 @@ def test_a_list_is_written_and_read_and_has_a_hash() -> None:
 
 def test_a_published_version_never_changes() -> None:
     """Policies and records hold rows of it: another scale, order or meaning is another version."""
-    assert [(one.name, one.mean, one.deviation) for one in VERSIONS[1]] == PUBLISHED
+    assert [(one.name, one.mean, one.deviation) for one in VERSIONS[2]] == PUBLISHED
 
 
 def test_the_row_of_a_whole_batch_is_the_mean_over_what_is_written() -> None:
@@ -392,4 +392,7 @@ PUBLISHED = [
     ("refusal", 0.024, 0.15),
     ("has_number", 0.43, 0.5),
     ("one_of", 0.13, 0.074),
+    ("cut", 0, 1),
+    ("unread", 0, 1),
+    ("twin", 0, 1),
 ]

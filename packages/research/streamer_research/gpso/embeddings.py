@@ -29,4 +29,5 @@ def stored_encoder(
         threads=settings.encoder.threads,
         folder=EMBEDDINGS_FOLDER,
         progress=progress,
+        strict=False,
     )

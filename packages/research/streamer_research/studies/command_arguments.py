@@ -42,7 +42,7 @@ def default_encoder() -> CachedEncoder:
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.encoders.registry import load_encoder
 
-    return CachedEncoder(load_encoder())
+    return CachedEncoder(load_encoder(strict=False))
 
 
 def table_parser(

@@ -139,7 +139,7 @@ def measures(clouds: Sequence[Cloud], folder: Path) -> list[Measures]:
             {one.name: one.of(measured) for one in single}, best, signals.of_measured(measured)[best]
         )
 
-    encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
+    encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder, strict=False)
     return [one for one in measured_batches(clouds, encoder, measure) if one is not None]
 
 

@@ -36,7 +36,9 @@ def scales(paths: Sequence[Path], folder: Path, version: int) -> list[tuple[str,
 
     for path in paths:
         clouds = list(read_clouds(path, needs_answers=True))
-        encoder = None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder)
+        encoder = (
+            None if own_embeddings(clouds) else StoredEncoder(DEFAULT_ENCODER, folder=folder, strict=False)
+        )
         found = measured_batches(clouds, encoder, measure)
         together = np.hstack([one for one in found if one is not None])
         known = ~np.isnan(together).any(axis=1)

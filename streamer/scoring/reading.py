@@ -1,0 +1,74 @@
+"""Which answers an encoder does not read: what it would say of them has nothing to do with what they claim. Pure.
+
+An encoder gives a text that it does not read a row of its own in place of a vector, so that no vector of it is ever compared.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from streamer.scoring.blank import is_seen
+
+Rule = Literal["cut", "unread", "twin"]
+RULES: tuple[Rule, ...] = ("cut", "unread", "twin")
+"""`cut`: an answer has more tokens than the model takes. `unread`: at least a tenth of an answer's visible characters are in no token
+that the model knows. `twin`: two answers have one vector and other characters."""
+
+CUT, UNREAD = 0.0, np.nan
+"""What the row of a text is filled with that is cut, and of one that is unread."""
+
+_UNKNOWN = 0.1
+_NOT_COMPARED = frozenset({"Mn", "Cf"})
+
+
+def mostly_unknown(text: str, spans: Sequence[tuple[int, int]]) -> bool:
+    """Report whether at least a tenth of a text's visible characters, combining marks too, lie in no token that is known.
+
+    Parameters
+    ----------
+    spans : where each known token begins and ends, in code points.
+    """
+    changes = np.zeros(len(text) + 1, dtype=np.int64)
+    for begin, end in spans:
+        changes[begin] += 1
+        changes[end] -= 1
+    known = changes.cumsum()[:-1] > 0
+    visible = np.array([is_seen(one) or unicodedata.category(one)[0] == "M" for one in text], dtype=np.bool_)
+    return bool((visible & ~known).sum() >= _UNKNOWN * max(1, int(visible.sum())))
+
+
+def not_read(texts: Sequence[str], blank: Sequence[bool], embeddings: ArrayLike) -> tuple[Rule, ...]:
+    """Return which rules hold for a batch, in the order of `RULES`; none: the encoder has read it.
+
+    Parameters
+    ----------
+    embeddings : shape (n, d), as the encoder made them.
+    """
+    found: set[Rule] = set()
+    first: dict[bytes, str] = {}
+    rows: NDArray[np.floating] = np.asarray(embeddings)
+    for text, empty, row in zip(texts, blank, rows, strict=True):
+        if empty:
+            continue
+        if np.isnan(row[0]):
+            found.add("unread")
+        elif not row.any():
+            found.add("cut")
+        else:
+            other = first.setdefault(row.tobytes(), text)
+            if other != text and _compared(other) != _compared(text):
+                found.add("twin")
+    return tuple(rule for rule in RULES if rule in found)
+
+
+def _compared(text: str) -> str:
+    """The characters of a text that two answers are told apart by."""
+    if text.isascii():
+        return "".join(text.casefold().split())
+    folded = unicodedata.normalize("NFKD", text).casefold()
+    return "".join(
+        one for one in folded if unicodedata.category(one) not in _NOT_COMPARED and not one.isspace()
+    )
