@@ -128,10 +128,10 @@ def range_root(connection: sa.Connection, first: int, end: int) -> bytes:
 
 
 def all_heads(connection: sa.Connection) -> Iterator[bytes]:
-    """What each leaf is the hash of, up to where there is none."""
-    query, first = sa.select(heads.c.data).order_by(heads.c.leaf_index), 0
+    """What each leaf is the hash of, up to the first that is not there."""
+    query, first = sa.select(heads.c.leaf_index, heads.c.data).order_by(heads.c.leaf_index), 0
     while page := connection.execute(query.where(heads.c.leaf_index.between(first, first + 999))).all():
-        yield from (data for (data,) in page)
+        yield from (data for place, (index, data) in enumerate(page, first) if index == place)
         first += 1_000
 
 

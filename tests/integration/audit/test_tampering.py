@@ -106,7 +106,8 @@ CHANGES = [
     ("UPDATE control_head SET log_size = 3", "control", "should have 3"),
     # checkpoints
     ("DELETE FROM heads WHERE leaf_index = 2", "checkpoint 3", "it saw 3 heads, there are 2"),
-    ("DELETE FROM heads WHERE leaf_index = 1", "checkpoint 2", "is none of this record"),
+    ("DELETE FROM heads WHERE leaf_index = 1", "checkpoint 2", "there are 1"),
+    ("UPDATE heads SET leaf_index = 5 WHERE leaf_index = 2", "checkpoint 3", "there are 2"),
     ("UPDATE control_head SET record_id = substr(log_edge, 1, 32)", "checkpoint 1", "another record"),
 ]  # fmt: skip
 
