@@ -129,9 +129,7 @@ class Site:
                     queued=store.mark_published,
                 )
             self.decisions = worker.decisions
-            checkpointer = wiring.checkpointer(self.settings, store)
-            checkpointer.make()
-            checkpointer.keep_up()
+            wiring.checkpointer(self.settings, store).run(publish=True)
 
     def verify(self, *options: str, profile: str = "") -> tuple[float, float, dict[str, Any]]:
         """Processor seconds, peak memory in MB, and what the command said."""

@@ -33,7 +33,7 @@ EXTRAS = {
     "bertscore": _SENTENCE_TRANSFORMERS | {"bert_score"},
     "research": _ENCODER | {"jinja2", "matplotlib"},
     "parquet": {"pyarrow"},
-    "evidence": {"rfc3161_client", "typst"},
+    "evidence": {"typst"},
 }
 """What the program imports of each extra of pyproject.toml; the first that has a package is the least that does."""
 

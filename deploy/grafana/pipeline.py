@@ -303,19 +303,20 @@ WAY_OUT = Row(
             ),
         ),
         Panel(
-            title="Witnesses",
+            title="Signing and witnesses",
             unit="s",
             width=8,
-            description="How long the oldest checkpoint has waited that a kind of witness lacks, and how often none was taken in the "
-            "last hour. No line without witnesses.",
+            description="How long the oldest head has waited that is not signed, or that a witness has not cosigned, and how often one "
+            "did not cosign in the last hour. No line without a key to sign with.",
             queries=(
                 Query(
-                    expr=f"max by (witness) (streamer_audit_unwitnessed_seconds{{{WORKERS}}})",
+                    expr="max by (witness) (streamer_audit_unwitnessed_seconds)",
                     legend="{{witness}}",
                 ),
+                Query(expr="max (streamer_audit_unsigned_seconds)", legend="signed"),
                 Query(
                     expr="sum (increase(streamer_audit_witness_failures_total[1h]))",
-                    legend="not taken",
+                    legend="not cosigned",
                     colour=BAD,
                 ),
             ),

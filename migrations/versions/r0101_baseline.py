@@ -21,7 +21,7 @@ branch_labels = None
 depends_on = None
 
 MOVES_ON = frozenset(
-    ("control_head", "control_queue", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers")
+    ("control_head", "control_queue", "cosignatures", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers", "signed_head")
 )  # fmt: skip
 """State, which nothing guards."""
 
@@ -190,6 +190,7 @@ def upgrade() -> None:
         "INSERT INTO control_head (id, record_id, log_size, log_edge)"  # noqa: S608  # our own bytes
         f" VALUES (1, {identity}, 0, {nothing})"
     )
+    op.execute(f"INSERT INTO signed_head (id, size, published, note) VALUES (1, 0, 0, {nothing})")  # noqa: S608
 
 
 def _guards() -> Iterator[tuple[str, str, str, str]]:

@@ -33,8 +33,10 @@ NOT_EVIDENCE = {
     "candidate_prompts": "what a candidate policy compares batches with; its sealed rule has their digest",
     "control_head.id": "always 1",
     "control_queue": "what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
+    "cosignatures": "what witnesses have cosigned: evidence is what they keep themselves",
     "decisions.cloud": "numbers of the embeddings, for drift",
     "desk_texts.id": "a number that nothing names",
+    "heads.nodes": "hashes that follow from the log of heads",
     "judgements.id": "a number that nothing names, where the judgement is of a score",
     "leases": "which process does what only one may do",
     "monitor_*": "the state of monitoring, which follows from decisions and labels; alerts are sealed",
@@ -44,6 +46,9 @@ NOT_EVIDENCE = {
     "progress.topic_id": "the broker's own id of the topic",
     "progress.updated_at": "when a partition was leased or went on",
     "review_*": "who was shown which answer",
+    "signed_head.id": "always 1",
+    "signed_head.published*": "up to where checkpoints went to the topic, and when",
+    "signed_head.size": "how many heads the checkpoint beside it covers",
 }
 """What the database has beside the record: in no log, and in no bundle. Tables, a star for the rest of a name, or columns."""
 
@@ -102,6 +107,7 @@ def write_bundle(
         "outcomes.jsonl": _counted(
             (canonical_json(_outcome(line, gate, texts)) for line in snapshot.outcomes({})), progress
         ),
+        "heads.jsonl": snapshot.heads(),
         "checkpoints.jsonl": snapshot.checkpoints(),
         "unchained.jsonl": (canonical_json(row) for row in snapshot.unchained()),
     }

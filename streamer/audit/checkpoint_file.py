@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from streamer.audit.standalone.verify_bundle import complete_lines
-from streamer.clouds.line_record import read_whole
-from streamer.errors import UsageError
+from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
 _BLOCK = 65_536
+"""Longer than any line."""
 
 
 class CheckpointFile:
@@ -28,66 +23,35 @@ class CheckpointFile:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def read(self) -> list[bytes]:
-        """Every line, the oldest first. Raises `UsageError` when the file cannot be read."""
-        try:
-            return complete_lines(read_whole(self.path))
-        except OSError as error:
-            raise UsageError(f"cannot read the checkpoints {self.path}: {error.strerror}") from error
-
     def last(self) -> bytes | None:
         """The last whole line; None when there is none yet. Raises `OSError`."""
         with self._open() as file:
-            return _last_line(file)
+            return _last(file)[0]
 
-    def append(self, values: Sequence[bytes], *, after: bytes | None) -> bool:
-        """Add lines and make them last. Raises `OSError`.
+    def append(self, line: bytes, *, after: bytes | None) -> bool:
+        """Add a line and make it last. Raises `OSError`.
 
         Returns False, and writes nothing, when the last line is not `after` any more: another process was faster.
         """
         with self._open() as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            if _last_line(file) != after:
+            last, end = _last(file)
+            if last != after:
                 return False
-            os.ftruncate(file, _whole(file))
-            data = b"".join(value + b"\n" for value in values)
-            while data:
-                data = data[os.write(file, data) :]
+            file.truncate(end)
+            file.write(line + b"\n")
+            file.flush()
             os.fsync(file)
         return True
 
-    @contextmanager
-    def _open(self) -> Iterator[int]:
+    def _open(self) -> BinaryIO:
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            yield file
-        finally:
-            os.close(file)
+        return self.path.open("a+b")
 
 
-def _whole(file: int) -> int:
-    """Where the last whole line ends."""
-    end = os.fstat(file).st_size
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-def _last_line(file: int) -> bytes | None:
-    end = _whole(file) - 1
-    if end < 0:
-        return None
-    start, line = end, b""
-    while start > 0:
-        block = max(0, start - _BLOCK)
-        line = os.pread(file, start - block, block) + line
-        found = line.rfind(b"\n")
-        if found >= 0:
-            return line[found + 1 :]
-        start = block
-    return line
+def _last(file: BinaryIO) -> tuple[bytes | None, int]:
+    """The last whole line, and where it ends."""
+    start = max(0, file.seek(0, os.SEEK_END) - 2 * _BLOCK)
+    file.seek(start)
+    whole, newline, _ = file.read().rpartition(b"\n")
+    return (whole.rpartition(b"\n")[2], start + len(whole) + 1) if newline else (None, 0)

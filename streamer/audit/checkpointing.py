@@ -1,190 +1,231 @@
-"""Making checkpoints: when one is due, what it says, and keeping the file outside the database up with them."""
+"""Signing the record: a leaf of the log of heads when a log has grown, and a checkpoint of it, kept outside the database too."""
 
 from __future__ import annotations
 
+import time
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import structlog
 
-from streamer.errors import BadMessage
-from streamer.events.checkpoints import (
-    SCHEMA,
-    checkpoint_hash,
-    checkpoint_message,
-    decode_checkpoint,
-    encode_checkpoint,
-)
-from streamer.events.cloudevents import rfc3339
+from streamer.audit.standalone.verify_bundle import read_note
+from streamer.errors import BadMessage, LeaseLost, Unavailable
+from streamer.events.checkpoints import checkpoint_message, decode_checkpoint, encode_checkpoint
+from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime, timedelta
+    import threading
+    from collections.abc import Callable, Sequence
+    from datetime import timedelta
 
     from streamer.audit.checkpoint_file import CheckpointFile
     from streamer.audit.signing import Signer
-    from streamer.events.checkpoints import CheckpointsV1
+    from streamer.audit.standalone.verify_bundle import Note
     from streamer.journal import OutboxMessage
+    from streamer.recalibration.service import Leadership
+    from streamer.signing.notes import SignedHead
 
 log = structlog.get_logger(__name__)
 
-_PAGE = 500
 
+class HeadStore(Protocol):
+    """The store as signing needs it. Calls block and may raise `Unavailable`."""
 
-class CheckpointStore(Protocol):
-    """The store as checkpoints need it. Calls block and may raise `Unavailable`."""
+    def standing(self) -> tuple[dict[str, Any], bytes | None, SignedHead]:
+        """Where the logs stand by what is committed; the newest leaf; the newest checkpoint."""
+        ...
 
-    def make(
+    def append(
         self,
-        make: Callable[[dict[str, Any], bytes | None], bytes | None],
+        data: bytes,
         *,
-        message: Callable[[bytes], OutboxMessage],
+        before: SignedHead,
+        make: Callable[[int, bytes], tuple[bytes, OutboxMessage | None]],
         now: datetime,
-    ) -> bytes | None:
-        """Store and enqueue the checkpoint that `make` returns, given where the logs stand and the newest one.
-
-        Nobody else makes one meanwhile. Returns what was stored.
-        """
+    ) -> SignedHead | None:
+        """Append a leaf and store the checkpoint of the log with it, unless another process appended one first."""
         ...
 
-    def after(self, sequence: int, *, limit: int) -> list[bytes]:
-        """The oldest checkpoints behind a sequence number."""
+    def root(self, first: int, end: int) -> bytes:
+        """The root over a range of leaves."""
         ...
 
-    def newest(self) -> bytes | None:
-        """The last checkpoint; None when there is none."""
+    def data(self, index: int) -> bytes | None:
+        """What a leaf is the hash of."""
         ...
 
-    def uncommitted_gates(self, known: int) -> bool:
-        """Whether there are more than `known` gates."""
+    def newest(self) -> SignedHead:
+        """The newest checkpoint."""
+        ...
+
+    def cosigned(self) -> Sequence[Any]:
+        """The newest checkpoint that each witness has cosigned: `witness`, `size`, `note` with its signature."""
+        ...
+
+    def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
+        """Keep what a witness has cosigned, in place of what it cosigned before."""
         ...
 
 
+def origin_of(record_id: str) -> str:
+    """The origin of a record's checkpoints: the name of its log of heads, under which its key signs."""
+    return f"streamer/{record_id}"
+
+
+def said(value: bytes) -> Note:
+    """What the checkpoint of an event says. Raises `BadMessage`."""
+    return read_note(decode_checkpoint(value).checkpoint)
+
+
+@dataclass(slots=True)
 class Checkpointer:
-    """Makes a checkpoint when the last one is old, or a gate's secrets are not committed to yet.
-
-    Several may run: they take turns in the database, and one checkpoint in each interval is enough for all.
+    """Signs where the logs stand. Several may run: the database gives each leaf its place once.
 
     Parameters
     ----------
     store : where the logs and the checkpoints are.
     signer : signs them.
     topic : where they are published, by the outbox.
-    file : where they are appended; None: nowhere.
-    every : between two checkpoints while something happens; without news there is none.
+    file : where those that are published are appended; None: nowhere.
+    every : between two that are published; one with a gate's first commitment is at once.
     clock : returns the present time, with zone.
     """
 
-    def __init__(
-        self,
-        store: CheckpointStore,
-        *,
-        signer: Signer,
-        topic: str,
-        file: CheckpointFile | None,
-        every: timedelta,
-        clock: Callable[[], datetime],
-    ) -> None:
-        self._store = store
-        self._signer = signer
-        self._topic = topic
-        self._file = file
-        self._every = every
-        self._clock = clock
-        self._idle_since: datetime | None = None
-        self._kept: int | None = None
+    store: HeadStore
+    _: KW_ONLY
+    signer: Signer
+    topic: str
+    file: CheckpointFile | None
+    every: timedelta
+    clock: Callable[[], datetime]
+    _kept: int | None = field(default=None, init=False)
 
-    def run_if_due(self) -> None:
-        """Do what is due now; cheap when nothing is. To be called every few seconds."""
-        now = self._clock()
-        newest = self._newest()
-        if self._is_due(newest, now):
-            made = self.make(now=now, only_if_due=True)
-            self._idle_since = now if made is None else None
-            newest = newest if made is None else decode_checkpoint(made)
-        if newest is not None and newest.sequence != self._kept:
-            self.keep_up()
+    def run(self, *, publish: bool = False) -> SignedHead:
+        """Sign what was recorded since the last time, and publish it if that is due; `publish`: in any case.
 
-    def make(self, *, now: datetime | None = None, only_if_due: bool = False) -> bytes | None:
-        """Make a checkpoint; None when nothing has happened since the last one."""
-        moment = now or self._clock()
-
-        def next_one(standing: dict[str, Any], last: bytes | None) -> bytes | None:
-            before = None if last is None else decode_checkpoint(last)
-            if only_if_due and not self._old_or_lacking(before, len(standing["gates"]), moment):
-                return None  # another worker made it first
-            if before is not None and _same(standing, before):
-                return None
-            return encode_checkpoint(
-                {
-                    "schema": SCHEMA,
-                    **standing,
-                    "sequence": 1 if before is None else before.sequence + 1,
-                    "previous": None if last is None else checkpoint_hash(last),
-                    "made_at": rfc3339(moment),
-                    "key_id": self._signer.key_id,
-                },
-                sign=self._signer.sign,
-            )
-
-        return self._store.make(
-            next_one, message=lambda value: checkpoint_message(value, topic=self._topic), now=moment
-        )
-
-    def keep_up(self) -> str | None:
-        """Append to the file what the database has and the file has not. A full disk is logged, and tried again.
-
-        Returns what keeps the newest one from the file; None: it is there, or there is no file.
+        Returns the newest checkpoint.
         """
-        newest = self._newest()
-        if self._file is None or newest is None:
-            self._kept = None if newest is None else newest.sequence
-            return None
-        try:
-            while True:
-                last = self._file.last()
-                held = None if last is None else decode_checkpoint(last)
-                if held is not None and held.record_id != newest.record_id:
-                    log.error("audit.checkpoint_file_of_another_record", path=str(self._file.path))
-                    self._kept = newest.sequence
-                    return f"{self._file.path} has checkpoints of another record; name another file"
-                reached = 0 if held is None else held.sequence
-                missing = self._store.after(reached, limit=_PAGE)
-                if not missing:
-                    break
-                self._file.append(missing, after=last)
-        except (OSError, BadMessage) as error:
-            log.error("audit.checkpoint_file_failed", path=str(self._file.path), error=str(error))
-            why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            return f"{self._file.path}: {why}"
-        self._kept = newest.sequence
-        if reached > newest.sequence:
-            log.error("audit.checkpoints_lost", in_file=reached, in_database=newest.sequence)
-            return f"{self._file.path} has {reached} checkpoints, the database {newest.sequence}: after a restore name another file"
+        appended: SignedHead | None = None
+        while appended is None:
+            now = self.clock()
+            standing, last, signed = self.store.standing()
+            known = {} if last is None else msgspec.json.decode(last)
+            due = (
+                publish
+                or signed.published_at is None
+                or abs(now - signed.published_at) >= self.every
+                or len(standing["gates"]) > len(known.get("gates", ()))
+            )
+            if not _grown(standing, known) and not (due and signed.published < signed.size):
+                appended = signed
+                break
+            make = partial(self._make, standing["record"], now if due else None)
+            at = now.astimezone(UTC).isoformat(timespec="microseconds")
+            leaf = canonical_json({**standing, "index": signed.size, "at": at})
+            appended = self.store.append(leaf, before=signed, make=make, now=now)
+        if appended.published != self._kept:
+            self.keep_up(appended)
+        return appended
+
+    def _make(
+        self, record_id: str, published_at: datetime | None, size: int, root: bytes
+    ) -> tuple[bytes, OutboxMessage | None]:
+        note = self.signer.checkpoint(origin_of(record_id), size, root)
+        if published_at is None:
+            return note, None
+        return note, checkpoint_message(note, topic=self.topic, at=published_at)
+
+    def lacking(self, size: int) -> float:
+        """How long ago, in seconds, the first head came that whoever knows so many does not; 0: there is none."""
+        leaf = self.store.data(size)
+        if leaf is None:
+            return 0.0
+        came = datetime.fromisoformat(msgspec.json.decode(leaf)["at"])
+        return max(0.0, (self.clock() - came).total_seconds())
+
+    def keep_up(self, newest: SignedHead) -> str | None:
+        """Append the newest checkpoint to the file if one was published since its last. A full disk is logged, and tried again.
+
+        Returns what keeps it from the file; None: it is there, or there is no file.
+        """
+        if self.file is not None and newest.size:
+            try:
+                other = self._append(self.file, newest)
+            except (OSError, BadMessage) as error:
+                log.error("audit.checkpoint_file_failed", path=str(self.file.path), error=str(error))
+                return f"{self.file.path}: {getattr(error, 'strerror', None) or error}"
+            if other is not None:
+                log.error("audit.checkpoint_file_of_another_record", path=str(self.file.path))
+                return (
+                    f"{self.file.path} has checkpoint {other.size} of another record, or of another history of this one;"
+                    " name another file, also after a restore"
+                )
+        self._kept = newest.published
         return None
 
-    def _newest(self) -> CheckpointsV1 | None:
-        value = self._store.newest()
-        return None if value is None else decode_checkpoint(value)
-
-    def _is_due(self, newest: CheckpointsV1 | None, now: datetime) -> bool:
-        if newest is None:
-            return True
-        if self._store.uncommitted_gates(len(newest.gates)):
-            return True
-        if self._idle_since is not None and abs(now - self._idle_since) < self._every:
-            return False
-        return self._old_or_lacking(newest, len(newest.gates), now)
-
-    def _old_or_lacking(self, newest: CheckpointsV1 | None, gates: int, now: datetime) -> bool:
-        """Report whether the newest checkpoint is old, of a clock that was ahead, or knows fewer gates."""
-        return newest is None or abs(now - newest.made_at) >= self._every or gates > len(newest.gates)
+    def _append(self, file: CheckpointFile, newest: SignedHead) -> Note | None:
+        """Append it; returns what the file has of another history."""
+        value = encode_checkpoint(newest.note, self.clock())
+        while True:
+            last = file.last()
+            held = None if last is None else said(last)
+            if held is not None and (
+                held.origin != said(value).origin
+                or held.size > newest.size
+                or self.store.root(0, held.size) != held.root
+            ):
+                return held
+            if (held is not None and held.size >= newest.published) or file.append(value, after=last):
+                return None
 
 
-def _same(standing: dict[str, Any], before: CheckpointsV1) -> bool:
-    """Report whether no log has grown."""
-    ends = {(h.log_id, h.topic, h.partition): (h.size, h.next_offset) for h in before.partitions}
-    present = {
-        (h["log_id"], h["topic"], h["partition"]): (h["size"], h["next_offset"])
-        for h in standing["partitions"]
-    }
-    return standing["control"]["size"] == before.control.size and present == ends
+def _grown(standing: dict[str, Any], known: dict[str, Any]) -> bool:
+    """Whether the logs stand elsewhere than in a head."""
+    return any(standing[name] != known.get(name) for name in standing)
+
+
+@dataclass(slots=True)
+class Signing:
+    """Signs round after round while it leads; of several processes one does.
+
+    Parameters
+    ----------
+    checkpointer : its store writes under `leadership`.
+    every_seconds : between two rounds.
+    """
+
+    checkpointer: Checkpointer
+    leadership: Leadership
+    every_seconds: float
+    _leads: bool | None = field(default=False, init=False)  # None: the last round failed
+    _covered: float = field(default_factory=time.monotonic, init=False)
+
+    def leads(self) -> bool:
+        """Whether it signs at this moment."""
+        return bool(self._leads) and not self.leadership.lapsed()
+
+    def run(self, stop: threading.Event) -> None:
+        """Repeat `round` until `stop` is set."""
+        while not stop.is_set():
+            self.round()
+            stop.wait(self.every_seconds)
+
+    def round(self) -> None:
+        """Sign what is new, if this process leads. Raises nothing: what is not signed now is later."""
+        try:
+            leads = self.leadership.held()
+            if leads:
+                self.checkpointer.run()
+        except Exception as error:
+            if self._leads is not None and not isinstance(error, (Unavailable, LeaseLost)):
+                log.exception("audit.signing_failed")
+            self._leads = None
+        else:
+            self._leads, self._covered = leads, time.monotonic()
+
+    def waiting(self) -> float:
+        """How long, in seconds, rounds have not come to an end as they should, in this process or the one that leads."""
+        return max(0.0, time.monotonic() - self._covered - self.every_seconds)

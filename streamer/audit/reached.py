@@ -22,13 +22,13 @@ class Reached:
     Attributes
     ----------
     record_id : which record that was.
-    sequence, digest : number and SHA-256 of the newest checkpoint that it read, in hexadecimal.
+    size, root : of the log of heads at the newest checkpoint that it read; the root in hexadecimal.
     logs : the partitions' Merkle logs at that checkpoint: log id, topic, partition, size and right edge, in hexadecimal.
     """
 
     record_id: str
-    sequence: int
-    digest: str
+    size: int
+    root: str
     logs: list[list[Any]]
 
     def edges(self) -> dict[tuple[Any, ...], tuple[int, list[bytes]]]:
@@ -50,7 +50,7 @@ def read_reached(path: Path) -> Reached | None:
         found.edges()
     except (ValueError, TypeError, AttributeError, KeyError):
         form, found = None, None
-    if form != _FORM or found is None or type(found.sequence) is not int:
+    if form != _FORM or found is None or type(found.size) is not int:
         raise UsageError(
             f"{path} is no file of `streamer audit verify --incremental`; name another one, or remove it to begin anew"
         )

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from streamer.audit.standalone import verify_bundle
 from streamer.errors import UsageError
+from streamer.signing.notes import ED25519, VerifierKey
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +48,15 @@ class Signer:
         self._key = key
         self.public_key = _raw(key.public_key())
         self.key_id = key_id(self.public_key)
+
+    def checkpoint(self, origin: str, size: int, root: bytes) -> bytes:
+        """Return the checkpoint of a log as a signed note."""
+        text = f"{origin}\n{size}\n{base64.b64encode(root).decode()}\n".encode()
+        return text + b"\n" + self.verifier_key(origin).line(self._key.sign(text))
+
+    def verifier_key(self, origin: str) -> VerifierKey:
+        """The key as it verifies checkpoints of an origin."""
+        return VerifierKey(origin, ED25519, self.public_key)
 
     def sign(self, message: bytes) -> str:
         """Return the signature, 64 bytes, in base64."""

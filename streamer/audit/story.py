@@ -211,13 +211,13 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _seal(found: dict[str, Any]) -> str:
-    line, checkpoint = found["line"], found["checkpoint"]
+    line, head = found["line"], found["head"]
     fits = (
         "which fits what the tables say" if receipt.fits(line) else "which DOES NOT FIT what the tables say"
     )
     covered = (
         "no checkpoint covers it yet"
-        if checkpoint is None
-        else f"checkpoint {checkpoint['sequence']} of {checkpoint['made_at']} covers it"
+        if head is None
+        else f"checkpoint {head['index'] + 1} of {head['at']} covers it"
     )
     return f"leaf {line['index']}, {line['leaf'][:16]}..., {fits}; {covered}"

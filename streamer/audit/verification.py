@@ -48,8 +48,12 @@ class Snapshot(Protocol):
         """Every outcome, partition by partition, in the order of its log; those from a leaf on where one is named."""
         ...
 
+    def heads(self) -> Iterator[bytes]:
+        """What each leaf of the log of heads is the hash of."""
+        ...
+
     def checkpoints(self) -> Iterator[bytes]:
-        """Every checkpoint that the database has."""
+        """The newest checkpoint, where there is one."""
         ...
 
     def unchained(self) -> Iterator[dict[str, Any]]:
@@ -182,8 +186,8 @@ def verify_record(
     reached: Reached | None = None
     if outside is None:
         verifier.notes["outside"] = (
-            "checkpoints were taken from the database itself: whoever can change the record could have removed"
-            " the newest of them; give --checkpoints"
+            "the checkpoint was taken from the database itself: whoever can change the record could have put an older one there;"
+            " give --checkpoints"
         )
     else:
         verifier.checkpoints(outside[0], origin=outside[1])
@@ -192,7 +196,14 @@ def verify_record(
     try:
         verifier.checkpoints(snapshot.checkpoints(), origin="the database", complete=True)
         head = snapshot.head()
-        after = _not_again(since, head, verifier)
+        if since is not None and since.record_id != head["record_id"]:
+            verifier.fault(
+                "checkpoint", "the record", f"an earlier verification was of the record {since.record_id}"
+            )
+            since = None
+        seen = None if since is None else (since.size, since.root)
+        verifier.log_of_heads(snapshot.heads(), head["record_id"], seen=seen)
+        after = _not_again(since, verifier)
         runs = Runs(trusted.labels, signing.verify)
         control = _calibrated_again(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
@@ -214,9 +225,9 @@ def verify_record(
             runs.check(snapshot.control("calibration_runs"), verifier, inputs_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
-            sequence, digest, edges = newest
+            heads, root, edges = newest
             logs = [[*place, size, [one.hex() for one in edge]] for place, (size, edge) in edges.items()]
-            reached = Reached(head["record_id"], sequence, digest, logs)
+            reached = Reached(head["record_id"], heads, root, logs)
     except UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
@@ -244,22 +255,15 @@ UNREADABLE = (
 """What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
 
 
-def _not_again(
-    since: Reached | None, head: Mapping[str, Any], verifier: Verifier
-) -> dict[tuple[Any, ...], int]:
+def _not_again(since: Reached | None, verifier: Verifier) -> dict[tuple[Any, ...], int]:
     """Return the sizes up to which logs were verified before; the control log's under `()`."""
     if since is None:
         return {}
-    if since.record_id != head["record_id"]:
-        verifier.fault(
-            "checkpoint", "the record", f"an earlier verification was of the record {since.record_id}"
-        )
-        return {}
-    after = verifier.begin_behind(since.sequence, since.digest, since.edges())
+    after = verifier.begin_behind(since.edges())
     if after:
         count = sum(size for chain, size in after.items() if chain)
         verifier.notes["not again"] = (
-            f"{count} outcomes up to checkpoint {since.sequence} were verified before, and not read again"
+            f"{count} outcomes up to checkpoint {since.size} were verified before, and not read again"
         )
     return after
 

@@ -13,6 +13,7 @@ from streamer.cli import options as opt
 from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_json, print_pairs, progress, say, warn
 from streamer.cli.key_files import write_key_files
+from streamer.cli.services import PortOption, run_service
 from streamer.collector import looking_rarely
 from streamer.errors import Unreadable, UsageError
 from streamer.events.cloudevents import rfc3339
@@ -94,7 +95,7 @@ def receipt(
     gate: opt.GateFilter = None,
     attempt: Annotated[int | None, typer.Option(metavar="N", min=1, help="Only this attempt.")] = None,
 ) -> None:
-    """Prove that a signed checkpoint covers a decision: its leaf, an inclusion proof and the checkpoint, as JSON.
+    """Prove that a signed checkpoint covers a decision: its leaf, inclusion proofs and the checkpoint, as JSON.
 
     One line for each attempt. Whoever has it can check it alone and offline, with any program that verifies inclusion proofs by
     RFC 9162 (docs/audit.md).
@@ -103,15 +104,15 @@ def receipt(
 
     with wiring.open_store(wiring.load_settings()) as store, store.evidence.snapshot() as snapshot:
         for one in _decisions_of(snapshot, batch, gate, attempt):
-            line, checkpoint = one["line"], one["checkpoint"]
-            if checkpoint is None:
+            line, head = one["line"], one["head"]
+            if head is None:
                 raise UsageError(
                     "no checkpoint covers the decision yet; `streamer audit checkpoint` makes one"
                 )
             try:
                 if not fits(line):
                     raise ValueError("the decision is not what was recorded")
-                proved = full_receipt(line, checkpoint, snapshot.leaves)
+                proved = full_receipt(line, head, snapshot.leaves, snapshot.proof_of_head)
             except ValueError as error:
                 warn(f"{error}; `streamer audit verify` says more")
                 raise typer.Exit(FOUND) from error
@@ -169,7 +170,7 @@ def verify(
     Chains, seals and signatures, the audit draw, each action from stored scores and policy, each policy from its
     run's inputs and seed. docs/audit.md says what it detects, and what needs checkpoints kept outside the database.
     """
-    from streamer.audit.verification import Fault, Lookups, Trusted, verify_record
+    from streamer.audit.verification import Lookups, Trusted, verify_record
 
     if full and incremental is not None:
         raise UsageError("--full and --incremental are opposites; give one of them")
@@ -195,13 +196,8 @@ def verify(
                 progress=done,
             )
         compared = wiring.compared_with_log(settings, store) if log else None
-        witnessed = wiring.check_witnesses(settings, store)
     if incremental is not None and report.reached is not None:
         write_reached(incremental, report.reached)
-    if witnessed is not None:
-        wrong, notes, answers, stamps = witnessed
-        counts = {"faults": len(wrong), "answers of witnesses": answers, "time stamps": stamps}
-        report = report.plus([Fault("witness", *one) for one in wrong], notes, counts)
     if compared is not None:
         report = report.plus(compared.faults, compared.notes, compared.counts)
     if json:
@@ -466,51 +462,59 @@ def _moment(text: str | None, option: str, now: datetime) -> datetime | None:
 
 
 @app.command()
-def checkpoint(
-    witness: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE|URL",
-            help="Who else gets it: a file, https://... by POST, or tsa+https://..., an RFC 3161 time stamp authority; may be"
-            " repeated.",
-        ),
-    ] = None,
-    json: opt.JsonOption = False,
-) -> None:
-    """Make a checkpoint now: sign the heads of all logs, publish it, append it to the configured file, and send it to witnesses.
+def sign(port: PortOption = None, json: opt.JsonOption = False) -> None:
+    """Sign what is recorded, second by second, until SIGTERM or Ctrl-C, and have witnesses cosign it.
 
-    Witnesses get every checkpoint that they lack. Exit status 1 if the file or one of them did not take it; they get it later.
+    A recalibrator with STREAMER_AUDIT_PRIVATE_KEY_FILE does the same beside its own work; this is for a key that is kept apart.
+    Of all such processes of one database one signs, and another takes over when it is gone.
+
+    Exit status: 0 stopped on request, 1 crashed, 124 did not stop in time.
     """
-    from streamer.events.checkpoints import decode_checkpoint
+    raise typer.Exit(run_service(wiring.run_signer, port, until_stdin_closes=False, json=json))
+
+
+@app.command()
+def checkpoint(json: opt.JsonOption = False) -> None:
+    """Sign what is recorded, publish the checkpoint, append it to the configured file, and have witnesses cosign it, all now.
+
+    Exit status 1 if the file does not have it or a witness did not cosign it; they get it later.
+    """
+    from streamer.audit.checkpointing import origin_of
+    from streamer.audit.signing import Signer
+    from streamer.audit.witnesses import send
 
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
-        checkpointer, witnesses = (
-            wiring.checkpointer(settings, store),
-            wiring.witnesses(settings, store, witness or ()),
-        )
-        made = checkpointer.make()
-        kept_back = checkpointer.keep_up()
-        newest = store.checkpoints.newest()
-        sent = witnesses.send()
-    if made is not None:
-        announce_now(settings)
-    sequence = None if newest is None else decode_checkpoint(newest).sequence
+        checkpointer, witnesses = wiring.checkpointer(settings, store), wiring.witnesses(settings)
+        before, newest = store.heads.newest().size, checkpointer.run(publish=True)
+        kept_back = checkpointer.keep_up(newest)
+        failed = send(witnesses, store.heads)
+        reached = {one.witness: one.size for one in store.heads.cosigned()}
+        origin = origin_of(store.heads.standing()[0]["record"])
+    announce_now(settings)
+    key = str(Signer(settings.audit.private_key or "").verifier_key(origin))
     if json:
-        told = [{"witness": one.witness.name, "sent": one.sent, "failed": one.failed} for one in sent]
-        print_json({"made": made is not None, "sequence": sequence, "witnesses": told})
-    elif made is None:
-        say(f"Nothing was recorded since checkpoint {sequence}.")
+        told = [
+            {"witness": name, "cosigned": reached.get(name, 0), "failed": why} for name, why in failed.items()
+        ]
+        print_json(
+            {"made": newest.size > before, "size": newest.size, "witnesses": told, "verifier_key": key}
+        )
     else:
-        say(f"Checkpoint {sequence} is made.")
+        say(
+            f"Checkpoint {newest.size} is made."
+            if newest.size > before
+            else f"Nothing was recorded since checkpoint {newest.size}."
+        )
+        note(f"Verifier key, for witnesses: {key}")
     if kept_back is not None:
         warn(f"The file does not have it: {kept_back}")
-    for one in sent:
-        if one.sent and not json:
-            say(f"{one.witness.name} got {counted(one.sent, 'checkpoint', 'checkpoints')}.")
-        if one.failed is not None:
-            warn(f"{one.witness.name} did not take a checkpoint, and gets it later: {one.failed}")
-    if kept_back is not None or any(one.failed is not None for one in sent):
+    for name, why in failed.items():
+        if why is not None:
+            warn(f"{name} did not cosign it, and is asked again: {why}")
+        elif not json:
+            say(f"{name} has cosigned checkpoint {reached[name]}.")
+    if kept_back is not None or any(failed.values()):
         raise typer.Exit(1)
 
 
@@ -522,14 +526,14 @@ def keygen(
 ) -> None:
     """Make a key pair, for checkpoints or for policies: each needs its own. For labels: `streamer label keygen`.
 
-    Keep the key of checkpoints with the workers, and that of policies away from them, where policies are made. Verifiers
-    get the public key: auditors, and for policies the workers.
+    Keep the key of checkpoints with what signs them, and that of policies where policies are made; neither with workers.
+    Verifiers get the public key: auditors, and for policies the workers.
     """
     from streamer.audit.signing import generate_keys
 
     beside = write_key_files(out, *generate_keys())
     say(
-        f"{out}: the private key. For checkpoints: STREAMER_AUDIT_PRIVATE_KEY_FILE, where workers run and nowhere else. For "
+        f"{out}: the private key. For checkpoints: STREAMER_AUDIT_PRIVATE_KEY_FILE, where the recalibrator runs and nowhere else. For "
         "policies: STREAMER_POLICIES_PRIVATE_KEY_FILE, where policies are made."
     )
     say(

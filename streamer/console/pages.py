@@ -581,7 +581,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
         "guarantee": guarantee_text(found["policy"]["guarantee"]).split("\n"),
         "sealed": str(said["sealed"]),
         "linked": receipt.fits(found["line"]),
-        "checkpoint": found["checkpoint"],
+        "head": found["head"],
         "link": urlencode({"batch": batch, "gate": gate, "attempt": attempt}),
     }
 

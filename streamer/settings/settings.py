@@ -526,8 +526,8 @@ class AuditSettings(_Group):
         None,
         repr=False,
         description=(
-            "Ed25519 private key in PEM that signs checkpoints (`streamer audit keygen`); a worker without one makes "
-            "none."
+            "Ed25519 private key in PEM that signs checkpoints (`streamer audit keygen`): where the recalibrator runs, or "
+            "`streamer audit sign`, and nowhere else."
         ),
     )
     public_keys: str | None = Field(
@@ -538,25 +538,24 @@ class AuditSettings(_Group):
         ),
     )
     checkpoint_file: str | None = Field(
-        None, description="File outside the database that every checkpoint is appended to, one JSON a line."
+        None, description="File outside the database that checkpoints are appended to, one JSON a line."
     )
     checkpoint_every_seconds: float = Field(
-        300.0, gt=0, description="Seconds between two checkpoints while the record grows."
+        300.0,
+        gt=0,
+        description="Seconds between two checkpoints that are published and appended to the file.",
+    )
+    sign_every_seconds: float = Field(
+        1.0,
+        gt=0,
+        description="Seconds between two checkpoints while the record grows; witnesses cosign each.",
     )
     witnesses: tuple[str, ...] = Field(
         (),
         description=(
-            "Who else gets every checkpoint, as a JSON array: files, `https://...` (each by POST) and RFC 3161 time stamp "
-            "authorities, `tsa+https://...`."
+            "Who cosigns checkpoints (https://c2sp.org/tlog-witness), as a JSON array of `NAME+HASH+KEY https://...`: the "
+            "witness's verifier key and its address."
         ),
-    )
-    witness_answers: str | None = Field(
-        None,
-        description="File outside the database that keeps what witnesses by HTTP and time stamp authorities answered.",
-    )
-    time_stamp_roots: str | None = Field(
-        None,
-        description="Certificates in PEM that the time stamps of witnesses must lead to; without them these are not verified.",
     )
 
 

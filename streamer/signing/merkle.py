@@ -11,7 +11,10 @@ import hashlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    Root = Callable[[int, int], bytes]
+    """The root over the leaves from one up to, not including, another."""
 
 HASH_BYTES = 32
 
@@ -53,12 +56,14 @@ class Edge:
         self.size = size
         self._hashes = [hashes[i : i + HASH_BYTES] for i in range(0, len(hashes), HASH_BYTES)]
 
-    def append(self, leaf: bytes) -> None:
-        """Append a leaf by its hash."""
+    def append(self, leaf: bytes) -> list[bytes]:
+        """Append a leaf by its hash; returns that of each perfect subtree that ends with it, the smallest first."""
+        ended = [leaf]
         for _ in range((~self.size & (self.size + 1)).bit_length() - 1):
-            leaf = node_hash(self._hashes.pop(), leaf)
-        self._hashes.append(leaf)
+            ended.append(node_hash(self._hashes.pop(), ended[-1]))
+        self._hashes.append(ended[-1])
         self.size += 1
+        return ended
 
     def root(self) -> bytes:
         """The root of the log as it is."""
@@ -90,34 +95,49 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
     return edge.root()
 
 
-def inclusion_proof(index: int, leaves: Sequence[bytes]) -> list[bytes]:
-    """Prove that the leaf of an index (from 0) is in the log of these leaf hashes (RFC 9162, 2.1.3.1)."""
-    if not 0 <= index < len(leaves):
-        raise ValueError(f"a log of {len(leaves)} leaves has no leaf {index}")
-    if len(leaves) == 1:
-        return []
-    split = _split(len(leaves))
-    left, right = leaves[:split], leaves[split:]
-    if index < split:
-        return [*inclusion_proof(index, left), root_of(right)]
-    return [*inclusion_proof(index - split, right), root_of(left)]
+def inclusion_proof(index: int, size: int, root: Root) -> list[bytes]:
+    """Prove that the leaf of an index (from 0) is in the log of `size` leaves (RFC 9162, 2.1.3.1)."""
+    if not 0 <= index < size:
+        raise ValueError(f"a log of {size} leaves has no leaf {index}")
+    first, end, proof = 0, size, []
+    while end - first > 1:
+        middle = first + _split(end - first)
+        other = (middle, end) if index < middle else (first, middle)
+        first, end = (first, middle) if index < middle else (middle, end)
+        proof.append(root(*other))
+    return proof[::-1]
 
 
-def consistency_proof(size: int, leaves: Sequence[bytes]) -> list[bytes]:
-    """Prove that the log of the first `size` leaves is a beginning of that of all (RFC 9162, 2.1.4.1)."""
-    if not 0 < size <= len(leaves):
-        raise ValueError(f"a log of {len(leaves)} leaves has no beginning of {size}")
-    return _consistency(size, leaves, whole=True)
+def consistency_proof(size: int, whole: int, root: Root) -> list[bytes]:
+    """Prove that the log of the first `size` leaves is a beginning of that of `whole` leaves (RFC 9162, 2.1.4.1)."""
+    if not 0 < size <= whole:
+        raise ValueError(f"a log of {whole} leaves has no beginning of {size}")
+    first, end, proof = 0, whole, []
+    while end != size:
+        middle = first + _split(end - first)
+        other = (middle, end) if size <= middle else (first, middle)
+        first, end = (first, middle) if size <= middle else (middle, end)
+        proof.append(root(*other))
+    # The old log's root is known where the whole of it is one subtree.
+    return ([root(first, end)] if first else []) + proof[::-1]
 
 
-def _consistency(size: int, leaves: Sequence[bytes], *, whole: bool) -> list[bytes]:
-    if size == len(leaves):
-        return [] if whole else [root_of(leaves)]
-    split = _split(len(leaves))
-    left, right = leaves[:split], leaves[split:]
-    if size <= split:
-        return [*_consistency(size, left, whole=whole), root_of(right)]
-    return [*_consistency(size - split, right, whole=False), root_of(left)]
+def subtrees(first: int, end: int) -> list[tuple[int, int]]:
+    """The perfect subtrees that the leaves from `first` up to, not including, `end` are made of, as ranges; the largest first.
+
+    `first` is where a subtree of that many leaves may begin.
+    """
+    found = []
+    while first < end:
+        size = 1 << ((end - first).bit_length() - 1)
+        found.append((first, first + size))
+        first += size
+    return found
+
+
+def among(leaves: Sequence[bytes]) -> Root:
+    """Roots of ranges of leaves of these hashes."""
+    return lambda first, end: root_of(leaves[first:end])
 
 
 def _split(size: int) -> int:

@@ -16,7 +16,7 @@ from streamer.failpoints import disarmed
 from streamer.journal import NO_IDS, RecordedAction
 from streamer.signing.labels import NO_LABEL_KEYS
 from streamer.signing.policies import NO_KEYS
-from streamer.store.audit.checkpoints import Checkpoints
+from streamer.store.audit.heads import Heads
 from streamer.store.audit.verify import verify_chain
 from streamer.store.calibration.encoders import Encoders
 from streamer.store.db.engine import Database, bad_data
@@ -92,7 +92,7 @@ class Store:
 
     Attributes
     ----------
-    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, checkpoints, evidence,
+    gates, policies, encoders, labels, judgements, calibration, dead_letters, reports, answers, heads, evidence,
     alerts, monitoring, past, api_keys, accounts, decision_search, desk : the parts, by subject.
     """
 
@@ -137,7 +137,7 @@ class Store:
         self.labels = Labels(database, clock=clock, read=read)
         self.dead_letters = DeadLetters(database, clock=clock)
         self.reports = Reports(database)
-        self.checkpoints = Checkpoints(database)
+        self.heads = Heads(database)
         self.leases = Leases(database)
         self.alerts = Alerts(database, clock=clock, alert_message=alert_message)
 

@@ -41,7 +41,6 @@ class Housekeeping:
     show : given (outbox pending, chain heights).
     chore : what else is to be done in every round, before all others.
     desk : rejects what has waited for a person past its deadline, and shows what waits.
-    checkpoint : makes a checkpoint of the record if one is due; None: this worker makes none.
     every_seconds : pause between rounds.
     policies_every : rounds between two readings of all policies.
     """
@@ -54,7 +53,6 @@ class Housekeeping:
         show: Callable[[int, Mapping[Partition, int]], None],
         chore: Callable[[], None] = lambda: None,
         desk: Callable[[], None] = lambda: None,
-        checkpoint: Callable[[], None] | None = None,
         every_seconds: float = 2.0,
         policies_every: int = 5,
     ) -> None:
@@ -63,7 +61,6 @@ class Housekeeping:
         self._show = show
         self._chore = chore
         self._desk = desk
-        self._checkpoint = checkpoint
         self._every_seconds = every_seconds
         self._policies_every = policies_every
         self._stopping = threading.Event()
@@ -81,8 +78,6 @@ class Housekeeping:
         chores = [self._chore, self._desk, self._show_figures]
         if number % self._policies_every == 0:
             chores.append(self._refresh_policies)
-        if self._checkpoint is not None:
-            chores.append(self._checkpoint)
         for chore in chores:
             try:
                 chore()

@@ -288,12 +288,6 @@ class Metrics:
         """Set how many entries the Merkle log of a partition has."""
         self._of["streamer_audit_log_leaves"].labels(topic, str(partition)).set(entries)
 
-    def set_unwitnessed(self, witness: str, seconds: float, failed: bool) -> None:
-        """Set how long a kind of witness has lacked a checkpoint, and count that one did not take it."""
-        self._of["streamer_audit_unwitnessed_seconds"].labels(witness).set(seconds)
-        if failed:
-            self._of["streamer_audit_witness_failures_total"].labels(witness).inc()
-
     def released(self, topic: str, partition: int) -> None:
         """Another worker has this partition now: its gauges are no longer ours to show."""
         for name in ("streamer_consumer_lag_records", "streamer_audit_log_leaves"):

@@ -61,6 +61,11 @@ class RecalibratorMetrics:
         """This one leads, or does not."""
         self.of("recalibrator_leader").set(leads)
 
+    def set_unwitnessed(self, witness: str, seconds: float, failed: bool) -> None:
+        """How long a witness has lacked a head, and whether it failed just now."""
+        self.of("audit_unwitnessed_seconds").labels(witness).set(seconds)
+        self.of("audit_witness_failures_total").labels(witness).inc(int(failed))
+
     def forget_gates(self) -> None:
         """Remove every gauge of a gate: another process's are right from now on."""
         for definition in CATALOGUE:

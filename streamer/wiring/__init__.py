@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from streamer.settings.settings import load_settings
     from streamer.wiring.asking import what_if
     from streamer.wiring.audit import (
-        check_witnesses,
         checkpointer,
         compared_with_log,
         outside_checkpoints,
         receipts,
         rescorer,
         signer,
+        signing,
         trusted_keys,
         witnesses,
     )
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         tail,
         topics,
     )
-    from streamer.wiring.recalibrator import run_recalibrator
+    from streamer.wiring.recalibrator import run_recalibrator, run_signer
     from streamer.wiring.review import run_review
     from streamer.wiring.serving import run_serving
     from streamer.wiring.upstreams import unsuited_gate, upstream_id
@@ -50,8 +50,8 @@ else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "what_if",
-        "streamer.wiring.audit": "check_witnesses checkpointer compared_with_log outside_checkpoints receipts rescorer "
-        "signer trusted_keys witnesses",
+        "streamer.wiring.audit": "checkpointer compared_with_log outside_checkpoints receipts rescorer "
+        "signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
         "streamer.wiring.console": "run_console",
@@ -59,7 +59,7 @@ else:
         "streamer.wiring.keys": "key_block label_keys policy_keys",
         "streamer.wiring.parts": "check_database check_topics connection create_topics limits migrate now open_store "
         "publish_pending publisher recalibrate tail topics",
-        "streamer.wiring.recalibrator": "run_recalibrator",
+        "streamer.wiring.recalibrator": "run_recalibrator run_signer",
         "streamer.wiring.review": "run_review",
         "streamer.wiring.serving": "run_serving",
         "streamer.wiring.upstreams": "unsuited_gate upstream_id",
@@ -70,11 +70,11 @@ else:
     )
 
 __all__ = [
-    "adopt_candidate", "check_database", "check_topics", "check_witnesses",
+    "adopt_candidate", "check_database", "check_topics",
     "checkpointer", "compared_with_log", "connection", "create_topics", "encoder", "encoder_identity",
     "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
-    "run_serving", "run_worker", "set_candidate", "signer", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
+    "run_serving", "run_signer", "run_worker", "set_candidate", "signer", "signing", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
     "witnesses",
 ]  # fmt: skip

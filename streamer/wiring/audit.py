@@ -1,25 +1,27 @@
-"""Real parts for checking the record: keys, the maker of checkpoints, and checkpoints from elsewhere."""
+"""Real parts for checking the record: keys, what signs it, and checkpoints from elsewhere."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamer.errors import BadMessage, UsageError, small_text
+from streamer.errors import UsageError, small_text
 from streamer.wiring.parts import connection, now, topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from contextlib import ExitStack
 
     from streamer.audit.checkpointing import Checkpointer
     from streamer.audit.logged import LogReport
     from streamer.audit.rescoring import Rescorer
     from streamer.audit.signing import Signer
-    from streamer.audit.witnesses import Witnesses
+    from streamer.audit.witnesses import Witness
     from streamer.settings.settings import Settings
     from streamer.store import Store
+    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
 TOPIC = "topic"
 """What `--checkpoints` and `--receipts` call a topic; anything else is a file."""
@@ -38,7 +40,7 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
         )
     file = settings.audit.checkpoint_file
     return Checkpointer(
-        store.checkpoints,
+        store.heads,
         signer=Signer(settings.audit.private_key),
         topic=topics(settings).checkpoints,
         file=None if file is None else CheckpointFile(Path(file)),
@@ -47,52 +49,40 @@ def checkpointer(settings: Settings, store: Store) -> Checkpointer:
     )
 
 
-def witnesses(
-    settings: Settings,
-    store: Store,
-    more: Sequence[str] = (),
-    *,
-    show: Callable[[str, float, bool], None] = lambda _kind, _seconds, _failed: None,
-) -> Witnesses:
-    """Return what sends checkpoints to the configured witnesses and to more. Raises `UsageError` for an address that is none."""
-    from streamer.audit.witnesses import WitnessAnswers, Witnesses, witness
+def witnesses(settings: Settings) -> list[Witness]:
+    """Return who cosigns checkpoints. Raises `UsageError` for one that is none."""
+    from streamer.audit.witnesses import read_witness
 
-    named = dict.fromkeys((*settings.audit.witnesses, *more))
-    file = settings.audit.witness_answers
-    return Witnesses(
-        store.checkpoints,
-        [witness(one) for one in named],
-        answers=None if file is None else WitnessAnswers(Path(file)),
-        clock=now,
-        show=show,
-    )
+    return list(map(read_witness, settings.audit.witnesses))
 
 
-def check_witnesses(
-    settings: Settings, store: Store
-) -> tuple[list[tuple[str, str]], list[str], int, int] | None:
-    """Check what witnesses answered: what does not fit, what was not checked, how many answers, how many time stamps.
+def signing(
+    stack: ExitStack, settings: Settings, store: Store, metrics: RecalibratorMetrics
+) -> Callable[[threading.Event], None]:
+    """Return what signs and has witnesses cosign until an event is set. Raises `UsageError`.
 
-    None where no file for answers is configured.
+    `stack` : at its end another process may sign.
     """
-    from streamer.audit.checkpoint_file import CheckpointFile
-    from streamer.audit.witnesses import check_answers, read_answers
-    from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint
+    from streamer.audit.checkpointing import Signing
+    from streamer.audit.witnesses import keep_up
 
-    file = settings.audit.witness_answers
-    if file is None:
-        return None
-    if not Path(file).exists():
-        return [], [f"what witnesses answered: there is no file {file}"], 0, 0
-    answers = read_answers(CheckpointFile(Path(file)).read())
-    with store.evidence.snapshot() as snapshot:
-        known = {}
-        for one in snapshot.checkpoints():
-            with suppress(BadMessage):  # verification names what is no checkpoint
-                known[decode_checkpoint(one).sequence] = checkpoint_hash(one)
-    roots = settings.audit.time_stamp_roots
-    faults, notes, stamps = check_answers(answers, known, None if roots is None else roots.encode())
-    return faults, notes, len(answers), stamps
+    lease = store.leases.of_signer()
+    stack.callback(lease.release)
+    leading, others = store.under(lease), witnesses(settings)
+    maker = checkpointer(settings, leading)
+    service = Signing(maker, lease, settings.audit.sign_every_seconds)
+    metrics.of("audit_unsigned_seconds").set_function(service.waiting)
+
+    def shown(name: str, reached: int, failed: bool) -> None:
+        metrics.set_unwitnessed(name, maker.lacking(reached), failed)
+
+    def run(stop: threading.Event) -> None:
+        for one in others:
+            about = (one, leading.heads, stop, service.leads, shown)
+            threading.Thread(target=keep_up, args=about, name="streamer-witness", daemon=True).start()
+        service.run(stop)
+
+    return run
 
 
 def trusted_keys(settings: Settings, file: Path | None) -> list[bytes]:
@@ -129,14 +119,18 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
 
     `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
     """
-    from streamer.audit.checkpoint_file import CheckpointFile
+    from streamer.audit.standalone.verify_bundle import checkpoint_lines
+    from streamer.clouds.line_record import read_whole
 
     if where == TOPIC:
         return _from_topic(settings), f"the topic {topics(settings).checkpoints}"
     named = where if where is not None else settings.audit.checkpoint_file
     if named is None or (where is None and not Path(named).exists()):
         return None
-    return CheckpointFile(Path(named)).read(), f"the file {named}"
+    try:
+        return checkpoint_lines(read_whole(Path(named))), f"the file {named}"
+    except OSError as error:
+        raise UsageError(f"cannot read the checkpoints {named}: {error.strerror}") from error
 
 
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:

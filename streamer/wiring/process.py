@@ -11,7 +11,6 @@ from itertools import count
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from streamer.collector import look_as_usual
-from streamer.wiring.audit import checkpointer, witnesses
 from streamer.wiring.encoders import encoder, load_candidate_encoder
 from streamer.wiring.keys import policy_keys
 from streamer.wiring.parts import limits, now
@@ -132,7 +131,6 @@ def candidate_encoder(settings: Settings, store: Store) -> CachedEncoder | None:
 
 
 def housekeeping(
-    settings: Settings,
     store: Store,
     metrics: Metrics,
     health: WorkerHealth,
@@ -159,22 +157,7 @@ def housekeeping(
         show=partial(_show_figures, metrics, health),
         chore=chores,
         desk=partial(_at_the_desk, store, clerk, metrics, count()),
-        checkpoint=None if settings.audit.private_key is None else _checkpoints(settings, store, metrics),
     )
-
-
-def _checkpoints(settings: Settings, store: Store, metrics: Metrics) -> Callable[[], None]:
-    """Make checkpoints when they are due, and let witnesses have them, for whom nothing waits."""
-    maker = checkpointer(settings, store)
-    others = witnesses(settings, store, show=metrics.set_unwitnessed)
-
-    def run() -> None:
-        try:
-            maker.run_if_due()
-        finally:
-            others.wake()
-
-    return run
 
 
 def _show_figures(

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from streamer.store import Store
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
+from streamer.wiring.audit import signing
 from streamer.wiring.parts import connection, now, open_store, publish_waiting
 from streamer.wiring.process import settle_memory, tracing, when_available
 
@@ -75,14 +76,10 @@ def run_recalibrator(
     from streamer.recalibration.one_gate import recalibrate_by_rule, tighten_by_rule
     from streamer.recalibration.runner import GateWork
     from streamer.recalibration.service import Recalibrator, Timing
-    from streamer.stream.stop_deadline import StopDeadline
-    from streamer.telemetry.http import TelemetryServer
     from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 
     metrics = RecalibratorMetrics()
     stop = threading.Event()
-    # Never called off: it also ends an interpreter that waits for a thread which does not come back.
-    deadline = StopDeadline()
     failpoint = from_environment()
     with ExitStack() as stack:
         traces = stack.enter_context(tracing("recalibrator"))
@@ -133,24 +130,59 @@ def run_recalibrator(
             metrics.show_lead(service.leads)
             return metrics.exposition()
 
-        http = stack.enter_context(
-            TelemetryServer(
-                exposition,
-                alive=lambda: {"recalibrator": "stopping"} if stop.is_set() else {},
-                ready=lambda: ["the recalibrator is stopping"] if stop.is_set() else service.unready(),
-                host=settings.http.host,
-                port=settings.http.port,
-                any_port=settings.http.any_port,
-            )
-        )
-
-        def end(_number: int, _frame: object) -> None:
-            stop.set()
-            deadline.begin(124)
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, end)
-        announce({"http": http.url, "database": settings.database.url})
+        _serve(stack, settings, stop, announce, exposition, service.unready)
         settle_memory()
+        if settings.audit.private_key is not None:
+            sign = signing(stack, settings, store, metrics)
+            signer = threading.Thread(target=sign, args=(stop,), name="streamer-signer", daemon=True)
+            stack.callback(signer.join, 10.0)
+            signer.start()
         service.run(stop)
     return 0
+
+
+def run_signer(settings: Settings, *, announce: Callable[[Mapping[str, object]], None]) -> int:
+    """Run what signs alone until SIGTERM or Ctrl-C, and return the process's exit status."""
+    from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+
+    metrics, stop = RecalibratorMetrics(), threading.Event()
+    with ExitStack() as stack:
+        store = stack.enter_context(when_available(partial(open_store, settings)))
+        sign = signing(stack, settings, store, metrics)
+        _serve(stack, settings, stop, announce, metrics.exposition, list)
+        sign(stop)
+    return 0
+
+
+def _serve(
+    stack: ExitStack,
+    settings: Settings,
+    stop: threading.Event,
+    announce: Callable[[Mapping[str, object]], None],
+    exposition: Callable[[], bytes],
+    unready: Callable[[], list[str]],
+) -> None:
+    """Serve metrics and health, announce where, and set `stop` at SIGTERM and Ctrl-C."""
+    from streamer.stream.stop_deadline import StopDeadline
+    from streamer.telemetry.http import TelemetryServer
+
+    # Never called off: it also ends an interpreter that waits for a thread which does not come back.
+    deadline = StopDeadline()
+    http = stack.enter_context(
+        TelemetryServer(
+            exposition,
+            alive=lambda: {"recalibrator": "stopping"} if stop.is_set() else {},
+            ready=lambda: ["the recalibrator is stopping"] if stop.is_set() else unready(),
+            host=settings.http.host,
+            port=settings.http.port,
+            any_port=settings.http.any_port,
+        )
+    )
+
+    def end(_number: int, _frame: object) -> None:
+        stop.set()
+        deadline.begin(124)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    announce({"http": http.url, "database": settings.database.url})

@@ -147,7 +147,7 @@ def run_serving(
         with suppress(Unavailable):
             ring.refresh()  # loading may take longer than what was read of the keys is trusted
         loaded.set()
-        stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=ring.refresh))
+        stack.enter_context(housekeeping(store, metrics, health, book, chore=ring.refresh))
         shared = _Shared(
             settings=settings,
             store=store,

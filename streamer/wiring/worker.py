@@ -81,7 +81,7 @@ def run_worker(settings: Settings, *, announce: Callable[[Mapping[str, object]],
         cached = loaded_encoder(settings, metrics, health)
         beside = candidate_encoder(settings, store)
         loaded.set()
-        stack.enter_context(housekeeping(settings, store, metrics, health, book, chore=announcements.keep))
+        stack.enter_context(housekeeping(store, metrics, health, book, chore=announcements.keep))
         judge = stack.enter_context(judge_scores(settings, metrics, traces))
         decider = BatchDecider(
             book=book,

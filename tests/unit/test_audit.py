@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer.audit import signing
 from streamer.audit.checkpoint_file import CheckpointFile
-from streamer.audit.checkpointing import Checkpointer
 from streamer.audit.evidence.document import TITLES, WORDS
 from streamer.audit.evidence.framework import FAMILIES
 from streamer.audit.evidence.frameworks import ALL
@@ -24,7 +22,6 @@ from streamer.audit.standalone.verify_bundle import (
     uniform_of,
 )
 from streamer.errors import UsageError
-from streamer.events.checkpoints import checkpoint_hash, decode_checkpoint, encode_checkpoint, signed_bytes
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.gates.settings import FLAT_NAMES, METHODS, GateSettings
@@ -34,10 +31,8 @@ from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
 from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from streamer.journal import OutboxMessage
 
 # RFC 8032, section 7.1: public key, message, signature.
 VECTORS = [
@@ -159,127 +154,17 @@ def test_keys_are_read_and_others_are_refused(tmp_path: Path) -> None:
         signing.read_public_keys(private, place="here")
 
 
-class Shelf:
-    """Checkpoints in memory, over chains that a test lets grow."""
-
-    def __init__(self) -> None:
-        self.values: list[bytes] = []
-        self.size = 1
-        self.gates = 1
-
-    def make(
-        self,
-        make: Callable[[dict[str, Any], bytes | None], bytes | None],
-        *,
-        message: Callable[[bytes], OutboxMessage],
-        now: datetime,
-    ) -> bytes | None:
-        standing = {
-            "record_id": "ab" * 32,
-            "control": {"size": self.size, "root": "cd" * 32},
-            "partitions": [],
-            "gates": [{"gate": f"g{n}", "salt": "0" * 64, "seed": "1" * 64} for n in range(self.gates)],
-        }
-        made = make(standing, self.newest())
-        if made is not None:
-            assert message(made).value == made
-            self.values.append(made)
-        return made
-
-    def after(self, sequence: int, *, limit: int) -> list[bytes]:
-        return self.values[sequence : sequence + limit]
-
-    def newest(self) -> bytes | None:
-        return self.values[-1] if self.values else None
-
-    def uncommitted_gates(self, known: int) -> bool:
-        return self.gates > known
-
-
-def test_a_checkpoint_is_due_when_something_happened_and_time_passed_or_a_gate_is_new(tmp_path: Path) -> None:
-    shelf, time = Shelf(), [datetime(2026, 11, 20, tzinfo=UTC)]
-    file = CheckpointFile(tmp_path / "deep" / "checkpoints.jsonl")
-    checkpointer = Checkpointer(
-        shelf,
-        signer=signing.Signer(signing.generate_keys()[0]),
-        topic="streamer.checkpoints",
-        file=file,
-        every=timedelta(minutes=5),
-        clock=lambda: time[0],
-    )
-
-    def count_after(step: timedelta) -> int:
-        time[0] += step
-        checkpointer.run_if_due()
-        assert file.read() == shelf.values
-        return len(shelf.values)
-
-    assert count_after(timedelta(0)) == 1
-    shelf.size += 1
-    assert count_after(timedelta(minutes=4)) == 1
-    assert count_after(timedelta(minutes=2)) == 2
-    assert count_after(timedelta(minutes=6)) == 2, "nothing has happened"
-    shelf.size += 1
-    assert count_after(timedelta(minutes=1)) == 2
-    assert count_after(timedelta(minutes=5)) == 3
-    shelf.gates += 1
-    shelf.size += 1
-    assert count_after(timedelta(seconds=2)) == 4, "a gate's salt is committed to at once"
-    shelf.size += 1
-    assert count_after(-timedelta(days=1)) == 5, "a clock that was ahead must not hold checkpoints back"
-    events = [decode_checkpoint(value) for value in shelf.values]
-    assert [event.sequence for event in events] == [1, 2, 3, 4, 5]
-    assert [event.previous for event in events] == [None, *map(checkpoint_hash, shelf.values[:-1])]
-
-
-def test_a_signature_covers_fields_of_later_versions() -> None:
-    private, public = signing.generate_keys()
-    signer = signing.Signer(private)
-    facts = {
-        "schema": "streamer.checkpoints.v1", "record_id": "ab" * 32, "sequence": 1, "previous": None,
-        "made_at": "2026-11-20T12:00:00.000000Z", "control": {"size": 0, "root": "cd" * 32}, "partitions": [],
-        "gates": [], "key_id": signer.key_id, "later": ["field"],
-    }  # fmt: skip
-    value = encode_checkpoint(facts, sign=signer.sign)
-    event = decode_checkpoint(value)
-    signature = signing.base64.b64decode(event.signature)
-    (key,) = signing.read_public_keys(public, place="here")
-    assert signing.verify(key, signed_bytes(value), signature)
-    assert not signing.verify(key, signed_bytes(value.replace(b"field", b"fiend")), signature)
-
-
-@pytest.mark.expected_errors("audit.checkpoint_file_of_another_record")
-def test_a_file_of_another_record_is_left_alone(tmp_path: Path) -> None:
-    file = CheckpointFile(tmp_path / "checkpoints.jsonl")
-    shelves = [Shelf(), Shelf()]
-    original = shelves[1].make
-    shelves[1].make = lambda make, **rest: original(  # type: ignore[method-assign,assignment]
-        lambda standing, last: make(standing | {"record_id": "ef" * 32}, last), **rest
-    )
-    for shelf in shelves:
-        Checkpointer(
-            shelf,
-            signer=signing.Signer(signing.generate_keys()[0]),
-            topic="t",
-            file=file,
-            every=timedelta(minutes=5),
-            clock=lambda: datetime(2026, 11, 20, tzinfo=UTC),
-        ).run_if_due()
-    assert file.read() == shelves[0].values
-
-
 def test_two_that_append_take_turns(tmp_path: Path) -> None:
     file = CheckpointFile(tmp_path / "checkpoints.jsonl")
-    assert file.append([b"1", b"2"], after=None)
-    assert not file.append([b"3"], after=b"1")
-    assert file.append([b"3"], after=b"2")
-    assert file.read() == [b"1", b"2", b"3"]
-    long = b"x" * 200_000
-    assert file.append([long], after=b"3")
+    assert file.append(b"1", after=None)
+    assert not file.append(b"2", after=None)
+    long = b"x" * 60_000
+    assert file.append(long, after=b"1")
     assert file.last() == long
-    file.path.write_bytes(file.path.read_bytes() + b"torn")
-    assert file.append([b"5"], after=long)
-    assert complete_lines(file.path.read_bytes())[-2:] == [long, b"5"]
+    file.path.write_bytes(file.path.read_bytes() + b"y" * 60_000)
+    assert file.last() == long, "who was interrupted wrote no line"
+    assert file.append(b"5", after=long)
+    assert complete_lines(file.path.read_bytes()) == [b"1", long, b"5"]
 
 
 @pytest.mark.parametrize("seed", range(4))

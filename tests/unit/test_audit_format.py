@@ -283,11 +283,9 @@ def _signer(private: str) -> Signer:
 
 def _checkpoint(given: dict[str, Any]) -> dict[str, Any]:
     signer = _signer(given["private_key"])
-    signed = given["unsigned"] | {"key_id": signer.key_id}
-    return given | {
-        "key_id": signer.key_id,
-        "signature": signer.sign(b"streamer.checkpoint.v1\x00" + canonical_json(signed)),
-    }
+    root = merkle.leaf_hash(canonical_json(given["head"]))
+    note = signer.checkpoint(f"streamer/{given['head']['record']}", 1, root)
+    return given | {"checkpoint": note.decode()}
 
 
 def _decisions(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -511,11 +509,10 @@ def _canonical_alone(given: dict[str, Any]) -> dict[str, Any]:
 def _checkpoint_alone(given: dict[str, Any]) -> dict[str, Any]:
     key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(given["private_key"])).public_key()
     raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    signed = alone.canonical_json(given["unsigned"] | {"key_id": given["key_id"]})
-    good = alone.ed25519_verify(
-        raw, b"streamer.checkpoint.v1\x00" + signed, base64.b64decode(given["signature"])
-    )
-    return {"key_id": alone.sha256(raw), "signature": given["signature"] if good else None}
+    verifier = alone.Verifier([raw])
+    verifier.checkpoints([given["checkpoint"].encode()], origin="here")
+    verifier.log_of_heads([alone.canonical_json(given["head"])], given["head"]["record"])
+    return {"checkpoint": None if verifier.faults else given["checkpoint"]}
 
 
 def _draws_alone(given: dict[str, Any]) -> dict[str, Any]:

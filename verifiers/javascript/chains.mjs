@@ -3,12 +3,14 @@
 import { canonical, parse, plain } from "./json.mjs";
 import { canonicalObject, decode, jsonLines, lines } from "./bundle.mjs";
 import { wrongForm } from "./schema.mjs";
-import { MerkleLog, leafHash, seedCommitment, sha256, signed } from "./hashes.mjs";
+import { MerkleLog, goodSignature, keyHash, leafHash, seedCommitment, sha256 } from "./hashes.mjs";
 import { micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
 
 export const partitionOf = ([log, topic, partition]) => canonical([log, topic, partition]);
+const isHash = (text) => /^[0-9a-f]{64}$/.test(text);
+
 export const nameOf = ([, topic, partition]) => `${topic}[${partition}]`;
 
 /** One log while it is walked. */
@@ -187,96 +189,97 @@ export function checkUnchained(bundle, report) {
   }
 }
 
+const NOTE = /^(([^\x00-\x1f\x7f]+)\n([1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n(?:[^\x00-\x1f\x7f]+\n)*)\n((?:\u2014 [^\s+]+ [A-Za-z0-9+/]+={0,2}\n)+)$/u;
+
 /**
- * Checkpoints: signatures, sequence, and the record against each.
+ * Checkpoints, as signed notes: their signatures, the log of heads against each, and the record against every head under the newest.
  *
- * `outside` are those that somebody kept (null: only the bundle's own count); what the bundle has beyond them is read too.
- * Those that were made after the bundle are compared as far as its logs go. Returns the newest of the others, or null.
+ * `outside` are those that somebody kept (null: only the bundle's own count). Those that say more heads than the bundle has are
+ * younger, unless they were made before it. Returns the newest head that a checkpoint covers, or null.
  */
-export function checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report) {
-  const mine = inOrder(parsed(own, "the bundle", report));
-  const kept = outside === null ? mine : inOrder(parsed(outside, "the file", report));
-  const last = kept.reduce((most, { one }) => Math.max(most, one.sequence), 0);
-  const all = outside === null ? kept : [...kept, ...mine.filter(({ one }) => one.sequence > last)];
-  const inside = new Map(mine.map(({ one, bytes }) => [one.sequence, bytes]));
-  if (outside !== null) {
-    for (const { tree, one } of mine) {
-      if (one.sequence <= last) goodSignature(one, tree, keys, `checkpoint ${one.sequence} (the bundle)`, report);
-    }
+export function checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates }, report) {
+  const notes = [...checkpointsOf(outside ?? [], "the file", keys, report), ...checkpointsOf(own, "the bundle", keys, report)];
+  const known = manifest.head.record_id;
+  for (const { place, origin } of notes) {
+    if (origin !== `streamer/${known}`) report.fault("checkpoint", place, "it is of another record");
   }
-  let previous = null;
+  const most = notes.reduce((all, { size }) => Math.max(all, size), 0);
+  const log = new MerkleLog();
+  const last = new Map();
+  const bySize = new Map();
+  for (const one of notes) bySize.set(one.size, [...(bySize.get(one.size) ?? []), one]);
   let newest = null;
-  let younger = 0;
-  for (const { tree, one, bytes } of all) {
-    const place = `checkpoint ${one.sequence}`;
+  for (const line of heads) {
+    if (log.size === most) break;
+    log.append(sha256("\0", line));
+    const number = log.size;
+    const place = `checkpoint ${number}`;
     report.count("checkpoints");
-    if (!goodSignature(one, tree, keys, place, report)) {
-      previous = { one, bytes }; // it is named already, and the next one follows it all the same
-      continue;
+    let head = null;
+    try {
+      head = readHead(line, known, number - 1, last);
+    } catch (error) {
+      report.fault("checkpoint", place, `its head is none of this record: ${error.message}`);
     }
-    if (one.record_id !== manifest.head.record_id) {
-      report.fault("checkpoint", place, "it is of another record");
-      continue;
+    if (head !== null) compare(head, place, control, chains, gates, report);
+    for (const one of bySize.get(number) ?? []) {
+      if (one.root !== log.root()) report.fault("checkpoint", one.place, "it was made of another log of heads");
+      else newest = head ?? newest;
     }
-    const follows = previous === null ? one.previous === null || one.sequence > 1 : one.previous === sha256(previous.bytes);
-    const expected = previous === null ? 1 : previous.one.sequence + 1;
-    if (one.sequence === expected - 1) report.fault("checkpoint", place, "there are two of this number");
-    else if (one.sequence !== expected) {
-      report.fault("checkpoint", `checkpoint ${expected}`, `it is missing (the next is ${one.sequence})`);
-    } else if (!follows) report.fault("checkpoint", place, "it was made after another checkpoint than the one before it");
-    previous = { one, bytes };
-    if (micros(one.made_at) > micros(manifest.made_at)) {
-      younger += 1;
-      compare(one, place, control, chains, gates, report, { younger: true });
-      continue;
-    }
-    if (!inside.has(one.sequence)) report.fault("checkpoint", place, "the bundle does not have it");
-    else if (!inside.get(one.sequence).equals(bytes)) report.fault("checkpoint", place, "the bundle has another one");
-    newest = one;
-    compare(one, place, control, chains, gates, report);
   }
-  if (younger > 0) report.note("younger", `${younger} checkpoints are younger than the bundle`);
+  for (const { size, made_at: at, place } of notes.filter((one) => one.size > log.size)) {
+    const mine = place.endsWith("(the bundle)") || (at !== null && micros(at) <= micros(manifest.made_at));
+    if (mine) report.fault("checkpoint", place, `it saw ${size} heads, there are ${log.size}: the newest were cut off`);
+    else report.note("younger", `checkpoints beyond the ${log.size} heads of the bundle: they are younger, or the end was cut off`);
+  }
   return newest;
 }
 
-/** By number, each once: a topic may deliver one twice, and a file may have been written by several. */
-function inOrder(found) {
-  const sorted = found.toSorted((a, b) => a.one.sequence - b.one.sequence);
-  return sorted.filter(({ bytes }, i) => i === 0 || !sorted[i - 1].bytes.equals(bytes));
-}
-
-function parsed(bytesOfLines, origin, report) {
+function checkpointsOf(bytesOfLines, origin, keys, report) {
   const found = [];
   for (const [number, bytes] of bytesOfLines.entries()) {
+    let one;
     try {
-      const tree = canonicalObject(bytes);
-      const wrong = wrongForm("checkpoints", tree);
-      if (wrong !== null) throw new SyntaxError(`${wrong[0].slice(1)} ${wrong[1]}`);
-      found.push({ tree, one: plain(tree), bytes });
+      const said = formed("checkpoints", bytes[0] === 0x7b ? canonicalObject(bytes) : { checkpoint: decode(bytes, "it") });
+      const note = NOTE.exec(said.checkpoint);
+      if (note === null) throw new SyntaxError("it is no signed note");
+      const [, text, name, size, root, lines] = note;
+      const place = `checkpoint ${size} (${origin})`;
+      one = { place, origin: name, size: Number(size), root: Buffer.from(root, "base64").toString("hex"), made_at: said.made_at ?? null, text, lines };
     } catch (error) {
       report.fault("checkpoint", `${origin}, line ${number + 1}`, `it is no checkpoint: ${error.message}`);
+      continue;
     }
+    const ours = one.lines.trimEnd().split("\n").map((line) => line.split(" ")).filter(([, name]) => name === one.origin)
+      .map(([, , encoded]) => Buffer.from(encoded, "base64"))
+      .flatMap((raw) => [...keys.values()].filter((key) => raw.subarray(0, 4).equals(keyHash(one.origin, key))).map((key) => ({ key, raw })));
+    if (ours.length === 0) report.fault("signature", one.place, "it is signed with a key that is not trusted");
+    else if (!ours.every(({ key, raw }) => goodSignature(key, one.text, raw.subarray(4)))) report.fault("signature", one.place, "its signature is not good");
+    else found.push(one);
   }
   return found;
 }
 
-function goodSignature(one, tree, keys, place, report) {
-  const key = keys.get(one.key_id);
-  if (key === undefined) {
-    report.fault("signature", place, "it is signed with a key that is not trusted");
-    return false;
-  }
-  const unsigned = { ...tree };
-  delete unsigned.signature;
-  if (signed(key, "streamer.checkpoint.v1", canonical(unsigned), one.signature)) return true;
-  report.fault("signature", place, "its signature is not good");
-  return false;
+/** A value of its form, as plain JSON; throws for anything else. */
+function formed(name, tree) {
+  const wrong = wrongForm(name, tree);
+  if (wrong !== null) throw new SyntaxError(`${wrong[0].slice(1)} ${wrong[1]}`);
+  return plain(tree);
 }
 
-/** The record against a checkpoint; what a younger one saw beyond the bundle's logs says nothing of it. */
-function compare(one, place, control, chains, gates, report, { younger = false } = {}) {
+/** A head of this record at its place; throws for anything else, and where a log is shorter than in the head before. */
+function readHead(line, record, index, last) {
+  const head = formed("heads", canonicalObject(line));
+  const logs = [["control", head.control], ...head.partitions.map((one) => [partitionOf(placeOf(one)), one])];
+  const good = head.record === record && head.index === index && logs.every(([key, { size, root }]) => isHash(root) && size >= (last.get(key) ?? 0));
+  if (!good) throw new SyntaxError("it is of another record, or place");
+  for (const [key, { size }] of logs) last.set(key, size);
+  return head;
+}
+
+/** The record against a head. */
+function compare(one, place, control, chains, gates, report) {
   const at = (chain, { size, root }) => {
-    if (size > chain.claimed && younger) return;
     if (size > chain.size) {
       const detail = `${place} saw ${size} leaves, there are ${chain.size}: the tail was cut off`;
       report.fault("checkpoint", `${chain.name}, leaf ${chain.size}`, detail);
@@ -288,17 +291,16 @@ function compare(one, place, control, chains, gates, report, { younger = false }
   for (const head of one.partitions) {
     const name = nameOf(placeOf(head));
     const chain = chains.get(partitionOf(placeOf(head)));
-    if (chain === undefined && younger) continue;
     if (chain === undefined) {
       report.fault("checkpoint", name, `${place} saw this partition, which is gone`);
       continue;
     }
     at(chain, head);
-    if (head.next_offset > chain.nextOffset && !younger) {
+    if (head.next_offset > chain.nextOffset) {
       report.fault("checkpoint", name, `${place} saw progress at ${head.next_offset}, now it stands at ${chain.nextOffset}`);
     }
   }
-  for (const { gate, salt, seed } of younger ? [] : one.gates) {
+  for (const { gate, salt, seed } of one.gates) {
     const known = gates.get(gate);
     if (known === undefined) report.fault("draw", `gate ${gate}`, `${place} is committed to it, and it is gone`);
     else {

@@ -203,9 +203,7 @@ export class Decisions {
       ? texts.map(isBlank)
       : scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]));
     const derived = this.#derive(entry, policy, scores, blank);
-    if (!this.#same(derived, facts, hold, settings, row) || !this.#drawsBest(derived, facts, settings)) {
-      this.#tell(derived, facts, hold, settings, row, fault);
-    }
+    this.#tell(derived, facts, hold, settings, row, fault);
     report.count("actions derived again");
     if (rule.kind === "transductive" || rule.kind === "segments") {
       if (facts.cut_state !== derived.cut.state || (facts.cut_threshold ?? null) !== derived.cut.threshold) {
@@ -281,21 +279,6 @@ export class Decisions {
     const held = derived.badBurst ? "bad_burst" : never && unread(facts.signals).includes("1") ? "not_read" : "scored";
     const reason = !row.calibrated ? "no_threshold" : derived.cut.state === "closed" ? "closed" : held;
     return { actions, outcome: all ? "ship" : any ? "mixed" : hold, selected, reason };
-  }
-
-  #same(derived, facts, hold, settings, row) {
-    const expected = this.#expected(derived, facts, hold, row);
-    return (
-      expected.actions.every((one, i) => one === facts.responses[i][3]) && expected.outcome === facts.outcome &&
-      expected.selected === facts.selected && expected.reason === facts.reason && derived.segment === (facts.segment ?? null)
-    );
-  }
-
-  /** Which reading of blank answers was meant also shows in who was the best, and so was drawn. */
-  #drawsBest({ best }, facts, settings) {
-    if (settings.unit !== "best") return true;
-    if (best === null) return false; // where all are blank nothing is scored
-    return !facts.sampled || facts.responses[best][4];
   }
 
   #tell(derived, facts, hold, settings, row, fault) {

@@ -113,8 +113,17 @@ export function fromBase64(text) {
   return bytes.toString("base64") === text ? bytes : null;
 }
 
+/** The four bytes by which a signature line of a note names a log's key. */
+export function keyHash(name, key) {
+  const raw = key.export({ type: "spki", format: "der" }).subarray(-32);
+  return Buffer.from(sha256(`${name}\n\x01`, raw), "hex").subarray(0, 4);
+}
+
+/** Whether a signature, as bytes, is good for a text. */
+export const goodSignature = (key, text, bytes) => bytes.length === 64 && verify(null, Buffer.from(text), key, bytes);
+
 /** Whether a signature in base64 is good for a text under a domain. */
 export function signed(key, domain, text, signature) {
   const bytes = fromBase64(signature);
-  return bytes !== null && bytes.length === 64 && verify(null, Buffer.from(`${domain}\0${text}`), key, bytes);
+  return bytes !== null && goodSignature(key, `${domain}\0${text}`, bytes);
 }

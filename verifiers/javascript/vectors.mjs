@@ -2,11 +2,11 @@
 
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { checkControl } from "./chains.mjs";
+import { checkCheckpoints, checkControl } from "./chains.mjs";
 import { Governance, policyStatement } from "./control.mjs";
 import { actionId, isLate, isOverdue, notNewest, wordsMac } from "./decisions.mjs";
 import { deskDeadline, deskId, textMac } from "./desk.mjs";
-import { MerkleLog, hmac, keyedBits, leafHash, saltCommitment, seedCommitment, sha256, signed, uniform } from "./hashes.mjs";
+import { MerkleLog, hmac, keyedBits, leafHash, saltCommitment, seedCommitment, sha256, uniform } from "./hashes.mjs";
 import { Num, canonical, parse, plain } from "./json.mjs";
 import { Labels, labelStatement, severities } from "./labels.mjs";
 import { micros } from "./moments.mjs";
@@ -53,11 +53,14 @@ const VECTORS = {
       action_id: actionId(...given.batch),
     };
   },
-  checkpoint({ private_key: hex }, raw) {
-    const { key, open, id } = privateKey(hex);
-    const text = canonical({ ...raw.unsigned, key_id: id });
-    const signature = sign(null, Buffer.from(`streamer.checkpoint.v1\0${text}`), key).toString("base64");
-    return { key_id: id, signature: signed(open, "streamer.checkpoint.v1", text, signature) ? signature : null };
+  checkpoint({ private_key: hex, checkpoint: given }, raw) {
+    const { open, id } = privateKey(hex);
+    const report = new Report();
+    const manifest = { head: { record_id: raw.head.record }, made_at: raw.head.at };
+    const control = { size: 0, root: () => null };
+    const lines = { own: [Buffer.from(given)], outside: null, heads: [Buffer.from(canonical(raw.head))] };
+    checkCheckpoints({ ...lines, keys: new Map([[id, open]]), manifest, control, chains: new Map(), gates: new Map() }, report);
+    return { checkpoint: report.faults.length === 0 ? given : null };
   },
   decisions: (given) =>
     given.map((one) => {

@@ -25,7 +25,7 @@ const USAGE = `usage: node verify.mjs [--public-key FILE] [--checkpoints FILE] [
 
 BUNDLE         folder or .zip made by \`streamer audit export\`
 --public-key   PEM file with the public keys that may sign checkpoints
---checkpoints  checkpoints kept outside the database, one JSON a line
+--checkpoints  checkpoints kept outside the database: one JSON a line, or a signed note
 --receipts     receipts of decisions that somebody kept, one JSON a line
 --policy-keys  PEM file with the public keys that may sign policies
 --label-keys   public keys of labellers, each after a line \`labeller: NAME\`
@@ -47,8 +47,8 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
   const control = walkControl(bundle, manifest, report, (entry) => {
     guarded(report, entry.place, () => governance.add(entry));
   });
-  const own = [...lines(bundle.read("checkpoints.jsonl"))];
-  const outside = checkpoints === null ? null : completeLines(checkpoints);
+  const [own, heads] = ["checkpoints.jsonl", "heads.jsonl"].map((name) => [...lines(bundle.read(name))]);
+  const outside = checkpoints === null ? null : checkpointLines(checkpoints);
   if (outside === null) report.note("no outside checkpoints", "no checkpoints kept outside: somebody may have made all of this anew");
   else if (outside.length === 0) report.note("no outside checkpoints", "the file has no checkpoint: somebody may have made all of this anew");
   const decisions = new Decisions(governance, manifest, report);
@@ -62,7 +62,7 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
     if (entry.kind === "label") labels.addOutcome(entry);
   });
   const { gates } = governance;
-  const newest = checkCheckpoints({ own, outside, keys, manifest, control, chains, gates }, report);
+  const newest = checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates }, report);
   for (const entry of others) guarded(report, entry.place, () => decisions.add(entry));
   for (const entry of governance.judgements) guarded(report, entry.place, () => decisions.words(entry));
   checkUnchained(bundle, report);
@@ -113,6 +113,11 @@ function headsOf(row) {
 /** A last line without its end was interrupted, and does not count. */
 function completeLines(bytes) {
   return [...lines(bytes.subarray(0, bytes.lastIndexOf(10) + 1))].filter((line) => line.length > 0);
+}
+
+/** A file of checkpoints: one JSON a line, or a signed note as a witness gives it. */
+function checkpointLines(bytes) {
+  return bytes.length === 0 || bytes[0] === 0x7b ? completeLines(bytes) : [bytes];
 }
 
 /** Values that cannot be read are a fault of their row. */

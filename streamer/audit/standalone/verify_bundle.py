@@ -35,6 +35,7 @@ from array import array
 from binascii import a2b_base64
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import lru_cache
@@ -49,7 +50,7 @@ ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
 DESK_NAMESPACE = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
 CONTROL = ("control", "", 0)
 """What a receipt names in place of log, topic and partition for a leaf of the control log."""
-FILES = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl", "unchained.jsonl")
+FILES = ("control.jsonl", "outcomes.jsonl", "heads.jsonl", "checkpoints.jsonl", "unchained.jsonl")
 MOST_FAULTS = 100
 HTTP_LOG = "http"
 RECALIBRATOR, MONITOR, SIGNED_IN = "recalibrator", "monitor", "account:"
@@ -198,6 +199,70 @@ class Log:
         return root.hex()
 
 
+class _Marks:
+    """What checkpoints saw of one log: each size that it had, the root then, the control log's size, and which one it was."""
+
+    __slots__ = ("_at", "_roots", "controls", "due", "numbers", "sizes")
+
+    def __init__(self) -> None:
+        self._at, self._roots, self.due = 0, bytearray(), 0
+        self.sizes, self.controls, self.numbers = array("q"), array("q"), array("q")
+
+    def add(self, size: int, root: str, control: int, number: int) -> None:
+        """Take what the next checkpoint saw. Raises `ValueError` where it saw less than the one before it."""
+        raw = bytes.fromhex(root)
+        if len(raw) != 32 or size < (self.sizes[-1] if self.sizes else 0):
+            raise ValueError("it saw less than the checkpoint before it")
+        if self.sizes and size == self.sizes[-1] and raw == self._roots[-32:]:
+            return
+        self.sizes.append(size)
+        self.controls.append(control)
+        self.numbers.append(number)
+        self._roots += raw
+
+    def reach(self, size: int) -> list[tuple[str, int]]:
+        """The roots that a log of this size should have, and by which checkpoint. Sizes are asked for in their order."""
+        found = []
+        while self._at < len(self.sizes) and self.sizes[self._at] <= size:
+            if self.sizes[self._at] == size:
+                found.append((self._roots[32 * self._at : 32 * self._at + 32].hex(), self.numbers[self._at]))
+            self._at += 1
+        self.due = self.sizes[self._at] if self._at < len(self.sizes) else sys.maxsize
+        return found
+
+
+_NOTE = re.compile(
+    r"(?P<text>(?P<origin>[^\x00-\x1f\x7f]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?:[^\x00-\x1f\x7f]+\n)*)\n"
+    r"(?P<lines>(?:\u2014 [^\s+]+ [A-Za-z0-9+/]+={0,2}\n)+)"
+)
+
+
+class Note(NamedTuple):
+    """A checkpoint (c2sp.org/tlog-checkpoint); `text` is what its `signatures` cover: name, hash of the key, signature."""
+
+    origin: str
+    size: int
+    root: bytes
+    text: bytes
+    signatures: list[tuple[str, bytes, bytes]]
+
+
+def read_note(note: str) -> Note:
+    """Read a checkpoint; its signatures are not looked at. Raises `ValueError` where it is none."""
+    found = _NOTE.fullmatch(note)
+    if found is None:
+        raise ValueError("this is no signed checkpoint")
+    lines = [line.split(" ")[1:] for line in found["lines"].splitlines()]
+    signatures = [(name, raw[:4], raw[4:]) for name, encoded in lines for raw in [base64.b64decode(encoded)]]
+    root = base64.b64decode(found["root"])
+    return Note(found["origin"], int(found["size"]), root, found["text"].encode(), signatures)
+
+
+def key_hash(name: str, key: bytes) -> bytes:
+    """The four bytes by which a signature names the key of a log (c2sp.org/signed-note)."""
+    return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
+
+
 def _decoded(text: str | None) -> bytes | None:
     return None if text is None else a2b_base64(text)
 
@@ -212,7 +277,7 @@ _FORMS = """
 nothing:
 names = text*
 batch = [text;text;count]
-heads = [text;text;count;count;hash]*
+ends = [text;text;count;count;hash]*
 age cut: pending age|worst|labelled-only, seconds number, because text, draws count, waiting count,
  unused count, unused_labelled count, middle_seconds number, delays count, delay_seconds number?,
  deadline_seconds number, window count?
@@ -255,13 +320,14 @@ size: size count, root text
 head: log_id text, topic text, partition count, size count, root text, next_offset count
 logs: record_id hex, control size, partitions head*
 file: sha256 hash, lines count
-files: control.jsonl file, outcomes.jsonl file, checkpoints.jsonl file, unchained.jsonl file
+files: control.jsonl file, outcomes.jsonl file, heads.jsonl file, checkpoints.jsonl file,
+ unchained.jsonl file
 left out: texts bool, salts bool, other_gates_than text?
 committed: gate text, salt hash, seed hash
 manifest: format =streamer.bundle.v1, made_at made, head logs, left_out left_out, not_evidence
  {text}, files files
-checkpoints: schema =streamer.checkpoints.v1, record_id hex, sequence count, previous hash?, made_at
- made, control size, partitions head*, gates committed*, key_id hash, signature base64
+heads: record hex, index count, at time, control size, partitions head*, gates committed*
+checkpoints: checkpoint text, schema? =streamer.checkpoints.v1, made_at? made
 receipted = [text;text;count;count;hash;hash]
 receipt = [receipted;hash?]
 unchained: kind text, subject text
@@ -294,8 +360,8 @@ control.calibration_runs: id count, gate text, gate_revision count, method text,
  seed, older_than time, groups count, items count, missing count, state cut|open|closed|full,
  threshold cut:state, guarantee text, requested_by text, started_at time, finished_at time,
  newer_than time?, since_version count?, severities mean|highest, outcome
- applied|proposed|unchanged, why text, labels_through count, age_cut json:age_cut, suffix
- json:object?, history json:history, heads json:heads, held_until time?, inputs input_part,
+  applied|proposed|unchanged, why text, labels_through count, age_cut json:age_cut, suffix
+  json:object?, history json:history, heads json:ends, held_until time?, inputs input_part,
  candidates candidate_part
 control.calibration_runs+: inputs inputs*, candidates candidates*
 control.policies: gate text, version count, gate_revision count, state cut|open|closed|full,
@@ -444,7 +510,7 @@ def _schemas() -> dict[str, dict[str, Any]]:
             named[name] = made(name)
         except KeyError:
             waiting.append(name)
-    parts = ("manifest", "checkpoints", "receipt", "unchained", "control.leaf", "outcomes.leaf")
+    parts = ("manifest", "heads", "checkpoints", "receipt", "unchained", "control.leaf", "outcomes.leaf")
     found = {name: named[name] for name in parts}
     for name in lines:
         file, _, kind = name.partition(".")
@@ -1272,7 +1338,7 @@ class Verifier:
         canonical: Callable[[object], bytes] = canonical_json,
         parse: Callable[[bytes], Any] = strict_json,
     ) -> None:
-        self._keys = {sha256(key): key for key in keys}
+        self._keys = list(keys)
         self._verify_signature = verify_signature
         self._derive = derive
         self._canonical = canonical
@@ -1281,16 +1347,19 @@ class Verifier:
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.left_out: dict[str, Any] | None = None
-        self._checkpoints: dict[int, dict[str, Any]] = {}
-        self._younger: list[dict[str, Any]] = []
-        self._marks: dict[tuple[Any, ...], dict[int, list[tuple[str, str]]]] = {}
+        # Of each size of the log of heads: its root, who says so, and whether that may be younger than the record.
+        self._signed: dict[int, list[tuple[str, str, bool]]] = {}
+        self._origins: dict[str, str] = {}
+        self._newest: tuple[int, str, dict[str, Any]] | None = None
+        self._remembered: tuple[int, dict[str, Any] | None] = (0, None)
+        self._marks: dict[tuple[Any, ...], _Marks] = {}
+        self._progress: dict[tuple[Any, ...], tuple[int, int]] = {}
         self._receipts: list[tuple[tuple[Any, ...], int, tuple[str, str], str]] = []
         self._rootless: set[tuple[Any, ...]] = set()
         self._kept: dict[tuple[Any, ...], dict[int, list[tuple[tuple[str, str], str]]]] = {}
         self._edges: dict[tuple[Any, ...], tuple[int, list[bytes]]] = {}
         self._events: dict[tuple[tuple[Any, ...], int], list[tuple[str, str]]] = {}
         self._may_be_younger = False
-        self._fits: dict[tuple[Any, ...], int] = {}
         self._committed: dict[str, dict[tuple[str, str], int]] = {}
         self._before: dict[str, dict[tuple[Any, ...], int]] = {}
         self._early: Counter[str] = Counter()
@@ -1302,7 +1371,6 @@ class Verifier:
         self._rules: dict[int, Any] = {}
         self._rule_of_policy: dict[tuple[str, int], Any] = {}
         self._begins: dict[tuple[Any, ...], tuple[int, list[bytes], int]] = {}
-        self._covering: dict[tuple[Any, ...], list[tuple[int, int, int]]] = {}
         self._control_size = 0
         self._control_roots: dict[int, str] = {}  # by size; a leaf may say any index
         self._control_leaf: dict[tuple[str, tuple[Any, ...]], int] = {}
@@ -1340,123 +1408,132 @@ class Verifier:
     def checkpoints(
         self, values: Iterable[bytes], *, origin: str, complete: bool = False, until: str | None = None
     ) -> None:
-        """Read signed checkpoints from one place. Several places may be read; they must not contradict.
+        """Read checkpoints from one place, as the topic has them or as signed notes; to be called before `log_of_heads`.
 
-        `complete` says that this place has to have every checkpoint that was read before. What is verified may be older
-        than those made after the moment `until`: they are compared as far as its logs go.
+        `complete` says that they are of the record itself. What is verified may be older than those made after the moment
+        `until`, and than those that say no moment.
         """
-        seen: set[int] = set()
+        there = False
         for number, value in enumerate(values, 1):
             try:
-                facts = canonical_value(value)
-                wrong = wrong_form("checkpoints", facts)
+                raw = value.startswith(b"{")
+                said = canonical_value(value) if raw else {"checkpoint": value.decode()}
+                if (wrong := wrong_form("checkpoints", said)) is None:
+                    note = read_note(said["checkpoint"])
             except ValueError as error:
                 wrong = "", str(error)
             if wrong is not None:
                 detail = f"this is not a checkpoint: {wrong[0][1:] or 'it'} {wrong[1]}"
                 self.fault("checkpoint", f"{origin}, line {number}", detail)
                 continue
-            sequence, signature = facts["sequence"], base64.b64decode(facts["signature"])
-            key = self._keys.get(facts["key_id"])
-            unsigned = {name: item for name, item in facts.items() if name != "signature"}
-            signed = b"streamer.checkpoint.v1\x00" + canonical_json(unsigned)
-            place = f"checkpoint {sequence} ({origin})"
+            younger = until is not None and not "" < said.get("made_at", "") <= until
+            place = f"checkpoint {note.size} ({origin})"
+            good = [
+                self._verify_signature(key, note.text, signature)
+                for name, named, signature in note.signatures
+                for key in self._keys
+                if (name, named) == (note.origin, key_hash(note.origin, key))
+            ]
             if not self._keys:
                 self.notes["signatures"] = (
                     "no public key was given: signatures were not checked; give --public-key"
                 )
-            elif key is None:
-                self.fault("signature", place, "it is signed with a key that is not trusted")
+            elif not good or not all(good):
+                what = "not good for what it says" if good else "of a key that is not trusted"
+                self.fault("signature", place, f"its signature is {what}")
                 continue
-            elif not self._verify_signature(key, signed, signature):
-                self.fault("signature", place, "its signature is not good for what it says")
-                continue
-            if until is not None and facts["made_at"] > until:
-                self.notes["younger"] = f"checkpoints made after {until} are younger than what was verified"
-                self._younger.append(facts)
-                continue
-            digest = sha256(value)
-            known = self._checkpoints.get(sequence)
-            if known is not None and known["digest"] != digest:
-                self.fault("checkpoint", place, f"{known['origin']} has another checkpoint of this number")
-                continue
-            seen.add(sequence)
-            if known is None:
-                self.counts["checkpoints"] += 1
-                self._checkpoints[sequence] = {"digest": digest, "facts": facts, "origin": origin}
-        for sequence in sorted(set(self._checkpoints) - seen) if complete else ():
-            self.fault("checkpoint", f"checkpoint {sequence}", f"{origin} does not have it")
-        if not complete and not seen and "younger" not in self.notes:
+            there = True
+            self._origins.setdefault(note.origin, place)
+            self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger))
+        if not complete and not there:
             self.notes["outside"] = (
-                f"{origin} has no checkpoint: those beside the record were taken, and whoever can change it could"
-                " have removed the newest"
+                f"{origin} has no checkpoint: the one beside the record was taken, and whoever can change it could"
+                " have put an older one there"
             )
 
-    def _link_checkpoints(self, record_id: str) -> None:
-        self._record_id = record_id
-        if not self._checkpoints:
+    def log_of_heads(
+        self, lines: Iterable[bytes], record_id: str, *, seen: tuple[int, str] | None = None
+    ) -> None:
+        """Read the log of heads, up to the newest checkpoint that was read, and compare it with each.
+
+        `seen` : its size and root as an earlier verification has seen it.
+        """
+        if seen is not None:
+            place = f"checkpoint {seen[0]} (an earlier verification)"
+            self._signed.setdefault(seen[0], []).append((seen[1], place, False))
+            self._remembered = seen[0], None
+        for origin, place in self._origins.items():
+            if origin != f"streamer/{record_id}":
+                self.fault("checkpoint", place, "it is of another record")
+        if not self._signed:
             self.notes["checkpoints"] = (
                 "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
             )
             return
-        first = min(self._checkpoints)
-        if first > 1:
-            self.notes["first checkpoint"] = f"checkpoints before number {first} were not given"
-        for sequence in range(first, max(self._checkpoints) + 1):
-            found, before = self._checkpoints.get(sequence), self._checkpoints.get(sequence - 1)
-            place = f"checkpoint {sequence}"
-            if found is None:
-                self.fault("checkpoint", place, "it is missing: the ones around it are there")
-                continue
-            facts = found["facts"]
-            if before is not None and facts["previous"] != before["digest"]:
-                self.fault("checkpoint", place, "it does not follow the one before it")
-            if facts["record_id"] != record_id:
-                self.fault("checkpoint", place, "it is of another record")
-                continue
-            heads: list[tuple[tuple[Any, ...], dict[str, Any]]] = [((), facts["control"])]
-            heads += [(_LOG_OF(head), head) for head in facts["partitions"]]
-            for chain, head in heads[1:]:
-                covering = self._covering.setdefault(chain, [])
-                covering.append((head["size"], facts["control"]["size"], sequence))
-            for chain, head in heads:
-                if head["size"] < self._begins.get(chain, (0,))[0]:
-                    continue
-                self._marks.setdefault(chain, {}).setdefault(head["size"], []).append((head["root"], place))
-            for gate in facts["gates"]:
-                self._committed.setdefault(gate["gate"], {}).setdefault(
-                    (gate["salt"], gate["seed"]), sequence
-                )
-                self._before.setdefault(gate["gate"], {chain: head["size"] for chain, head in heads})
+        log, newest = Log(), max(self._signed)
+        for line in itertools.islice(lines, newest):
+            log.append(hashlib.sha256(b"\x00" + line).digest())
+            facts = self._head(line, log.size, record_id)
+            for root, place, _ in self._signed.pop(log.size, ()):
+                if root != log.root():
+                    self.fault("checkpoint", place, "it was made of another log of heads")
+                elif facts is not None:
+                    self._newest = log.size, root, facts
+                    if log.size == self._remembered[0]:
+                        self._remembered = log.size, facts
+        for size, where in sorted(self._signed.items()):
+            for _, place, younger in where:
+                if younger:
+                    self.notes["younger"] = (
+                        f"checkpoints beyond the {log.size} heads of the record: they are younger, or the end was cut off"
+                    )
+                else:
+                    self.fault(
+                        "checkpoint",
+                        place,
+                        f"it saw {size} heads, there are {log.size}: the newest were cut off",
+                    )
+        self.counts["checkpoints"] += 0 if self._newest is None else self._newest[0]
 
-    def _link_younger(self, head: dict[str, Any]) -> None:
-        """Compare with younger checkpoints what was there before them: whoever dates a bundle back hides nothing."""
-        for facts in self._younger:
-            if facts["record_id"] != head["record_id"]:
-                continue
-            seen = {_LOG_OF(one): one for one in facts["partitions"]}
-            for chain, size in _sizes(head).items():
-                at = seen.get(chain) if chain else facts["control"]
-                if at is not None and at["size"] <= size:
-                    place = f"checkpoint {facts['sequence']}"
-                    self._marks.setdefault(chain, {}).setdefault(at["size"], []).append((at["root"], place))
+    def _head(self, line: bytes, number: int, record_id: str) -> dict[str, Any] | None:
+        """Keep where the logs stood by a leaf of the log of heads."""
+        try:
+            facts = canonical_value(line)
+            if (wrong := wrong_form("heads", facts)) is not None:
+                raise ValueError(f"{wrong[0][1:]} {wrong[1]}")
+            if (facts["record"], facts["index"]) != (record_id, number - 1):
+                raise ValueError("it is of another record, or place")
+            control, sizes = facts["control"]["size"], _sizes(facts)
+            places = [((), facts["control"]), *((_LOG_OF(one), one) for one in facts["partitions"])]
+            for chain, head in places:
+                self._marks.setdefault(chain, _Marks()).add(head["size"], head["root"], control, number)
+                if chain and head["next_offset"] > self._progress.get(chain, (0, 0))[0]:
+                    self._progress[chain] = head["next_offset"], number
+            for gate in facts["gates"]:
+                committed = self._committed.setdefault(gate["gate"], {})
+                committed.setdefault((gate["salt"], gate["seed"]), number)
+                self._before.setdefault(gate["gate"], sizes)
+        except ValueError as error:
+            self.fault("checkpoint", f"checkpoint {number}", f"its head is none of this record: {error}")
+            return None
+        return facts
 
     def _mark(self, chain: tuple[Any, ...], log: Log, place: str) -> None:
         """Compare a log with the checkpoints that were made when it was as long."""
-        marks = self._marks.get(chain, {}).pop(log.size, [])
-        root = log.root() if marks else ""
-        for expected, witness in marks if log.whole else ():
-            if expected == root:
-                self._fits[chain] = log.size
+        marks = self._marks.get(chain)
+        if marks is None or log.size < marks.due:
+            return
+        for expected, number in marks.reach(log.size) if log.whole else ():
+            if expected == log.root():
                 self._edges[chain] = log.size, list(log.edge)
                 continue
             self.fault(
                 "checkpoint",
                 place,
-                f"{witness} was made of another history: one of the leaves from {self._fits.get(chain, 0)} to"
+                f"checkpoint {number} was made of another history: one of the leaves from {self._edges.get(chain, (0,))[0]} to"
                 f" {log.size - 1} was changed and the log recomputed",
             )
-            del self._marks[chain]  # every later one says the same
+            marks.due = sys.maxsize  # every later one says the same
             return
 
     def _append(self, chain: tuple[Any, ...], log: Log, line: dict[str, Any], place: str) -> str:
@@ -1487,7 +1564,9 @@ class Verifier:
             )
 
     def _cut_off(self, chain: tuple[Any, ...], name: str, size: int) -> None:
-        missing = {seen: marks[0][1] for seen, marks in self._marks.get(chain, {}).items() if seen > size}
+        marks, missing = self._marks.get(chain), {}
+        if marks is not None and marks.sizes[-1] > size:
+            missing = {marks.sizes[-1]: f"checkpoint {marks.numbers[-1]}"}
         missing |= {index + 1: of[0][1] for index, of in self._kept.get(chain, {}).items() if index >= size}
         if missing:
             most = max(missing)
@@ -1570,8 +1649,7 @@ class Verifier:
 
     def control(self, head: dict[str, Any], lines: Iterable[dict[str, Any]]) -> None:
         """Verify the control log and keep what decisions are checked against."""
-        self._link_checkpoints(head["record_id"])
-        self._link_younger(head)
+        self._record_id = head["record_id"]
         self._link_receipts(head)
         log = Log()
         self._mark((), log, "control")
@@ -1819,26 +1897,17 @@ class Verifier:
     # the partitions' logs
 
     def begin_behind(
-        self, sequence: int, digest: str, edges: Mapping[tuple[Any, ...], tuple[int, list[bytes]]]
+        self, edges: Mapping[tuple[Any, ...], tuple[int, list[bytes]]]
     ) -> dict[tuple[Any, ...], int]:
-        """Take the partitions as they were at a checkpoint that was read, and whose record was verified up to there.
+        """Take the partitions as they were at the checkpoint that `log_of_heads` got as `seen`, up to which the record was verified.
 
         To be called before `control`. `edges` are those that `reached` gave then. Returns the size of each log at that checkpoint,
-        the control log's under `()`: leaves before it are not to be given to `outcomes`. It is empty where the checkpoint of
-        this number is gone or another one, or has other roots than the edges, which is a fault.
+        the control log's under `()`: leaves before it are not to be given to `outcomes`. It is empty where the log of heads has
+        that checkpoint no more, or has other roots than the edges, which is a fault.
         """
-        found = self._checkpoints.get(sequence)
-        if found is None or found["digest"] != digest:
-            self.fault(
-                "checkpoint",
-                f"checkpoint {sequence}",
-                "an earlier verification came this far, and it is gone"
-                if found is None
-                else f"it is not the one that an earlier verification came to ({found['origin']})",
-            )
-            return {}
+        number, facts = self._remembered
         begins = {}
-        for head in found["facts"]["partitions"]:
+        for head in () if facts is None else facts["partitions"]:
             size, edge = edges.get(_LOG_OF(head), (0, []))
             if len(edge) != size.bit_count() or (size, Log(size, edge).root()) != (
                 head["size"],
@@ -1846,23 +1915,24 @@ class Verifier:
             ):
                 self.fault(
                     "checkpoint",
-                    f"checkpoint {sequence}",
+                    f"checkpoint {number}",
                     "it is not what an earlier verification has kept of it",
                 )
                 return {}
             begins[_LOG_OF(head)] = (size, edge, head["next_offset"] - 1)
+            self._marks[_LOG_OF(head)].reach(size - 1)
+        if facts is None:
+            return {}
         self._begins = begins
-        sizes = {chain: size for chain, (size, _, _) in begins.items()}
-        return sizes | {(): found["facts"]["control"]["size"]}
+        return {chain: size for chain, (size, _, _) in begins.items()} | {(): facts["control"]["size"]}
 
     def reached(self) -> tuple[int, str, dict[tuple[Any, ...], tuple[int, list[bytes]]]] | None:
-        """Number and SHA-256 of the newest checkpoint that was read, and the right edges of the partitions' logs at it."""
-        newest = max(self._checkpoints, default=None)
-        if newest is None:
+        """Size and root of the log of heads at the newest checkpoint, and the right edges of the partitions' logs at it."""
+        if self._newest is None:
             return None
-        found = self._checkpoints[newest]
-        return newest, found["digest"], {
-            _LOG_OF(head): self._edges.get(_LOG_OF(head), (0, [])) for head in found["facts"]["partitions"]
+        size, root, facts = self._newest
+        return size, root, {
+            _LOG_OF(head): self._edges.get(_LOG_OF(head), (0, [])) for head in facts["partitions"]
         }  # fmt: skip
 
     def _begin(self, chain: tuple[Any, ...]) -> tuple[Log, int]:
@@ -1920,8 +1990,7 @@ class Verifier:
         """Check what a leaf says of the control log as its transaction saw it: its size and its root.
 
         So whoever has a receipt, or a checkpoint, of the leaf holds the control log to account as well. It is read once the
-        partition is locked, so that it never falls along a log; and a checkpoint keeps the control log from growing while it
-        reads where the partitions are.
+        partition is locked, so that it never falls along a log; and a head has read where all logs were at one moment.
         """
         before, (size, root) = self._said.get(chain), control
         there = self._control_size
@@ -1933,14 +2002,14 @@ class Verifier:
             )
         if size > there:
             self.fault("order", place, f"it saw {size} control leaves, and there are {there}")
-        covering = self._covering.get(chain, [])
-        at = bisect_left(covering, (index + 1,))
-        if at < len(covering) and size > covering[at][1]:
-            self.fault(
-                "order",
-                place,
-                f"checkpoint {covering[at][2]} covers it and saw {covering[at][1]} control leaves, it says {size}",
-            )
+        if (covering := self._marks.get(chain)) is not None:
+            at = bisect_left(covering.sizes, index + 1)
+            if at < len(covering.sizes) and size > covering.controls[at]:
+                self.fault(
+                    "order",
+                    place,
+                    f"checkpoint {covering.numbers[at]} covers it and saw {covering.controls[at]} control leaves, it says {size}",
+                )
         self._said[chain] = max(size, before or 0)
 
     def _hole(self, chain: tuple[Any, ...], first: int, end: int, place: str) -> None:
@@ -2599,17 +2668,16 @@ class Verifier:
         self._cut_off(chain, name, log.size)
 
     def _next_offset(self, chain: tuple[Any, ...], name: str, present: int) -> None:
-        for sequence, found in sorted(self._checkpoints.items()):
-            for head in found["facts"]["partitions"]:
-                if _LOG_OF(head) == chain and head["next_offset"] > present:
-                    self.fault("checkpoint", name, f"checkpoint {sequence} saw progress at {head['next_offset']},"
-                                f" now it stands at {present}")  # fmt: skip
-                    return
+        most, number = self._progress.get(chain, (0, 0))
+        if most > present:
+            self.fault(
+                "checkpoint", name, f"checkpoint {number} saw progress at {most}, now it stands at {present}"
+            )
 
     def _uncovered(self, head: dict[str, Any]) -> None:
-        if not self._checkpoints:
+        if self._newest is None:
             return
-        covered = sum(_sizes(self._checkpoints[max(self._checkpoints)]["facts"]).values())
+        covered = sum(_sizes(self._newest[2]).values())
         present = sum(_sizes(head).values())
         if present > covered:
             self.notes["after the last checkpoint"] = (
@@ -2619,7 +2687,7 @@ class Verifier:
 
 
 def _sizes(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
-    """How many leaves the logs have by a manifest or a checkpoint, the control log under `()`."""
+    """How many leaves the logs have by a manifest or a head, the control log under `()`."""
     return {(): head["control"]["size"]} | {_LOG_OF(one): one["size"] for one in head["partitions"]}
 
 
@@ -4507,21 +4575,28 @@ class Figures:
 
     # reading
 
-    def checkpoints(self, values: Iterable[bytes]) -> None:
-        """Read the bundle's checkpoints; to be called first."""
-        for value in values:
+    def heads(self, lines: Iterable[bytes], checkpoints: Iterable[bytes]) -> None:
+        """Read the bundle's log of heads up to its checkpoint; to be called first."""
+        known = 0
+        with suppress(ValueError, KeyError, TypeError):  # the verifier names it
+            known = max(
+                (read_note(canonical_value(one)["checkpoint"]).size for one in checkpoints), default=0
+            )
+        for number, line in enumerate(itertools.islice(lines, known), 1):
             try:
-                facts = canonical_value(value)
+                facts = canonical_value(line)
             except ValueError:
                 facts = {}
-            if wrong_form("checkpoints", facts):
+            if wrong_form("heads", facts):
                 continue  # the verifier names it
-            sizes, sequence = _sizes(facts), facts["sequence"]
-            self._checkpoints.append((sequence, facts["made_at"]))
-            self._signed_heads.add(sha256(value), sequence)
+            sizes = _sizes(facts)
+            self._checkpoints.append((number, facts["at"]))
+            self._signed_heads.add(sha256(b"\x00" + line), number)
             self._covered = max(self._covered, sum(sizes.values()))
             for chain, size in sizes.items():
-                self._covering.setdefault(chain, []).append((size, sequence))
+                if (covering := self._covering.setdefault(chain, [])) and covering[-1][0] == size:
+                    continue
+                covering.append((size, number))
         for covering in self._covering.values():
             covering.sort()
 
@@ -4783,7 +4858,7 @@ class Figures:
                 "leaves_after": max(0, self._leaves - self._covered),
                 "longest_seconds_between": round(max(gaps, default=0.0), 3),
             },
-            "checkpoints.jsonl: sizes of the newest against the sizes of the logs; whatever the period",
+            "heads.jsonl: sizes of the newest under the checkpoint against the sizes of the logs; whatever the period",
             self._signed_heads,
         )
         put(
@@ -5274,13 +5349,14 @@ def verify_bundle(
             "checkpoints were taken from the bundle itself: its maker could have left out the newest ones"
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
+    verifier.log_of_heads(bundle.lines("heads.jsonl"), bundle.manifest["head"]["record_id"])
     head, runs = bundle.manifest["head"], Runs(label_keys, verify_signature)
     control, outcomes = (
         runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"]),
         runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault)),
     )
     if figures is not None:
-        figures.checkpoints(bundle.lines("checkpoints.jsonl"))
+        figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
         control, outcomes = figures.control(control), figures.outcomes(outcomes)
     verifier.control(head, control)
     if policy_keys:
@@ -5350,6 +5426,11 @@ def complete_lines(data: bytes) -> list[bytes]:
     return [line for line in data.split(b"\n")[:-1] if line]
 
 
+def checkpoint_lines(data: bytes) -> list[bytes]:
+    """Split a file of checkpoints; a signed note, as a witness gives it, is one."""
+    return complete_lines(data) if data.startswith(b"{") or not data.strip() else [data]
+
+
 def receipt_lines(data: bytes) -> list[bytes]:
     """Split a file of receipts. A last line without an end was interrupted, unless it is whole."""
     lines = data.splitlines()
@@ -5368,7 +5449,7 @@ def printable(text: str) -> str:
 
 FILES_BESIDE = {
     "--public-key": "PEM file with the public keys that may sign checkpoints",
-    "--checkpoints": "checkpoints kept outside the database, one JSON a line",
+    "--checkpoints": "checkpoints kept outside the database: one JSON a line, or a signed note",
     "--receipts": "receipts of decisions that somebody kept, one JSON a line",
     "--policy-keys": "PEM file with the public keys that may sign policies",
     "--label-keys": "public keys of labellers, each after a line `labeller: NAME`",
@@ -5396,7 +5477,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     try:
         keys = read(asked.public_key, lambda path: read_public_keys(path.read_text("ascii")), [])
-        outside = read(asked.checkpoints, lambda path: complete_lines(path.read_bytes()))
+        outside = read(asked.checkpoints, lambda path: checkpoint_lines(path.read_bytes()))
         receipts = read(asked.receipts, lambda path: receipt_lines(path.read_bytes()))
         policy_keys = read(asked.policy_keys, lambda path: read_public_keys(path.read_text("ascii")), [])
         label_keys = read(asked.label_keys, lambda path: read_label_keys(path.read_text("utf-8")))

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 import base64
 import json
+from bisect import bisect_left
 from contextlib import contextmanager, suppress
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import sqlalchemy as sa
 
-from streamer.errors import BadMessage, Unavailable
-from streamer.events.checkpoints import decode_checkpoint
+from streamer.errors import Unavailable
 from streamer.gates.rule import Full
 from streamer.journal import Partition
 from streamer.scoring.scorers.judge import Judge
+from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
+from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newest_signed, proof_of_head
 from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
 from streamer.store.db.schema import (
     batches,
     calibration_runs,
-    checkpoints,
     control_log,
     dead_letter_replays,
     dead_letters,
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
     from streamer.store.db.schema.types import Row
 
 _PAGE = 1_000
+_place_of = itemgetter("log_id", "topic", "partition")
 _PLACE = ("log_id", "topic", "partition", "offset")
 _TABLES = {table.name: table for table in control.SEALED_TABLES}
 
@@ -149,9 +152,15 @@ class ChainedRowsSnapshot:
         query = sa.select(outcomes.c.leaf_hash).where(of_log, outcomes.c.leaf_index < size)
         return self._connection.execute(query.order_by(outcomes.c.leaf_index)).scalars().all()
 
+    def heads(self) -> Iterator[bytes]:
+        """What each leaf of the log of heads is the hash of."""
+        yield from all_heads(self._connection)
+
     def checkpoints(self) -> Iterator[bytes]:
-        rows = self._connection.execute(sa.select(checkpoints.c.value).order_by(checkpoints.c.sequence))
-        yield from rows.scalars()
+        """The newest checkpoint, where there is one, and the newest that each witness has cosigned."""
+        notes = [newest_signed(self._connection).note, *(one.note for one in all_cosigned(self._connection))]
+        for note in filter(None, notes):
+            yield canonical_json({"checkpoint": note.decode()})
 
     def unchained(self) -> Iterator[dict[str, Any]]:
         """Rows, or columns of them, that belong to no log, or contradict it: somebody wrote them without the program."""
@@ -230,7 +239,6 @@ class ChainedRowsSnapshot:
         for batch in gone_from_the_desk(self._connection):
             yield {"kind": desk_items.name, "subject": _text(batch)}
         yield from self._said_of_replays()
-        yield from self._said_of_checkpoints()
 
     def _said_of_replays(self) -> Iterator[dict[str, Any]]:
         """Messages that contradict the newest sealed replay about when and by whom they were sent again."""
@@ -250,17 +258,8 @@ class ChainedRowsSnapshot:
             )
             .order_by(letter.id)
         )
-        for source in self._connection.execute(query):
-            yield {"kind": dead_letters.name, "subject": _text(list(source))}
-
-    def _said_of_checkpoints(self) -> Iterator[dict[str, Any]]:
-        """Checkpoints whose row has another number or moment than they have; what is no checkpoint is named without this."""
-        query = sa.select(checkpoints.c.sequence, checkpoints.c.made_at, checkpoints.c.value)
-        for sequence, made_at, value in self._connection.execute(query.order_by(checkpoints.c.sequence)):
-            with suppress(BadMessage):
-                said = decode_checkpoint(value)
-                if (said.sequence, said.made_at) != (sequence, made_at):
-                    yield {"kind": checkpoints.name, "subject": _text([sequence])}
+        for row in self._connection.execute(query):
+            yield {"kind": "dead_letters", "subject": _text(list(row))}
 
     def decisions_of(
         self, batch_id: str, *, gate: str | None = None, attempt: int | None = None
@@ -269,7 +268,7 @@ class ChainedRowsSnapshot:
 
         Each has ``line`` (the outcome), ``policy`` and ``revision`` (rows),
         ``run`` (a row or None), ``deliveries`` (sources and kinds of later deliveries), ``labels`` (rows, the oldest
-        first), ``checkpoint`` (the oldest checkpoint that covers it, or None) and ``desk`` (what became of it at the desk, a row
+        first), ``head`` (the oldest signed leaf of the log of heads that covers it, or None) and ``desk`` (what became of it at the desk, a row
         with its text as far as that is kept, or None) and ``spoke`` (how much each signal spoke for the answer, or None).
         """
         query = sa.select(batches).where(batches.c.batch_id == batch_id)
@@ -324,7 +323,7 @@ class ChainedRowsSnapshot:
                     .order_by(label_revisions.c.id)
                 ).mappings()
             ],
-            "checkpoint": self._covering(partition, row["leaf_index"]),
+            "head": self._covering(partition, row["leaf_index"]),
             "desk": self._desk_of(batch),
             "spoke": self._spoke(batch["gate"], version, line["facts"]),
         }
@@ -348,27 +347,24 @@ class ChainedRowsSnapshot:
         return None if found is None else control.seal(desk_outcomes, found) | self._desk_text(found["id"])
 
     def _covering(self, partition: Partition, index: int) -> dict[str, Any] | None:
-        """The oldest checkpoint that covers a leaf of a partition: logs only grow."""
-        low, high = 1, self._connection.execute(sa.select(sa.func.max(checkpoints.c.sequence))).scalar() or 0
-        covering: dict[str, Any] | None = None
-        while low <= high:
-            middle = (low + high) // 2
-            value = self._connection.execute(
-                sa.select(checkpoints.c.value).where(checkpoints.c.sequence == middle)
-            ).scalar_one_or_none()
-            try:
-                facts = json.loads(value or b"{}")
-                ends: dict[tuple[Any, ...], int] = {
-                    (head["log_id"], head["topic"], head["partition"]): head["size"]
-                    for head in facts["partitions"]
-                }
-            except (ValueError, KeyError, TypeError):
-                return None
-            if ends.get(tuple(partition), 0) > index:
-                covering, high = facts, middle - 1
-            else:
-                low = middle + 1
-        return covering
+        """The oldest head under the newest checkpoint that covers a leaf of a partition: logs only grow."""
+
+        def head(at: int) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(head_data(self._connection, at) or b"")
+            return found
+
+        def size(at: int) -> int:
+            return sum(one["size"] for one in head(at)["partitions"] if _place_of(one) == partition)
+
+        signed = newest_signed(self._connection).size
+        with suppress(ValueError, KeyError, TypeError):  # verification names it
+            at = bisect_left(range(signed), index + 1, key=size)
+            return None if at == signed else head(at)
+        return None
+
+    def proof_of_head(self, index: int) -> dict[str, Any]:
+        """Prove that a checkpoint covers a head, by one that witnesses have cosigned where there is one."""
+        return proof_of_head(self._connection, index)
 
     def _rows_of(self, page: Sequence[Row]) -> dict[tuple[str, str], dict[str, Any]]:
         """The tables' rows that a page of entries is about, by table and subject, as they would be sealed today."""

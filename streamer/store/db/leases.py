@@ -1,4 +1,4 @@
-"""Leases: who leads among recalibrators, and who calibrates a gate. A row each, with an expiry and an epoch.
+"""Leases: who leads among recalibrators, who signs, and who calibrates a gate. A row each, with an expiry and an epoch.
 
 A lease belongs to the holder of its row until the row expires; a thread renews it meanwhile. A process that hangs or is cut off
 renews nothing, and another one takes the lease over, with the next epoch. Whatever is written under a lease reads the row
@@ -34,6 +34,7 @@ log = LazyLogger(__name__)
 
 LEADER = "recalibrator"
 DESK = "desk"
+SIGNER = "signer"
 
 LEASE_SECONDS: float = 12
 """How long a lease lasts unless it is renewed: what another process waits for when a holder is killed, hangs or is cut off."""
@@ -71,6 +72,10 @@ class Leases:
     def of_desk(self) -> ProcessLease:
         """The holder rejects what has waited at the desk past its deadline."""
         return ProcessLease(self._database, DESK, seconds=self._seconds)
+
+    def of_signer(self) -> ProcessLease:
+        """The holder signs where the logs stand."""
+        return ProcessLease(self._database, SIGNER, seconds=self._seconds, sign_of_life=SIGN_OF_LIFE_SECONDS)
 
     @contextmanager
     def of_gate(self, gate: str, *, wait_seconds: float) -> Iterator[ProcessLease]:

@@ -24,6 +24,7 @@ else:
 
 APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "control_head": ("log_size", "log_edge"),
+    "cosignatures": None,
     "dead_letters": ("replayed_at", "replayed_by"),
     # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
     "gates": ("name",),
@@ -41,6 +42,7 @@ APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
     "progress": None,
     "review_claims": ("labeller", "holder", "expires_at"),
     "review_offers": ("skipped_at", "marks", "mark", "marked_at"),
+    "signed_head": ("size", "published", "published_at", "note"),
 }  # fmt: skip
 """State that moves on, by column (None: all). Everything else the app can only add to."""
 

@@ -54,6 +54,14 @@ def breaking_in(url: str) -> Iterator[sa.Connection]:
         database.close()
 
 
+def remove_checkpoints(connection: sa.Connection) -> None:
+    """Remove the log of heads, and the checkpoint of it."""
+    connection.exec_driver_sql("DELETE FROM heads")
+    connection.exec_driver_sql(
+        "UPDATE signed_head SET size = 0, published = 0, published_at = NULL, note = ''"
+    )
+
+
 def _triggers(connection: sa.Connection, sqlite: bool) -> list[tuple[str, str]]:
     query = (
         "SELECT name, tbl_name FROM sqlite_master WHERE type = 'trigger'"

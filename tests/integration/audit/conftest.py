@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from streamer.audit.standalone.verify_bundle import Verifier, complete_lines
+from streamer.audit.standalone.verify_bundle import Verifier, checkpoint_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history, written_history
 
@@ -42,7 +42,7 @@ class Record:
         """What the one-file verifier finds in a bundle that is exported now."""
         target = self.directory / "bundle"
         export(self.settings, target, store=store)
-        outside = None if from_bundle else complete_lines(self.file.read_bytes())
+        outside = None if from_bundle else checkpoint_lines(self.file.read_bytes())
         return verify_bundle(target, KEYS, outside)
 
 

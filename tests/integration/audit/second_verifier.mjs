@@ -4,7 +4,7 @@ import { createInterface } from "node:readline";
 import { Unreadable, openBundle } from "../../../verifiers/javascript/bundle.mjs";
 import { verifyBundle } from "../../../verifiers/javascript/verify.mjs";
 
-const bytes = (lines) => (lines === null ? null : Buffer.concat(lines.map((line) => Buffer.from(`${line}\n`))));
+const bytes = (lines) => (lines === null ? null : Buffer.concat(lines.map((line) => Buffer.from(line.endsWith("\n") ? line : `${line}\n`))));
 
 for await (const line of createInterface({ input: process.stdin })) {
   const { bundle, keys, policyKeys, labelKeys, outside, receipts } = JSON.parse(line);

@@ -22,15 +22,16 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.bundle import NOT_EVIDENCE
-from streamer.audit.checkpointing import Checkpointer
+from streamer.audit.checkpointing import Checkpointer, origin_of
 from streamer.events.alerts import alert
-from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
+from streamer.events.checkpoints import encode_checkpoint
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Cut
 from streamer.recalibration import age_cut
 from streamer.scoring.encoders.identity import EncoderIdentity
-from streamer.signing.merkle import Edge
+from streamer.signing.canonical_json import canonical_json
+from streamer.signing.merkle import Edge, leaf_hash
 from streamer.store import prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
@@ -38,7 +39,13 @@ from streamer.store.db.schema import data_gaps, judgements
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.log.leaves import judgement_mac
 from streamer.store.risk import audit_rates
-from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes, reseal
+from tests.integration.audit.attacker import (
+    breaking_in,
+    rebuild_control,
+    rebuild_outcomes,
+    remove_checkpoints,
+    reseal,
+)
 from tests.integration.audit.history import (
     PRIVATE,
     Scribe,
@@ -254,7 +261,7 @@ class Target:
     def control(self, kind: str, which: int = 0, where: str = "1 = 1") -> int:
         """The index of the leaf of a control row of the region."""
         edge = self.one(
-            "SELECT json_extract(value, '$.control.size') AS h FROM checkpoints ORDER BY sequence DESC"
+            "SELECT json_extract(data, '$.control.size') AS h FROM heads ORDER BY leaf_index DESC"
         )["h"]
         side = "<" if self.region == "old" else ">="
         rows = self.run(
@@ -815,7 +822,7 @@ def erase_a_judges_words(at: Target) -> None:
 
 
 def remove_a_checkpoint(at: Target) -> None:
-    at.run("DELETE FROM checkpoints WHERE sequence = (SELECT max(sequence) FROM checkpoints)")
+    at.run("DELETE FROM heads WHERE leaf_index = (SELECT max(leaf_index) FROM heads)")
 
 
 EDITS: Final[dict[str, Callable[[Target], None]]] = {
@@ -1143,16 +1150,16 @@ def _read_now(connection: sa.Connection) -> bool:
 def sign_again(copy: Site) -> None:
     """Put one checkpoint, by a key of one's own, in the place of all."""
     with breaking_in(copy.settings.database.url) as connection:
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     with wiring.open_store(copy.settings) as store:
         Checkpointer(
-            store.checkpoints,
+            store.heads,
             signer=signing.Signer(signing.generate_keys()[0]),
             topic="streamer.checkpoints",
             file=None,
             every=timedelta(minutes=5),
             clock=wiring.now,
-        ).make()
+        ).run()
 
 
 def row_of(
@@ -1216,11 +1223,11 @@ STOLEN: Final = (
 
 def resign(connection: sa.Connection) -> list[bytes]:
     """Make every checkpoint anew, at its old sizes over the logs as they are now, with the key that signed it."""
-    signer, previous, made = signing.Signer(PRIVATE), None, []
-    for sequence, value in connection.execute(
-        sa.text("SELECT sequence, value FROM checkpoints ORDER BY sequence")
+    signer, log, made = signing.Signer(PRIVATE), Edge(), []
+    for index, data in connection.execute(
+        sa.text("SELECT leaf_index, data FROM heads ORDER BY leaf_index")
     ).all():
-        facts = {name: one for name, one in json.loads(value).items() if name != "signature"}
+        facts = json.loads(data)
         facts["control"] = _head_now(connection, facts["control"], "control_log", "1 = 1", {})
         facts["partitions"] = [
             one
@@ -1233,13 +1240,15 @@ def resign(connection: sa.Connection) -> list[bytes]:
             )
             for one in facts["partitions"]
         ]
-        facts["previous"] = previous
-        new = encode_checkpoint(facts, sign=signer.sign)
-        previous = checkpoint_hash(new)
-        made.append(new)
+        new = canonical_json(facts)
+        ended = log.append(leaf_hash(new))
+        note = signer.checkpoint(origin_of(facts["record"]), log.size, log.root())
+        made.append(encode_checkpoint(note, wiring.now()))
         connection.execute(
-            sa.text("UPDATE checkpoints SET value = :v WHERE sequence = :s"), {"v": new, "s": sequence}
+            sa.text("UPDATE heads SET data = :d, nodes = :n WHERE leaf_index = :i"),
+            {"d": new, "n": b"".join(ended), "i": index},
         )
+        connection.execute(sa.text("UPDATE signed_head SET note = :n"), {"n": note})
     return made
 
 
@@ -1270,7 +1279,7 @@ def stolen_row_of(site: Site, name: str, directory: Path) -> str:
 
 
 STOLEN_HEADER: Final = (
-    "| what somebody changes | without a witness | with a witness's checkpoints |\n|---|---|---|\n"
+    "| what somebody changes | without a witness | with a witness's checkpoint |\n|---|---|---|\n"
 )
 
 UNSEALED_HEADER: Final = "| table or column | why it is no evidence |\n|---|---|\n"

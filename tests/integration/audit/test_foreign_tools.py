@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import complete_lines
+from streamer.audit import signing
 from streamer.cli import main
-from streamer.signing.merkle import consistency_proof
-from tests.integration.audit.attacker import breaking_in
+from streamer.signing.merkle import among, consistency_proof
+from tests.integration.audit.attacker import breaking_in, remove_checkpoints
+from tests.integration.audit.history import PRIVATE
 from tests.integration.audit.test_audit_commands import here
 from tests.services.requirements import missing
 
@@ -50,47 +51,54 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Verify:
 def test_foreign_code_verifies_receipts_and_no_other(
     here: Path, capsys: pytest.CaptureFixture[str], foreign: Verify
 ) -> None:
+    """From a decision's leaf to its log's root, from there to a head, and to the signed note: alone and offline."""
     receipts: list[dict[str, Any]] = []
     for number in range(0, 36, 3):
         assert main(["audit", "receipt", f"batch-{number}", "--gate", "best"]) == 0
         receipts += [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(receipts) == 12
-    assert len({one["checkpoint"]["sequence"] for one in receipts}) == 2
-    done = foreign({"receipts": receipts})
+    assert {one["head"]["index"] for one in receipts} == {1, 2}
+    origin = receipts[0]["checkpoint"].partition("\n")[0]
+    keys = [str(signing.Signer(PRIVATE).verifier_key(origin))]
+    done = foreign({"keys": keys, "receipts": receipts})
     assert (done.returncode, done.stdout) == (0, "12 receipts, 0 consistency proofs\n"), done.stderr
-    one, other = receipts[:2]
+    one, other = receipts[0], receipts[-1]
+    note, head = one["checkpoint"], one["head"]
     for wrong in (
         one | {"data": one["data"].replace("batch-0", "batch-1")},
         one | {"index": one["index"] + 1},
         one | {"root": other["leaf"]},
         one | {"proof": one["proof"][1:]},
         one | {name: other[name] for name in ("data", "leaf")},
+        one | {"head": head | {"data": head["data"].replace('"size":', '"size":1')}},
+        one | {"head": head | {"index": 0}},
+        one | {"head": other["head"]},
+        one | {"checkpoint": note.replace("\n3\n", "\n4\n")},
     ):
-        assert foreign({"receipts": [wrong]}).returncode == 1
+        assert foreign({"keys": keys, "receipts": [wrong]}).returncode == 1
+    stranger = str(signing.Signer(signing.generate_keys()[0]).verifier_key(origin))
+    assert foreign({"keys": [stranger], "receipts": [one]}).returncode == 1
 
 
-def test_foreign_code_verifies_that_each_checkpoint_goes_on_from_the_one_before(
+def test_foreign_code_verifies_that_each_head_goes_on_from_the_one_before(
     record: Record, foreign: Verify
 ) -> None:
-    checkpoints = [json.loads(value) for value in complete_lines(record.file.read_bytes())]
     proofs = []
     with wiring.open_store(record.settings) as store, store.evidence.snapshot() as snapshot:
-        for before, after in itertools.pairwise(checkpoints):
+        heads = [json.loads(data) for data in snapshot.heads()]
+        for before, after in itertools.pairwise(heads):
             newer = {(one["log_id"], one["topic"], one["partition"]): one for one in after["partitions"]}
             for one in before["partitions"]:
                 place = (one["log_id"], one["topic"], one["partition"])
                 new = newer[place]
-                leaves = snapshot.leaves(place, new["size"])
-                proof = [node.hex() for node in consistency_proof(one["size"], leaves)]
-                proofs.append(
-                    {
-                        "from": one["size"],
-                        "to": new["size"],
-                        "older": one["root"],
-                        "newer": new["root"],
-                        "proof": proof,
-                    }
-                )
+                hashes = among(snapshot.leaves(place, new["size"]))
+                proof = consistency_proof(one["size"], new["size"], hashes)
+                proofs.append(_consistency(one["size"], new["size"], one["root"], new["root"], proof))
+        # The log of heads itself, by the hashes that are stored with it.
+        for size in range(1, len(heads) + 1):
+            proof = consistency_proof(size, len(heads), store.heads.root)
+            roots = (store.heads.root(0, end).hex() for end in (size, len(heads)))
+            proofs.append(_consistency(size, len(heads), *roots, proof))
     assert any(0 < one["from"] < one["to"] for one in proofs)
     done = foreign({"consistency": proofs})
     assert (done.returncode, done.stdout) == (0, f"0 receipts, {len(proofs)} consistency proofs\n"), (
@@ -103,6 +111,16 @@ def test_foreign_code_verifies_that_each_checkpoint_goes_on_from_the_one_before(
         grown | {"proof": []},
     ):
         assert foreign({"consistency": [wrong]}).returncode == 1
+
+
+def _consistency(size: int, whole: int, older: str, newer: str, proof: list[bytes]) -> dict[str, Any]:
+    return {
+        "from": size,
+        "to": whole,
+        "older": older,
+        "newer": newer,
+        "proof": [node.hex() for node in proof],
+    }
 
 
 def test_no_receipt_is_given_of_what_no_checkpoint_covers_or_what_was_changed(
@@ -120,6 +138,6 @@ def test_no_receipt_is_given_of_what_no_checkpoint_covers_or_what_was_changed(
         "the decision is not what was recorded; `streamer audit verify` says more" in capsys.readouterr().err
     )
     with breaking_in("sqlite:///record.db") as connection:
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     assert main(["audit", "receipt", "batch-25"]) == 2
     assert "no checkpoint covers the decision yet" in capsys.readouterr().err

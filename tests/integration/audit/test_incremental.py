@@ -10,8 +10,9 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
+from streamer.audit.checkpointing import said
 from streamer.audit.reached import Reached, read_reached, write_reached
-from streamer.audit.standalone.verify_bundle import Log, complete_lines, sha256
+from streamer.audit.standalone.verify_bundle import Log, complete_lines
 from streamer.cli import main
 from streamer.errors import UsageError
 from tests.integration.audit.attacker import breaking_in, cut_tail, rebuild_outcomes
@@ -39,11 +40,18 @@ UNSEEN = (
 """Of labels that were verified before; only a whole run reads them again."""
 
 
+def head_at(record: Record, size: int) -> dict[str, Any]:
+    """The head that a checkpoint covers last."""
+    with breaking_in(record.url) as connection:
+        query = sa.text("SELECT data FROM heads WHERE leaf_index = :i")
+        found: dict[str, Any] = json.loads(bytes(connection.execute(query, {"i": size - 1}).scalar_one()))
+    return found
+
+
 def at_checkpoint(record: Record, sequence: int) -> Reached:
     """What a run has remembered that was made right after a checkpoint."""
-    lines = complete_lines(record.file.read_bytes())
-    value = lines[sequence - 1]
-    facts = json.loads(value)
+    facts = head_at(record, sequence)
+    checkpoint = complete_lines(record.file.read_bytes())[sequence - 1]
     query = (
         "SELECT leaf_hash FROM outcomes WHERE log_id = :log_id AND topic = :topic AND partition = :partition"
         " AND leaf_index < :size ORDER BY leaf_index"
@@ -57,7 +65,7 @@ def at_checkpoint(record: Record, sequence: int) -> Reached:
             assert (log.size, log.root()) == (head["size"], head["root"])
             place = [head[name] for name in ("log_id", "topic", "partition")]
             logs.append([*place, log.size, [one.hex() for one in log.edge]])
-    return Reached(facts["record_id"], sequence, sha256(value), logs)
+    return Reached(facts["record"], sequence, said(checkpoint).root.hex(), logs)
 
 
 def test_a_remembered_log_that_is_not_the_checkpoints_is_a_fault(record: Record) -> None:
@@ -76,9 +84,7 @@ def test_only_what_came_since_is_read(record: Record) -> None:
     rest = record.verify(since=at_checkpoint(record, 2))
     assert rest.faults == ()
     assert rest.reached == whole.reached
-    older = sum(
-        head["size"] for head in json.loads(complete_lines(record.file.read_bytes())[1])["partitions"]
-    )
+    older = sum(head["size"] for head in head_at(record, 2)["partitions"])
     assert 0 < rest.counts["outcomes"] == whole.counts["outcomes"] - older
     assert rest.counts["calibrations derived again"] == 1 < whole.counts["calibrations derived again"]
     assert f"{older} outcomes up to checkpoint 2 were verified before, and not read again" in rest.notes
@@ -143,13 +149,14 @@ def test_a_tail_that_was_cut_off(record: Record) -> None:
 @ON_SQLITE
 def test_the_checkpoint_itself_is_gone_or_another(record: Record) -> None:
     since = at_checkpoint(record, 2)
-    other = replace(since, digest="0" * 64)
-    assert [fault.place for fault in record.verify(since=other).faults] == ["checkpoint 2"]
-    ahead = replace(since, sequence=9)
+    other = replace(since, root="0" * 64)
+    earlier = "(an earlier verification)"
+    assert [fault.place for fault in record.verify(since=other).faults] == [f"checkpoint 2 {earlier}"]
+    ahead = replace(since, size=9)
     (fault,) = record.verify(since=ahead).faults
     assert (fault.place, fault.detail) == (
-        "checkpoint 9",
-        "an earlier verification came this far, and it is gone",
+        f"checkpoint 9 {earlier}",
+        "it saw 9 heads, there are 3: the newest were cut off",
     )
     elsewhere = replace(since, record_id="ab" * 32)
     assert [fault.check for fault in record.verify(since=elsewhere).faults] == ["checkpoint"]

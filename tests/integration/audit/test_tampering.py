@@ -6,16 +6,18 @@ import hashlib
 import json
 import os
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
+from streamer.audit.checkpointing import said as checkpoint_of
 from streamer.audit.standalone import verify_bundle as one_file
 from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
-from streamer.events.checkpoints import checkpoint_hash, encode_checkpoint
+from streamer.events.checkpoints import encode_checkpoint
+from streamer.signing.canonical_json import canonical_json
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import (
     batch_of,
@@ -23,9 +25,10 @@ from tests.integration.audit.attacker import (
     cut_tail,
     rebuild_control,
     rebuild_outcomes,
+    remove_checkpoints,
     reseal,
 )
-from tests.integration.audit.history import KEYS
+from tests.integration.audit.history import KEYS, PRIVATE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,8 +105,9 @@ CHANGES = [
     ("DELETE FROM control_log WHERE leaf_index = 6", "control, leaf 6", "missing"),
     ("UPDATE control_head SET log_size = 3", "control", "should have 3"),
     # checkpoints
-    ("DELETE FROM checkpoints WHERE sequence = 3", "checkpoint 3", "the database does not have it"),
-    ("DELETE FROM checkpoints WHERE sequence = 2", "checkpoint 2", "the database does not have it"),
+    ("DELETE FROM heads WHERE leaf_index = 2", "checkpoint 3", "it saw 3 heads, there are 2"),
+    ("DELETE FROM heads WHERE leaf_index = 1", "checkpoint 2", "there are 1"),
+    ("UPDATE heads SET leaf_index = 5 WHERE leaf_index = 2", "checkpoint 3", "there are 2"),
     ("UPDATE control_head SET record_id = substr(log_edge, 1, 32)", "checkpoint 1", "another record"),
 ]  # fmt: skip
 
@@ -234,7 +238,7 @@ def test_chains_that_were_computed_anew(record: Record, change: str) -> None:
         connection.exec_driver_sql(REBUILT[change])
         reseal(connection, batch_of(connection, "best", 25))
         rebuild_outcomes(connection)
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        connection.exec_driver_sql("UPDATE signed_head SET size = 0, note = ''")
     within = record.verify(from_database=True)
     # A run names the logs that it has read.
     assert {fault.check for fault in within.faults} == {"calibration"}
@@ -244,7 +248,11 @@ def test_chains_that_were_computed_anew(record: Record, change: str) -> None:
         [fault["detail"] for fault in record.verify_alone().faults],
     ):
         assert any("made of another history" in detail for detail in details)
-        assert any("does not have it" in detail for detail in details)
+    with breaking_in(record.url) as connection:
+        remove_checkpoints(connection)
+    assert [fault.detail for fault in record.verify().faults if fault.check == "checkpoint"] == [
+        f"it saw {size} heads, there are 0: the newest were cut off" for size in (1, 2, 3)
+    ]
 
 
 def test_a_bad_sample_dropped_with_the_chain_computed_anew(record: Record) -> None:
@@ -255,7 +263,7 @@ def test_a_bad_sample_dropped_with_the_chain_computed_anew(record: Record) -> No
         rebuild_outcomes(connection)
         for table, column in (("responses", "batch"), ("decisions", "batch"), ("batches", "id")):
             connection.exec_driver_sql(f"DELETE FROM {table} WHERE {column} = {gone}")
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        connection.exec_driver_sql("UPDATE signed_head SET size = 0, note = ''")
     (first, *_) = record.verify(from_database=True).faults
     assert "calibration_runs gate best" in first.place
     assert any("another history" in fault.detail for fault in record.verify().faults)
@@ -267,7 +275,7 @@ def test_a_sample_redrawn_with_the_chain_computed_anew_is_found_without_checkpoi
         connection.exec_driver_sql(f"UPDATE decisions SET sampled = (1 = 0) WHERE batch = {B25}")
         connection.exec_driver_sql(f"UPDATE responses SET drawn = (1 = 0) WHERE batch = {B25}")
         rebuild_outcomes(connection)
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     report = record.verify(from_database=True)
     assert "best/batch-25#1" in report.faults[0].place
     assert "the audit sample takes this batch" in report.faults[0].detail
@@ -297,7 +305,7 @@ def test_another_threshold_with_everything_computed_anew_is_not_what_the_run_fin
             f"UPDATE policies SET threshold = threshold - 1e-15 WHERE calibration_run = {run}"
         )
         rebuild_control(connection)
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     report = record.verify(from_database=True)
     assert f"calibration_runs id {run}" in report.faults[0].place
     assert "finds cut" in report.faults[0].detail
@@ -310,7 +318,7 @@ def test_a_policy_that_ships_more_with_everything_computed_anew(record: Record) 
             f"UPDATE policies SET threshold = 0.01 WHERE gate = 'best' AND version = {CUT}"
         )
         rebuild_control(connection)
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     for faults in (
         [fault.detail for fault in record.verify(from_database=True).faults],
         [fault["detail"] for fault in record.verify_alone(from_bundle=True).faults],
@@ -344,7 +352,7 @@ def test_what_contradicts_itself_is_named_with_everything_computed_anew(
         connection.exec_driver_sql(change)
         rebuild_control(connection)
         rebuild_outcomes(connection)
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     assert any(said in fault.detail for fault in record.verify(from_database=True).faults)
     assert any(said in fault["detail"] for fault in record.verify_alone(from_bundle=True).faults)
 
@@ -378,23 +386,37 @@ def test_an_outside_file_without_checkpoints_is_no_evidence_and_that_is_said(rec
     assert any("has no checkpoint" in note for note in record.verify_alone().notes.values())
 
 
-def _changed(line: bytes, **fields: Any) -> bytes:
-    return json.dumps(json.loads(line) | fields, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _signed_by_another(lines: list[bytes]) -> list[bytes]:
+def _signed_by_another(line: bytes) -> bytes:
+    checkpoint = checkpoint_of(line)
     signer = signing.Signer(signing.generate_keys()[0])
-    facts = {name: value for name, value in json.loads(lines[2]).items() if name != "signature"}
-    forged = encode_checkpoint(facts | {"key_id": signer.key_id}, sign=signer.sign)
-    return [*lines[:2], forged]
+    return encode_checkpoint(signer.checkpoint(*checkpoint[:3]), wiring.now())
+
+
+def _made_of_another_log(line: bytes) -> bytes:
+    checkpoint = checkpoint_of(line)
+    return encode_checkpoint(
+        signing.Signer(PRIVATE).checkpoint(checkpoint.origin, checkpoint.size, bytes(32)), wiring.now()
+    )
+
+
+def _note(line: bytes) -> str:
+    return str(json.loads(line)["checkpoint"])
+
+
+def _with_note(line: bytes, note: str) -> bytes:
+    return canonical_json(json.loads(line) | {"checkpoint": note})
 
 
 FILES: dict[str, tuple[Callable[[list[bytes]], list[bytes]], str, str]] = {
-    "one was changed": (lambda s: [s[0], _changed(s[1], made_at="2020-01-01T00:00:00.000000Z"), s[2]], "checkpoint 2", "not good"),
-    "one is signed by another key": (_signed_by_another, "checkpoint 3", "not trusted"),
-    "one has another's signature": (lambda s: [s[0], _changed(s[1], signature=json.loads(s[2])["signature"]), s[2]], "checkpoint 2", "not good"),
+    "one was changed": (lambda s: [s[0], _with_note(s[1], _note(s[1]).replace("\n2\n", "\n3\n")), s[2]], "checkpoint 3", "not good"),
+    "one is signed by another key": (lambda s: [*s[:2], _signed_by_another(s[2])], "checkpoint 3", "not trusted"),
+    "one is of another log": (lambda s: [s[0], _made_of_another_log(s[1]), s[2]], "checkpoint 2", "another log of heads"),
+    "one has another's signature": (
+        lambda s: [s[0], _with_note(s[1], _note(s[1]).partition("\n\n")[0] + "\n\n" + _note(s[2]).partition("\n\n")[2]), s[2]],
+        "checkpoint 2", "not good",
+    ),
     "one is rubbish": (lambda s: [s[0], b"{}", *s[1:]], "line 2", "not a checkpoint"),
-    "one has no signature": (lambda s: [s[0], _changed(s[1], signature=""), s[2]], "checkpoint 2", "not good"),
+    "one has no signature": (lambda s: [s[0], _with_note(s[1], _note(s[1]).partition("\n\n")[0] + "\n\n"), s[2]], "line 2", "not a checkpoint"),
 }  # fmt: skip
 
 
@@ -405,12 +427,16 @@ def test_a_file_of_checkpoints_that_was_changed(record: Record, change: str) -> 
     check(record, place, said)
 
 
-def test_one_checkpoint_taken_out_everywhere(record: Record) -> None:
-    lines = record.file.read_bytes().splitlines()
-    record.file.write_bytes(lines[0] + b"\n" + lines[2] + b"\n")
+@ON_SQLITE
+def test_the_newest_checkpoint_alone_binds_all_that_was_signed(record: Record) -> None:
+    newest = record.file.read_bytes().splitlines()[-1]
+    record.file.write_bytes(_note(newest).encode())  # as a witness gives it
+    assert record.verify().faults == ()
     with breaking_in(record.url) as connection:
-        connection.exec_driver_sql("DELETE FROM checkpoints WHERE sequence = 2")
-    check(record, "checkpoint 2", "it is missing")
+        connection.exec_driver_sql(
+            'UPDATE heads SET data = CAST(replace(data, \'"at":"2\', \'"at":"1\') AS BLOB) WHERE leaf_index = 0'
+        )
+    check(record, "checkpoint 3", "another log of heads")
 
 
 def test_checkpoints_delivered_twice_in_any_order_are_no_fault(record: Record) -> None:
@@ -419,18 +445,10 @@ def test_checkpoints_delivered_twice_in_any_order_are_no_fault(record: Record) -
 
 
 def test_a_forged_checkpoint_in_the_database(record: Record) -> None:
-    signer = signing.Signer(signing.generate_keys()[0])
-    last = record.file.read_bytes().splitlines()[-1]
-    facts = {name: value for name, value in json.loads(last).items() if name != "signature"}
-    forged = encode_checkpoint(
-        facts | {"sequence": 4, "previous": checkpoint_hash(last), "key_id": signer.key_id}, sign=signer.sign
-    )
+    forged = json.loads(_signed_by_another(record.file.read_bytes().splitlines()[-1]))["checkpoint"].encode()
     with breaking_in(record.url) as connection:
-        connection.execute(
-            sa.text("INSERT INTO checkpoints SELECT 4, made_at, :value FROM checkpoints WHERE sequence = 3"),
-            {"value": forged},
-        )
-    check(record, "checkpoint 4", "not trusted")
+        connection.execute(sa.text("UPDATE signed_head SET note = :value"), {"value": forged})
+    check(record, "checkpoint 3", "not trusted")
 
 
 def test_values_of_another_type_are_named_and_stop_nothing(record: Record) -> None:
@@ -561,6 +579,6 @@ def test_a_wait_that_no_proposal_has_is_named_with_everything_computed_anew(reco
             f" WHERE id = {LAST_RUN}"
         )
         rebuild_control(connection)
-        connection.exec_driver_sql("DELETE FROM checkpoints")
+        remove_checkpoints(connection)
     report = record.verify(from_database=True)
     assert any("only a proposal waits" in fault.detail for fault in report.faults), report.faults

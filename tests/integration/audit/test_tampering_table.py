@@ -125,7 +125,7 @@ def test_a_bundle_that_is_dated_back_is_held_against_the_checkpoints_all_the_sam
     def details(copy: Site) -> list[str]:
         """What both verifiers find in a bundle that says it is older than every checkpoint, and has none."""
         with breaking_in(copy.settings.database.url) as connection:
-            connection.exec_driver_sql("DELETE FROM checkpoints")
+            connection.exec_driver_sql("UPDATE signed_head SET size = 0, note = ''")
         export(copy.settings, copy.directory / "bundle")
         file = copy.directory / "bundle" / "manifest.json"
         file.write_text(

@@ -104,6 +104,8 @@ class Installation:
     def _traffic(self) -> None:
         while not self._stop.wait(0.1):
             self.leader.set_round(datetime.now(UTC))
+            self.leader.of("audit_unsigned_seconds").set(0.5)
+            self.leader.set_unwitnessed("witness.example/w1", 60.0, failed=True)
             self.leader.count_run(GATES[0], "mean", "applied", self._draw.uniform(0.2, 3))
             for number, worker in enumerate(self.workers):
                 self._work(worker, number)
@@ -130,7 +132,6 @@ class Installation:
         worker.set_outbox_pending(self._draw.randrange(5))
         worker.set_desk_queues({GATES[0]: (self._draw.randrange(5), 60.0)})
         worker.set_desk_outcomes({(GATES[0], "released"): 3})
-        worker.set_unwitnessed("http", 60.0, failed=True)
         worker.lag("streamer.responses", number, self._draw.randrange(3))
         worker.set_log_leaves("streamer.responses", number, round(50 * time.monotonic()))
 

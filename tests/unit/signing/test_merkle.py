@@ -9,6 +9,7 @@ import pytest
 from streamer.signing.merkle import (
     EMPTY_ROOT,
     Edge,
+    among,
     consistency_proof,
     inclusion_proof,
     leaf_hash,
@@ -78,7 +79,7 @@ def test_what_is_no_edge_is_refused(size: int, length: int) -> None:
 def test_a_proof_leads_to_the_root_from_its_own_leaf_alone(size: int) -> None:
     leaves = LEAVES[:size]
     for index in range(size):
-        proof = inclusion_proof(index, leaves)
+        proof = inclusion_proof(index, size, among(leaves))
         assert root_by_proof(index, size, leaves[index], proof) == defined(leaves)
         for other in range(size):
             try:
@@ -94,8 +95,8 @@ def test_a_proof_leads_to_the_root_from_its_own_leaf_alone(size: int) -> None:
 @pytest.mark.parametrize(("index", "size"), [(-1, 3), (3, 3), (0, 0)])
 def test_there_is_no_proof_of_what_is_not_there(index: int, size: int) -> None:
     with pytest.raises(ValueError, match="has no leaf"):
-        inclusion_proof(index, LEAVES[:size])
+        inclusion_proof(index, size, among(LEAVES[:size]))
     with pytest.raises(ValueError, match="has no leaf"):
         root_by_proof(index, size, EMPTY_ROOT, [])
     with pytest.raises(ValueError, match="no beginning"):
-        consistency_proof(size + 1, LEAVES[:size])
+        consistency_proof(size + 1, size, among(LEAVES[:size]))

@@ -13,7 +13,14 @@ from streamer.store.db.schema.calibration import (
     proposal_rejections,
 )
 from streamer.store.db.schema.candidates import candidate_decisions, candidate_policies, candidate_prompts
-from streamer.store.db.schema.control import checkpoints, control_head, control_log, control_queue
+from streamer.store.db.schema.control import (
+    control_head,
+    control_log,
+    control_queue,
+    cosignatures,
+    heads,
+    signed_head,
+)
 from streamer.store.db.schema.decisions import batches, carried_scores, carried_signals, decisions, responses
 from streamer.store.db.schema.desk import desk_items, desk_outcomes, desk_texts
 from streamer.store.db.schema.encoders import encoders
@@ -51,10 +58,10 @@ __all__ = [
     "candidate_prompts",
     "carried_scores",
     "carried_signals",
-    "checkpoints",
     "control_head",
     "control_log",
     "control_queue",
+    "cosignatures",
     "data_gaps",
     "dead_letter_replays",
     "dead_letters",
@@ -66,6 +73,7 @@ __all__ = [
     "erasures",
     "gate_revisions",
     "gates",
+    "heads",
     "judgements",
     "label_revisions",
     "label_signatures",
@@ -84,4 +92,5 @@ __all__ = [
     "responses",
     "review_claims",
     "review_offers",
+    "signed_head",
 ]

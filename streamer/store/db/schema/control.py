@@ -1,4 +1,4 @@
-"""What governs decisions, sealed in a Merkle log of its own, and the checkpoints of all logs; append-only."""
+"""What governs decisions, sealed in a Merkle log of its own, and the log of heads, which says where all logs stood; append-only."""
 
 from __future__ import annotations
 
@@ -58,11 +58,38 @@ control_queue = sa.Table(
 )
 """What closings wrote and the control log does not have yet, in order: whoever holds its head next moves it there."""
 
-checkpoints = sa.Table(
-    "checkpoints",
+heads = sa.Table(
+    "heads",
     metadata,
-    sa.Column("sequence", BIGINT, primary_key=True, autoincrement=False, comment="from 1, without holes"),
-    required("made_at", UtcDateTime),
-    required("value", sa.LargeBinary, comment="as it was published, signed"),
-    check("sequence", "sequence >= 1"),
+    sa.Column(
+        "leaf_index",
+        BIGINT,
+        primary_key=True,
+        autoincrement=False,
+        comment="place in the log of heads, from 0",
+    ),
+    required("data", sa.LargeBinary, comment="where every log stood: what the leaf is the hash of"),
+    required(
+        "nodes", sa.LargeBinary, comment="hashes of the perfect subtrees that end with it, the smallest first"
+    ),
+)
+
+signed_head = sa.Table(
+    "signed_head",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=False, comment="always 1"),
+    required("size", BIGINT, comment="leaves of the log of heads"),
+    required("published", BIGINT, comment="how many the newest published checkpoint covers"),
+    sa.Column("published_at", UtcDateTime, comment="when that was"),
+    required("note", sa.LargeBinary, comment="the newest checkpoint, signed"),
+    check("id", "id = 1"),
+)
+"""The newest checkpoint; a row from the beginning."""
+
+cosignatures = sa.Table(
+    "cosignatures",
+    metadata,
+    sa.Column("witness", sa.Text, primary_key=True, comment="its name"),
+    required("size", BIGINT, comment="leaves of the log of heads that it has cosigned"),
+    required("note", sa.LargeBinary, comment="the checkpoint, with the witness's signature"),
 )

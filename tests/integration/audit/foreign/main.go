@@ -1,4 +1,5 @@
-// Verify full receipts, and consistency proofs, with code of others: Go's checksum database and certificate transparency.
+// Verify full receipts up to a signed note, and consistency proofs, with code of others: Go's checksum database and
+// certificate transparency.
 //
 // Reads one JSON object from standard input and says on standard output how much it has verified; the first proof that is no
 // proof ends it with status 1.
@@ -10,16 +11,37 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"reflect"
+	"strconv"
+	"strings"
 
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
+	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
 type Receipt struct {
+	Log              []any
 	Index, Size      int64
 	Data, Leaf, Root string
 	Proof            []string
+	Head             struct {
+		Index int64
+		Data  string
+		Proof []string
+	}
+	Checkpoint string
+}
+
+type Head struct {
+	Partitions []struct {
+		LogId     string `json:"log_id"`
+		Topic     string
+		Partition float64
+		Size      int64
+		Root      string
+	}
 }
 
 type Consistency struct {
@@ -48,25 +70,58 @@ func hash(text string) (h tlog.Hash) {
 	return h
 }
 
+// signed opens a signed note, and returns the size and the root that it says.
+func signed(text string, keys note.Verifiers) (size int64, root tlog.Hash) {
+	opened, err := note.Open([]byte(text), keys)
+	check(err, "the checkpoint")
+	lines := strings.Split(opened.Text, "\n")
+	size, err = strconv.ParseInt(lines[1], 10, 64)
+	check(err, "the checkpoint's size")
+	root, err = tlog.ParseHash(lines[2])
+	check(err, "the checkpoint's root")
+	return size, root
+}
+
+func included(data []byte, index int64, nodes []string, size int64, root tlog.Hash) {
+	record := tlog.RecordHash(data)
+	var hashes tlog.RecordProof
+	var others [][]byte
+	for _, text := range nodes {
+		hashes, others = append(hashes, hash(text)), append(others, raw(text))
+	}
+	check(tlog.CheckRecord(hashes, size, root, index, record), "sumdb: leaf %d of %d", index, size)
+	err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(index), uint64(size), record[:], others, root[:])
+	check(err, "merkle: leaf %d of %d", index, size)
+}
+
 func main() {
 	var given struct {
+		Keys        []string
 		Receipts    []Receipt
 		Consistency []Consistency
 	}
 	check(json.NewDecoder(os.Stdin).Decode(&given), "standard input")
+	var verifiers []note.Verifier
+	for _, text := range given.Keys {
+		verifier, err := note.NewVerifier(text)
+		check(err, "%s", text)
+		verifiers = append(verifiers, verifier)
+	}
+	keys := note.VerifierList(verifiers...)
 	for _, one := range given.Receipts {
-		record := tlog.RecordHash([]byte(one.Data))
-		if !bytes.Equal(record[:], raw(one.Leaf)) {
-			check(fmt.Errorf("it is not the hash of its data"), "leaf %d", one.Index)
+		size, root := signed(one.Checkpoint, keys)
+		included([]byte(one.Head.Data), one.Head.Index, one.Head.Proof, size, root)
+		var head Head
+		check(json.Unmarshal([]byte(one.Head.Data), &head), "the head")
+		found := false
+		for _, log := range head.Partitions {
+			place := []any{log.LogId, log.Topic, log.Partition}
+			found = found || reflect.DeepEqual(place, one.Log) && log.Size == one.Size && log.Root == one.Root
 		}
-		var hashes tlog.RecordProof
-		var others [][]byte
-		for _, text := range one.Proof {
-			hashes, others = append(hashes, hash(text)), append(others, raw(text))
+		if record := tlog.RecordHash([]byte(one.Data)); !found || !bytes.Equal(record[:], raw(one.Leaf)) {
+			check(fmt.Errorf("the head has another one, or it is not the hash of its data"), "leaf %d", one.Index)
 		}
-		check(tlog.CheckRecord(hashes, one.Size, hash(one.Root), one.Index, record), "sumdb: leaf %d of %d", one.Index, one.Size)
-		err := proof.VerifyInclusion(rfc6962.DefaultHasher, uint64(one.Index), uint64(one.Size), record[:], others, raw(one.Root))
-		check(err, "merkle: leaf %d of %d", one.Index, one.Size)
+		included([]byte(one.Data), one.Index, one.Proof, one.Size, hash(one.Root))
 	}
 	for _, one := range given.Consistency {
 		var hashes tlog.TreeProof

@@ -1,0 +1,54 @@
+"""Who signs checkpoints, and what is kept of them (https://c2sp.org/signed-note, tlog-checkpoint, tlog-cosignature)."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import datetime  # noqa: TC003 - of a field
+from typing import NamedTuple
+
+ED25519 = 1
+"""The kind of a log's own signature, over the text."""
+
+COSIGNATURE = 4
+"""The kind of a witness's Ed25519 signature, over the time and the text."""
+
+
+class VerifierKey(NamedTuple):
+    """A public key, its kind, and the name that it signs under."""
+
+    name: str
+    kind: int
+    key: bytes
+
+    @property
+    def key_hash(self) -> bytes:
+        """The four bytes that name it in a signature."""
+        return hashlib.sha256(b"%s\n%c%s" % (self.name.encode(), self.kind, self.key)).digest()[:4]
+
+    def line(self, signature: bytes) -> bytes:
+        """A line under a note."""
+        return f"\u2014 {self.name} {base64.b64encode(self.key_hash + signature).decode()}\n".encode()
+
+    def __str__(self) -> str:
+        key = base64.b64encode(bytes([self.kind]) + self.key).decode()
+        return f"{self.name}+{self.key_hash.hex()}+{key}"
+
+
+def read_verifier_key(text: str) -> VerifierKey:
+    """Read a key of 32 bytes as ``name+hash+key``. Raises `ValueError` where it is none."""
+    name, _, encoded = text.split("+", 2)
+    raw = base64.b64decode(encoded, validate=True)
+    key = VerifierKey(name, raw[0] if raw else 0, raw[1:])
+    if len(raw) != 33 or str(key) != text:
+        raise ValueError("its hash is not that of its name and key")
+    return key
+
+
+class SignedHead(NamedTuple):
+    """The newest checkpoint and its size; the size of the newest one that was published, and when that was."""
+
+    size: int
+    published: int
+    published_at: datetime | None
+    note: bytes
