@@ -94,6 +94,12 @@ class DataSet:
         """Responses that are nothing but white space."""
         return sum(is_blank(text) for cloud in self.clouds for text in cloud.texts)
 
+    @property
+    def unread(self) -> int:
+        """Questions with an answer that the encoder did not read."""
+        known = zip(self.clouds, self.scores.get(GRAM, ()), strict=False)
+        return sum(scores is None and not all(map(is_blank, cloud.texts)) for cloud, scores in known)
+
     def scored(self, scorer: str) -> list[ScoredCloud]:
         """Return the clouds with the scores of one scorer; a response without a score is held, as a blank one is."""
         return [

@@ -13,6 +13,7 @@ from streamer.calibration import groups_needed
 from streamer.calibration.calibrators.full import LEAST_GROUPS
 from streamer.clouds.measurement import units_of
 from streamer.clouds.offline import decided_batch
+from streamer.clouds.sentence import percent
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
 from streamer.research.evaluation.data_sets import OWN_SCORE
@@ -335,6 +336,12 @@ def _result(
             *notes,
             f"{calibrating} {'question calibrates' if calibrating == 1 else 'questions calibrate'}, and the guarantee needs {listed}: "
             "there nothing ships, whatever the answers are.",
+        )
+    if data.encoder is not None and data.unread:
+        notes = (
+            f"The encoder cannot read an answer of {percent(data.unread / len(sizes))} of the prompts: a cut holds these, and a gate of "
+            "all signals does until 20 labelled prompts of their kind say what they are worth.",
+            *notes,
         )
     return DataSetResult(
         name=data.name,
