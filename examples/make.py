@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from streamer.clouds.offline import score_clouds
 from streamer.clouds.simulation import SIMULATED_KIND, simulate_clouds
+from streamer.scoring.gram import score_batch
 from streamer.security.csv_cells import CsvTable
 from streamer_research.studies.command_arguments import default_encoder
 
@@ -33,9 +33,10 @@ def write(folder: Path) -> None:
     with (folder / "labelled.csv").open("w", encoding="utf-8", newline="") as file:
         table = CsvTable(file)
         table.write(COLUMNS)
-        for scored in score_clouds(past, default_encoder()):
-            cloud = scored.cloud
-            for response, score in zip(cloud.responses, scored.scores or (), strict=True):
+        encoder = default_encoder()
+        for cloud in past:
+            (vectors,) = encoder.embed([cloud.texts])
+            for response, score in zip(cloud.responses, score_batch(vectors, None)[0], strict=True):
                 about = (cloud.question, response.text, f"{score:.4f}", response.severity)
                 table.write(("quiz", cloud.batch_id, response.id, *about, SIMULATED_KIND, "simulation"))
 

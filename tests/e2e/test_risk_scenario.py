@@ -46,11 +46,11 @@ EMPTY_BY_DESIGN = (
     "streamer-pipeline / HTTP requests",
     "streamer-pipeline / At the desk /",
     "streamer-pipeline / Oldest at the desk /",
-    "streamer-pipeline / Witnesses /",
+    "streamer-pipeline / Signing and witnesses /",
     "rules / gate:streamer_desk_waiting:max",
 )
 """How the places of expressions begin that have nothing to say here: nothing is encoded, since embeddings come with the
-events, nothing is asked by HTTP, no gate has a desk, and checkpoints have no witness."""
+events, nothing is asked by HTTP, no gate has a desk, and nothing is signed."""
 
 TROUBLES = ("StreamerRiskAlarm", "StreamerGateClosed", "StreamerProposalWaiting")
 """Alerts that this story has a reason for. The others tell of troubles that it does not have, and are empty by design."""

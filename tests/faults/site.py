@@ -7,7 +7,7 @@ import json
 import os
 import time
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.candidates import Candidate
 from streamer.recalibration.one_gate import recalibrate_by_hand
-from streamer.recalibration.run import CalibrationRun
+from streamer.recalibration.run import CalibrationRun, NothingToCalibrate
 from streamer.settings.settings import Settings, load_settings
 from streamer.store.db.schema import outcomes
 from tests.faults import oracle
@@ -186,29 +186,36 @@ def record_threshold(
 ) -> None:
     """Record a run that found this threshold, from no labels; `expected`: the policy that must still be in force."""
     gate, now = store.gates.get(name), wiring.now()
-    run = CalibrationRun(
-        gate=gate,
-        groups=(),
-        labelled_groups=(),
-        candidates=(Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=rule),),
-        effective_alpha=gate.settings.alpha,
-        seed=gate.seed,
-        older_than=now,
-        started_at=now,
-        heads=(),
-        age_cut=choose(
-            [0.0], [False], pending=gate.settings.pending, earlier=[], label_deadline=0.0, deadline=1.0
-        ),
+    nothing = choose(
+        [0.0], [False], pending=gate.settings.pending, earlier=[], label_deadline=0.0, deadline=1.0
     )
+    try:
+        honest = calibrated_now(store, name)
+    except NothingToCalibrate:
+        honest = CalibrationRun(
+            gate=gate,
+            groups=(),
+            labelled_groups=(),
+            candidates=(),
+            effective_alpha=gate.settings.alpha,
+            seed=gate.seed,
+            older_than=now,
+            started_at=now,
+            heads=store.calibration.heads(),
+            age_cut=replace(nothing, draws=0),
+        )
+    threshold = replace(threshold, groups=len(honest.labelled_groups))
+    candidate = Candidate(name=gate.settings.method, decides=True, threshold=threshold, rule=rule)
+    run = replace(honest, candidates=(candidate,), suffix=None)
     store.calibration.record_run(run, by="test", reason="test", now=now, expected=expected)
 
 
-def calibrated_now(store: Store) -> CalibrationRun:
+def calibrated_now(store: Store, name: str = GATE) -> CalibrationRun:
     """What a calibration of the gate would find and read at this moment."""
     return recalibrate_by_hand(
         store.calibration,
         store.policies,
-        store.gates.get(GATE),
+        store.gates.get(name),
         clock=wiring.now,
         by="test",
         reason="test",

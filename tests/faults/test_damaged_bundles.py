@@ -85,17 +85,21 @@ def test_what_somebody_reseals_without_a_change_fits(good: Parts, tmp_path: Path
 def test_what_is_no_canonical_json_is_named_by_its_line(good: Parts, tmp_path: Path, name: str) -> None:
     files = ("control.jsonl", "outcomes.jsonl", "checkpoints.jsonl")
     for file in files if LONG else files[len(name) % 3 :][:1]:
-        good.of({(file, 1): BYTES[name]}).write(tmp_path)
+        at = 0 if file == "checkpoints.jsonl" else 1
+        good.of({(file, at): BYTES[name]}).write(tmp_path)
         said, first = verdict(tmp_path, f"{file}: {name}")
         if file == "checkpoints.jsonl":
-            assert (said, first.partition(":")[0]) == ("changed", "the bundle, line 2")
+            # Notes are signed, and the lines that they stand in may have white space.
+            changed = ("changed", "the bundle, line 1")
+            assert (said, first.partition(":")[0]) == (("fits", "") if name == "white space" else changed)
         else:
             assert said == ("changed" if name == "an unknown member" else "unreadable"), first
 
 
 def test_a_line_of_ten_megabytes_is_read(good: Parts, tmp_path: Path) -> None:
     parts = good.of({})
-    line = next(one for one in parts.lines["outcomes.jsonl"] if "content_hash" in one.get("content", {}))
+    # The last one, which no run has read.
+    line = [one for one in parts.lines["outcomes.jsonl"] if "content_hash" in one.get("content", {})][-1]
     content: dict[str, Any] = line["content"]
     content["prompt"] = 'ü\\"' * (4 << 20)
     sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]

@@ -216,7 +216,7 @@ def test_everything_at_random_at_every_door(
                     closed = _snapshot(connection)
                 time.sleep(rng.uniform(0, 2))
                 closings.append((name, version, closed, _snapshot(connection)))
-            put_in_force(site.store, 0.6, name)
+            site.store.policies.rollback(name, version - 1, by="test", reason="chaos")
 
         def promote_the_standby() -> None:
             fail_over(*servers)

@@ -91,7 +91,7 @@ def decision_facts(
         own["signals"] = decision["signals"].hex()
     if decision["budget_count"] is not None:
         own["budget"] = [decision["budget_count"], decision["budget_groups"]]
-    if decision["audit_rate"] is not None:
+    if decision["audit_rate"] is not None or decision["extra_draw"]:
         own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
     if any(row["uniform"] is not None for row in responses):
         own["uniforms"] = [row["uniform"] for row in responses]

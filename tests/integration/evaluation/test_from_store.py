@@ -108,7 +108,9 @@ def test_the_record_and_the_file_have_the_same_figures_to_the_last_bit(
     assert (other.questions, other.blank) == (QUESTIONS, one.blank)
     assert one.blank > ANSWERS
     for notes in (one.notes, other.notes):
-        assert any(note.startswith("The encoder cannot read an answer of 23 % of the prompts") for note in notes)
+        assert any(
+            note.startswith("The encoder cannot read an answer of 23 % of the prompts") for note in notes
+        )
     assert any(0 < row.ship_rate.mean < 1 for row in one.gates), "there is something to agree about"
 
     answers = [
