@@ -235,14 +235,8 @@ issuer = Issuer(Registration(issuer=URL, client_id="c"), redirect=URL, clock=lam
 def read(): issuer.metadata()
 """,
     "witness": """
-from streamer.audit.witnesses import witness
-one = witness(URL)
-def read(): one.keep(b"{}")
-""",
-    "time stamps": """
-from streamer.audit.witnesses import witness
-one = witness("tsa+" + URL)
-def read(): one.keep(b"{}")
+from streamer.audit.witnesses import _post
+def read(): _post(URL, b"checkpoint")
 """,
     "client": """
 from streamer.client import Client
