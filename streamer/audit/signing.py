@@ -10,7 +10,6 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from streamer.audit.standalone import verify_bundle
 from streamer.errors import UsageError
 from streamer.signing.notes import ED25519, VerifierKey
 
@@ -88,6 +87,8 @@ def public_pem(keys: Sequence[bytes]) -> str:
 def read_public_keys(pem: str, *, place: str) -> list[bytes]:
     """Read every public key, 32 bytes each, from PEM. Raises `UsageError`, naming `place`."""
     try:
+        from streamer.audit.standalone import verify_bundle  # only where there are keys
+
         return verify_bundle.read_public_keys(pem)
     except ValueError as error:
         raise UsageError(f"{place}: {error}") from None
