@@ -323,7 +323,7 @@ class PolicyGate:
             gate,
             self._cut,
             needed,
-            unread=row is not None and 1 in unread(row) and needed is not None and needed.share >= 1,
+            unread=needed is not None and needed.share >= 1 and row is not None and 1 in unread(row),
         )
 
     def _by_chance(

@@ -181,10 +181,12 @@ def _outcome(
     k = allowed(alpha, len(labelled), attempts=attempts)
     ships = cut
     if len(labelled) >= LEAST_GROUPS and k:
-        known = alike(past.rows[labelled])
-        ships = fit_full(past.rows[labelled], bad[labelled]).counts(past.rows[others]) <= k
-        for place in np.flatnonzero((past.rows[others][:, UNREAD] == 1).any(axis=1)):
-            ships[place] &= not unfamiliar(past.rows[others][place], known)
+        rows, new = past.rows[labelled], past.rows[others]
+        ships = fit_full(rows, bad[labelled]).counts(new) <= k
+        not_read = np.flatnonzero((new[:, UNREAD] == 1).any(axis=1))
+        if len(not_read):
+            known = alike(rows)
+            ships[not_read] &= [not unfamiliar(new[place], known) for place in not_read]
     return float(ships.mean()), float((ships * past.severities[others]).mean()), float(cut.mean())
 
 
