@@ -93,7 +93,7 @@ def publications(
     if not labels and content == "table":  # what nobody asked for is not looked at
         reading = replace(reading, columns={**NO_SEVERITIES, **reading.columns})
     for cloud in read_clouds(file, reading, report=report, hold=False, needs_answers=True):
-        if embeddings_of is not None and cloud.responses[0].embedding is None:
+        if embeddings_of is not None and not cloud.embedded:
             raise UsageError(
                 f"question {cloud.question_id!r} has no embeddings to send with --embeddings-of; a table has them in a "
                 "column: --column embedding=NAME"

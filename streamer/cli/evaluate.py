@@ -270,7 +270,7 @@ def _with_scores(
     for data in data_sets:
         kept = data.scores.get(GRAM)
         if kept is None or others:
-            own = data.clouds[0].responses[0].embedding is not None
+            own = data.clouds[0].embedded
             check_texts(data, options.scorers)
             if settings.encoder.name == NO_ENCODER and not own:
                 raise UsageError("answers are scored by their embeddings, and encoder.name is none: set one")

@@ -109,6 +109,11 @@ class Cloud:
         return tuple(response.severity for response in self.responses)
 
     @property
+    def embedded(self) -> bool:
+        """Whether the responses bring embeddings; all do or none."""
+        return self.responses[0].embedding is not None
+
+    @property
     def own_scores(self) -> tuple[float, ...] | None:
         """The scores that the responses bring, in order; None where they bring none."""
         found = tuple(response.score for response in self.responses if response.score is not None)

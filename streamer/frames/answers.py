@@ -219,7 +219,10 @@ def measured(
     vectors = _vectors(table, encode, own_scores=False)
     found = [
         measured_answers(
-            answer_batch(cloud.texts, rows, blank, cloud.models, encoded=_encodes(cloud)), cloud, listed, unit
+            answer_batch(cloud.texts, rows, blank, cloud.models, encoded=not cloud.embedded),
+            cloud,
+            listed,
+            unit,
         )
         if rows is not None and not all(blank)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
@@ -273,18 +276,13 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
         return ScoredCloud(cloud, tuple(scores))
     assert rows is not None
     try:
-        batch = answer_batch(cloud.texts, rows, blank, encoded=_encodes(cloud))
+        batch = answer_batch(cloud.texts, rows, blank, encoded=not cloud.embedded)
         if batch.not_read:
             return ScoredCloud(cloud, None)
         found, _ = EVERY[scorer].with_raw(batch)
     except ValueError as error:
         raise UsageError(f"prompt {cloud.question_id[:60]!r}: {error}") from None
     return ScoredCloud(cloud, tuple(found.tolist()))
-
-
-def _encodes(cloud: Cloud) -> bool:
-    """Whether the embeddings of a cloud are an encoder's, and did not come with it."""
-    return cloud.responses[0].embedding is None
 
 
 def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> list[ArrayLike | None]:
@@ -294,7 +292,7 @@ def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> 
     found: list[ArrayLike | None] = []
     texts: dict[str, int] = {}
     for cloud, has_scores in zip(clouds, given, strict=True):
-        if not has_scores and cloud.responses[0].embedding is None:
+        if not has_scores and not cloud.embedded:
             if encode is None and own_scores and table.score_columns:
                 raise UsageError(
                     f"prompt {cloud.question_id[:60]!r} has an answer without a score (column {', '.join(table.score_columns)}): "

@@ -496,7 +496,7 @@ class Gate:
             and all(
                 cloud.own_scores is None
                 and NOT_KEPT not in cloud.texts
-                and (self.encoder is not None or cloud.responses[0].embedding is not None)
+                and (self.encoder is not None or cloud.embedded)
                 for cloud in table.clouds
             )
         )

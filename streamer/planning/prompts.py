@@ -180,7 +180,7 @@ def past_prompts(
                     found[np.asarray(blank)] = 0.0
                 else:
                     rows, texts = np.asarray(vectors)[chosen], [cloud.texts[i] for i in chosen]
-                    if cloud.responses[0].embedding is None and not_read(texts, blank, rows):
+                    if not cloud.embedded and not_read(texts, blank, rows):
                         blank = [True] * size  # held, as a blank batch is
                     found = np.zeros(size) if all(blank) else score_batch(rows, blank)[0]
                 scores[size].append(found)
@@ -202,7 +202,7 @@ def _vectors(
     """The embeddings of each cloud's responses: none where there are scores, their own, or the encoder's."""
     if scored:
         return [None] * len(clouds)
-    if all(cloud.responses[0].embedding is not None for cloud in clouds):
+    if all(cloud.embedded for cloud in clouds):
         return [[response.embedding or () for response in cloud.responses] for cloud in clouds]
     assert encoder is not None
     return encoder.embed([cloud.texts for cloud in clouds])

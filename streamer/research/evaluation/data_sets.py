@@ -197,7 +197,7 @@ def _with_own_scores(data: DataSet) -> DataSet:
             f"{data.source}: {without} of {len(scores)} questions have no score; give every answer one, or leave the "
             "column out: --column score="
         )
-    if not keeps_texts(data) and data.clouds[0].responses[0].embedding is None:
+    if not keeps_texts(data) and not data.clouds[0].embedded:
         note = "There are no texts: every figure is of the scores that the file brings, not of Gram energies."
         return data.with_scores(GRAM, scores).with_note(note)
     alone = next((cloud for cloud in data.clouds if len(cloud.responses) < 2), None)

@@ -221,7 +221,7 @@ def _scored(
             progress=partial(progressed, "Encoding"),
         )
 
-    own = data.clouds[0].responses[0].embedding is not None
+    own = data.clouds[0].embedded
     identity = OWN_EMBEDDINGS if own else encoding.id
     scores = every_score(
         data.clouds,

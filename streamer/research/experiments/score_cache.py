@@ -175,8 +175,7 @@ def _answers(cloud: Cloud, embeddings: ArrayLike) -> AnswerBatch | None:
     blank = [is_blank(text) for text in cloud.texts]
     if all(blank):
         return None
-    encoded = cloud.responses[0].embedding is None
-    return answer_batch(cloud.texts, embeddings, blank, cloud.models, encoded=encoded)
+    return answer_batch(cloud.texts, embeddings, blank, cloud.models, encoded=not cloud.embedded)
 
 
 def chosen_answers(
