@@ -406,8 +406,8 @@ outcomes.decision: control [count;hash], batch batch, created_at time?, content_
  embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,
  action_id text, action hash, responses
  [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
- cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, timestamp_ms? whole,
- deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
+ cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, not_read? cut|unread|twin?*,
+ timestamp_ms? whole, deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
  judged*, budget? [number;count]
 outcomes.decision+: content? texts, erased_at? time, action? message, judged? judgement*
 outcomes.duplicate: control [count;hash], batch batch
@@ -706,6 +706,7 @@ def _uneven(line: dict[str, Any]) -> _Wrong:
     count, judged = len(facts["responses"]), len(facts.get("judged", ()))
     for where, some, of in (
         ("facts.uniforms", facts.get("uniforms"), count),
+        ("facts.not_read", facts.get("not_read"), count),
         ("content.texts", line.get("content", {}).get("texts"), count),
         ("judged", line.get("judged"), judged),
     ):
@@ -2410,7 +2411,12 @@ class Verifier:
             shipped, reason = [False] * len(scores), ""
             if facts["reason"] in ("scored", "closed", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
+            if facts["reason"] == "not_read" and "not_read" not in facts:
+                self.fault("action", place, "it was held as not read, and names no answer")
         else:
+            marks = tuple(float(one in facts.get("not_read", ())) for one in RULES)
+            if marks != (unread(facts.get("signals")) or (0.0,) * 3):
+                self.fault("action", place, "which answers were not read does not follow from its signals")
             content = line.get("content")
             if content is not None and None not in content["texts"]:
                 blank = list(map(is_blank, content["texts"]))
@@ -2574,6 +2580,7 @@ class Verifier:
             return None
         count, groups = facts.get("budget") or (None, 0)
         needed = {} if count is None else {"budget_needed": count / (groups + 1)}
+        not_read = facts.get("not_read") or [None] * len(facts["responses"])
         # what scores at or below a label floor is drawn, and never asked for
         floor = settings.get("label_floor")
         cut = (
@@ -2595,8 +2602,10 @@ class Verifier:
             "selected": facts["selected"],
             "reason": facts["reason"],
             "responses": [
-                {"id": one[0], "score": one[1], "action": one[3]} | (needed if position == best else {})
-                for position, one in enumerate(facts["responses"])
+                {"id": one[0], "score": one[1], "action": one[3]}
+                | (needed if position == best else {})
+                | ({} if rule is None else {"not_read": rule})
+                for position, (one, rule) in enumerate(zip(facts["responses"], not_read, strict=True))
             ],
             "policy": {
                 "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
@@ -3333,6 +3342,8 @@ def _double_of(rank: int) -> float:
 
 RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
 LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
+RULES = ("cut", "unread", "twin")
+"""Why an encoder does not read an answer, in the order of a row of signals."""
 LEAST_ALIKE = 20
 """Prompts that must have been unread for the same reasons."""
 _MOST_FITS = 32
