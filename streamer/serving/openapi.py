@@ -13,7 +13,6 @@ from streamer.events.generate import components
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import ResponsesV1
 from streamer.serving.bodies import MOST_LABELS
-from streamer.serving.chat.request import MODEL_PREFIX
 from streamer.serving.gate_view import GateView
 
 _MAY_BE_LEFT_OUT: Final = {
@@ -55,16 +54,17 @@ _ERROR: Final = {
         }
     },
 }
+_MODEL: Final = {"type": "string", "description": "The gate's name, `gate/` before it or not."}
+_STREAMER: Final = {
+    "type": "object",
+    "required": ["gate", "batch_id", "action", "reason", "enforced", "selected", "shown", "label"],
+}
 _CHAT_REQUEST: Final = {
     "type": "object",
     "description": "OpenAI's, as far as a gate can answer for it; docs/endpoint.md says what is refused.",
     "required": ["model", "messages"],
     "properties": {
-        "model": {
-            "type": "string",
-            "pattern": f"^{MODEL_PREFIX}",
-            "description": "`gate/` and the gate's name.",
-        },
+        "model": _MODEL,
         "messages": {
             "type": "array",
             "minItems": 1,
@@ -78,7 +78,7 @@ _CHAT_REQUEST: Final = {
 _COMPLETION: Final = {
     "type": "object",
     "description": "OpenAI's, of one choice, with the decision in `streamer`.",
-    "required": ["id", "object", "created", "model", "choices", "usage", "streamer"],
+    "required": ["id", "object", "created", "model", "choices", "streamer"],
     "properties": {
         "id": {"type": "string"},
         "object": {"const": "chat.completion"},
@@ -95,29 +95,48 @@ _COMPLETION: Final = {
                     "index": {"const": 0},
                     "finish_reason": {
                         "enum": ["stop", "length", "content_filter"],
-                        "description": "`content_filter`: held, and the message is the upstream's hold message.",
+                        "description": "`content_filter`: held, and `refusal` of the message is the upstream's hold message.",
                     },
                     "message": {"type": "object", "required": ["role", "content"]},
                 },
             },
         },
         "usage": {"type": "object", "description": "The sum of all upstream calls."},
-        "streamer": {
-            "type": "object",
-            "required": ["gate", "batch_id", "action", "reason", "enforced", "selected", "shown"],
-        },
+        "streamer": _STREAMER,
     },
 }
+_RESPONSE_REQUEST: Final = {
+    "type": "object",
+    "description": "OpenAI's, without what the service would have to keep; docs/endpoint.md says what is refused.",
+    "required": ["model", "input"],
+    "properties": {
+        "model": _MODEL,
+        "input": {"type": ["string", "array"]},
+        "instructions": _NULLABLE_TEXT,
+        "metadata": {"type": ["object", "null"], "description": "Kept with the batch."},
+        "stream": {"type": ["boolean", "null"]},
+    },
+}
+_RESPONSE: Final = {
+    "type": "object",
+    "description": "OpenAI's, with the decision in `streamer`.",
+    "required": ["id", "object", "created_at", "status", "model", "output", "streamer"],
+    "properties": {
+        "object": {"const": "response"},
+        "status": {"enum": ["completed", "incomplete"]},
+        "output": {
+            "type": "array",
+            "items": {"type": "object", "required": ["type", "id", "status"]},
+            "description": "A message whose only part is a `refusal`: held.",
+        },
+        "streamer": _STREAMER,
+    },
+}
+_LISTED: Final = {"type": "object", "required": ["id", "object", "created", "owned_by"]}
 _MODELS: Final = {
     "type": "object",
     "required": ["object", "data"],
-    "properties": {
-        "object": {"const": "list"},
-        "data": {
-            "type": "array",
-            "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]},
-        },
-    },
+    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _LISTED}},
 }
 _RECORDED: Final = {
     "type": "object",
@@ -179,6 +198,9 @@ def document() -> bytes:
         "Error": _ERROR,
         "ChatRequest": _CHAT_REQUEST,
         "Completion": _COMPLETION,
+        "ResponseRequest": _RESPONSE_REQUEST,
+        "Response": _RESPONSE,
+        "Model": _LISTED,
         "Models": _MODELS,
     }
     gate = _parameter("gate", "path", "The gate's name.", {"type": "string"})
@@ -203,6 +225,7 @@ def document() -> bytes:
     repeat = _parameter(
         "Idempotency-Key", "header", "The `batch_id`; a repeat samples nothing.", {"type": "string"}
     )
+    asked = [repeat, prefers, waits[1]]
     severities = {
         "oneOf": [_ref("LabelsV1"), {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}]
     }
@@ -251,7 +274,27 @@ def document() -> bytes:
                         body=severities,
                     )
                 },
-                "/v1/chat/completions": {"post": _complete([repeat, prefers, waits[1]])},
+                "/v1/chat/completions": {
+                    "post": _in_place_of_a_model("complete", "ChatRequest", "Completion", asked)
+                },
+                "/v1/responses": {
+                    "post": _in_place_of_a_model("respond", "ResponseRequest", "Response", asked)
+                },
+                "/v1/models/{model}": {
+                    "get": _in_openais_form(
+                        _operation(
+                            "showModel",
+                            "Show a gate that has an upstream.",
+                            [
+                                _parameter(
+                                    "model", "path", "As in the list, or the gate's name.", {"type": "string"}
+                                )
+                            ],
+                            _ref("Model"),
+                            (),
+                        )
+                    )
+                },
                 "/v1/models": {
                     "get": _in_openais_form(
                         _operation(
@@ -280,15 +323,17 @@ def _find_at_desk(parameters: list[dict[str, Any]]) -> dict[str, Any]:
     return operation
 
 
-def _complete(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+def _in_place_of_a_model(
+    identity: str, request: str, answer: str, parameters: list[dict[str, Any]]
+) -> dict[str, Any]:
     operation = _in_openais_form(
         _operation(
-            "complete",
+            identity,
             "Sample answers from the gate's upstream, decide, and return the selected one.",
             parameters,
-            _ref("Completion"),
+            _ref(answer),
             (),
-            body=_ref("ChatRequest"),
+            body=_ref(request),
         )
     )
     operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
