@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import resources
 from typing import Any, Final
 
 import msgspec
@@ -18,156 +19,6 @@ from streamer.serving.gate_view import GateView
 _MAY_BE_LEFT_OUT: Final = {
     "ResponsesV1": {"schema", "gate", "batch_id"},
     "LabelsV1": {"schema", "gate", "labelled_at"},
-}
-_PROBLEM: Final = {
-    "type": "object",
-    "description": "RFC 9457. Whoever asked must hold.",
-    "required": ["type", "title", "status", "detail", "code", "action"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string", "description": "Stable; docs/endpoint.md lists them."},
-        "action": {"const": "abstain"},
-    },
-}
-_NULLABLE_TEXT: Final = {"type": ["string", "null"]}
-_ERROR: Final = {
-    "type": "object",
-    "description": "OpenAI's. Whoever asked must hold.",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code", "streamer"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {
-                    "type": "string",
-                    "description": "`held` where the gate's upstream gives holds a status.",
-                },
-                "param": _NULLABLE_TEXT,
-                "code": {"type": "string"},
-                "streamer": {"type": "object", "required": ["action"]},
-            },
-        }
-    },
-}
-_MODEL: Final = {"type": "string", "description": "The gate's name, `gate/` before it or not."}
-_STREAMER: Final = {
-    "type": "object",
-    "required": ["gate", "batch_id", "action", "reason", "enforced", "selected", "shown", "label"],
-}
-_CHAT_REQUEST: Final = {
-    "type": "object",
-    "description": "OpenAI's, as far as a gate can answer for it; docs/endpoint.md says what is refused.",
-    "required": ["model", "messages"],
-    "properties": {
-        "model": _MODEL,
-        "messages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object", "required": ["role", "content"]},
-        },
-        "metadata": {"type": ["object", "null"], "description": "Kept with the batch."},
-        "stream": {"type": ["boolean", "null"]},
-        "stream_options": {"type": ["object", "null"]},
-    },
-}
-_COMPLETION: Final = {
-    "type": "object",
-    "description": "OpenAI's, of one choice, with the decision in `streamer`.",
-    "required": ["id", "object", "created", "model", "choices", "streamer"],
-    "properties": {
-        "id": {"type": "string"},
-        "object": {"const": "chat.completion"},
-        "created": {"type": "integer"},
-        "model": {"type": "string"},
-        "choices": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["index", "finish_reason", "message"],
-                "properties": {
-                    "index": {"const": 0},
-                    "finish_reason": {
-                        "enum": ["stop", "length", "content_filter"],
-                        "description": "`content_filter`: held, and `refusal` of the message is the upstream's hold message.",
-                    },
-                    "message": {"type": "object", "required": ["role", "content"]},
-                },
-            },
-        },
-        "usage": {"type": "object", "description": "The sum of all upstream calls."},
-        "streamer": _STREAMER,
-    },
-}
-_RESPONSE_REQUEST: Final = {
-    "type": "object",
-    "description": "OpenAI's, without what the service would have to keep; docs/endpoint.md says what is refused.",
-    "required": ["model", "input"],
-    "properties": {
-        "model": _MODEL,
-        "input": {"type": ["string", "array"]},
-        "instructions": _NULLABLE_TEXT,
-        "metadata": {"type": ["object", "null"], "description": "Kept with the batch."},
-        "stream": {"type": ["boolean", "null"]},
-    },
-}
-_RESPONSE: Final = {
-    "type": "object",
-    "description": "OpenAI's, with the decision in `streamer`.",
-    "required": ["id", "object", "created_at", "status", "model", "output", "streamer"],
-    "properties": {
-        "object": {"const": "response"},
-        "status": {"enum": ["completed", "incomplete"]},
-        "output": {
-            "type": "array",
-            "items": {"type": "object", "required": ["type", "id", "status"]},
-            "description": "A message whose only part is a `refusal`: held.",
-        },
-        "streamer": _STREAMER,
-    },
-}
-_LISTED: Final = {"type": "object", "required": ["id", "object", "created", "owned_by"]}
-_MODELS: Final = {
-    "type": "object",
-    "required": ["object", "data"],
-    "properties": {"object": {"const": "list"}, "data": {"type": "array", "items": _LISTED}},
-}
-_RECORDED: Final = {
-    "type": "object",
-    "required": ["recorded"],
-    "properties": {
-        "recorded": {"type": "integer", "minimum": 0},
-        "unrecorded": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "How many of these name a batch, attempt or answer that is not in the record: they change nothing "
-            "until it is.",
-        },
-        "other_kind": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "How many of these are of another kind than the gate's: they change no threshold.",
-        },
-    },
-}
-_AT_DESK: Final = {
-    "type": "object",
-    "description": "A batch that still waits for a person. Whoever asked must hold.",
-    "required": ["schema", "gate", "batch_id", "attempt", "action", "until"],
-    "properties": {
-        "schema": {"const": "streamer.desk.v1"},
-        "gate": {"type": "string"},
-        "batch_id": {"type": "string"},
-        "attempt": {"type": "integer"},
-        "action": {"const": "waiting"},
-        "until": {"type": "string", "format": "date-time"},
-    },
 }
 _REFUSALS: Final = {
     400: "The request cannot be read.",
@@ -191,18 +42,8 @@ def document() -> bytes:
     for name, optional in _MAY_BE_LEFT_OUT.items():
         required = [member for member in schemas[name]["required"] if member not in optional]
         schemas[name] = schemas[name] | {"required": required}
-    schemas |= {
-        "Problem": _PROBLEM,
-        "Recorded": _RECORDED,
-        "AtDesk": _AT_DESK,
-        "Error": _ERROR,
-        "ChatRequest": _CHAT_REQUEST,
-        "Completion": _COMPLETION,
-        "ResponseRequest": _RESPONSE_REQUEST,
-        "Response": _RESPONSE,
-        "Model": _LISTED,
-        "Models": _MODELS,
-    }
+    written = resources.files("streamer.serving").joinpath("schemas.json").read_bytes()
+    schemas |= msgspec.json.decode(written)
     gate = _parameter("gate", "path", "The gate's name.", {"type": "string"})
     batch = _parameter("batch_id", "path", "The batch.", {"type": "string"})
     attempt = _parameter("attempt", "query", "Of the batch.", {"type": "integer", "minimum": 1, "default": 1})
