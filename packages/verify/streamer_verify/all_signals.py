@@ -20,6 +20,9 @@ RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
 
 LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
 
+RULES = ("cut", "unread", "twin")
+"""Why an encoder does not read an answer, in the order of a row of signals."""
+
 LEAST_ALIKE = 20
 """Prompts that must have been unread for the same reasons."""
 

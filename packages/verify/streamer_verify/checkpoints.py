@@ -45,7 +45,9 @@ class Checkpoints:
         self.counts: Counter[str] = Counter()
         self.left_out: dict[str, Any] | None = None
         # Of each size of the log of heads: its root, who says so, and whether that may be younger than the record.
-        self._signed: dict[int, list[tuple[str, str, bool]]] = {}
+        self._signed: dict[int, list[tuple[str, str, bool, str]]] = {}
+        # What contradicts the log, and may have been given up.
+        self._apart: list[tuple[str, int, str, str]] = []
         self._origins: dict[str, str] = {}
         self._newest: tuple[int, str, dict[str, Any]] | None = None
         self._remembered: tuple[int, dict[str, Any] | None] = (0, None)
@@ -112,7 +114,7 @@ class Checkpoints:
                 continue
             there = True
             self._origins.setdefault(note.origin, place)
-            self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger))
+            self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger, note.origin))
         if not complete and not there:
             self.notes["outside"] = (
                 f"{origin} has no checkpoint: the one beside the record was taken, and whoever can change it could"
@@ -128,11 +130,8 @@ class Checkpoints:
         """
         if seen is not None:
             place = f"checkpoint {seen[0]} (an earlier verification)"
-            self._signed.setdefault(seen[0], []).append((seen[1], place, False))
+            self._signed.setdefault(seen[0], []).append((seen[1], place, False, ""))
             self._remembered = seen[0], None
-        for origin, place in self._origins.items():
-            if origin != f"streamer/{record_id}":
-                self.fault("checkpoint", place, "it is of another record")
         if not self._signed:
             self.notes["checkpoints"] = (
                 "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
@@ -142,25 +141,23 @@ class Checkpoints:
         for line in itertools.islice(lines, newest):
             log.append(hashlib.sha256(b"\x00" + line).digest())
             facts = self._head(line, log.size, record_id)
-            for root, place, _ in self._signed.pop(log.size, ()):
+            for root, place, _, origin in self._signed.pop(log.size, ()):
                 if root != log.root():
-                    self.fault("checkpoint", place, "it was made of another log of heads")
+                    said = "it was made of another log of heads"
+                    self._apart.append((origin, log.size, place, said))
                 elif facts is not None:
                     self._newest = log.size, root, facts
                     if log.size == self._remembered[0]:
                         self._remembered = log.size, facts
         for size, where in sorted(self._signed.items()):
-            for _, place, younger in where:
+            for _, place, younger, origin in where:
                 if younger:
                     self.notes["younger"] = (
                         f"checkpoints beyond the {log.size} heads of the record: they are younger, or the end was cut off"
                     )
                 else:
-                    self.fault(
-                        "checkpoint",
-                        place,
-                        f"it saw {size} heads, there are {log.size}: the newest were cut off",
-                    )
+                    said = f"it saw {size} heads, there are {log.size}: the newest were cut off"
+                    self._apart.append((origin, size, place, said))
         self.counts["checkpoints"] += 0 if self._newest is None else self._newest[0]
 
     def _head(self, line: bytes, number: int, record_id: str) -> dict[str, Any] | None:

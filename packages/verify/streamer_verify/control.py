@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hmac
+import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -34,7 +35,7 @@ WRITTEN_AT = {
     "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
     "judgements": "judged_at",
     "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
-    "proposal_rejections": "rejected_at",
+    "proposal_rejections": "rejected_at", "restorations": "at",
 }  # fmt: skip
 """The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
 
@@ -103,9 +104,39 @@ class Control(Checkpoints):
             self._control_roots[log.size] = self._append((), log, line, place)
             self.counts["control entries"] += 1
         self._control_size = log.size
+        self._restored()
         for forgotten in self._forgotten:
             self._allowed(*forgotten)
         self._end((), "control", log, head["control"], None)
+
+    def _restored(self) -> None:
+        """Say what was given up where backups were restored; a checkpoint that contradicts the record otherwise is a fault."""
+        base = f"streamer/{self._record_id}"
+        known, given = {base}, []
+        for (number,), row in self._rows.get("restorations", {}).items():
+            leaf = self._control_leaf["restorations", (number,)]
+            said = {name: value for name, value in row.items() if name != "signature"}
+            signed = b"streamer.restoration.v1\x00" + canonical_json({**said, "record": self._record_id})
+            signature = base64.b64decode(row["signature"])
+            if self._keys and not any(self._verify_signature(key, signed, signature) for key in self._keys):
+                self.fault(
+                    "signature", f"control, leaf {leaf}, restorations id {number}",
+                    "its signature is not good for what it says, or of a key that is not trusted",
+                )  # fmt: skip
+                continue
+            known.add(row["origin"])
+            for origin, most in json.loads(row["given_up"]):
+                known.add(origin)
+                given.append((origin, row["kept"], most))
+                self.notes[f"restored {number} {origin}"] = (
+                    f"heads {row['kept'] + 1} to {most} of {origin}: a backup was restored at {row['at']}, and {row['by']} gave them up"
+                )
+        for origin, place in self._origins.items():
+            if origin not in known:
+                self.fault("checkpoint", place, "it is of another record")
+        for origin, size, place, detail in self._apart:
+            if not any(origin in ("", name) and kept < size <= most for name, kept, most in given):
+                self.fault("checkpoint", place, detail)
 
     def policy_signatures(self, keys: Sequence[bytes]) -> None:
         """Verify the signatures of policies by the public keys that may sign them; after `control`.
@@ -155,6 +186,7 @@ class Control(Checkpoints):
             "api_key_revocations": ("id",),
             "accounts": ("name", "revision"),
             "proposal_rejections": ("run",),
+            "restorations": ("id",),
         }.get(kind)
         if kind == "label_revisions":
             self._label(row, row["effective_at"], place)

@@ -24,7 +24,7 @@ from streamer_verify.actions import (
     uniform_of,
     unread,
 )
-from streamer_verify.all_signals import never_enough
+from streamer_verify.all_signals import RULES, never_enough
 from streamer_verify.control import Control
 from streamer_verify.signatures import ed25519_verify
 from streamer_verify.values import (
@@ -340,7 +340,12 @@ class Decisions(Control):
             shipped, reason = [False] * len(scores), ""
             if facts["reason"] in ("scored", "closed", "bad_burst"):
                 self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
+            if facts["reason"] == "not_read" and "not_read" not in facts:
+                self.fault("action", place, "it was held as not read, and names no answer")
         else:
+            marks = tuple(float(one in facts.get("not_read", ())) for one in RULES)
+            if marks != (unread(facts.get("signals")) or (0.0,) * 3):
+                self.fault("action", place, "which answers were not read does not follow from its signals")
             content = line.get("content")
             if content is not None and None not in content["texts"]:
                 blank = list(map(is_blank, content["texts"]))
@@ -506,6 +511,7 @@ class Decisions(Control):
             return None
         count, groups = facts.get("budget") or (None, 0)
         needed = {} if count is None else {"budget_needed": count / (groups + 1)}
+        not_read = facts.get("not_read") or [None] * len(facts["responses"])
         # what scores at or below a label floor is drawn, and never asked for
         floor = settings.get("label_floor")
         cut = (
@@ -527,8 +533,10 @@ class Decisions(Control):
             "selected": facts["selected"],
             "reason": facts["reason"],
             "responses": [
-                {"id": one[0], "score": one[1], "action": one[3]} | (needed if position == best else {})
-                for position, one in enumerate(facts["responses"])
+                {"id": one[0], "score": one[1], "action": one[3]}
+                | (needed if position == best else {})
+                | ({} if rule is None else {"not_read": rule})
+                for position, (one, rule) in enumerate(zip(facts["responses"], not_read, strict=True))
             ],
             "policy": {
                 "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],

@@ -15,6 +15,7 @@ nothing:
 names = text*
 batch = [text;text;count]
 ends = [text;text;count;count;hash]*
+given_up = [text;count]*
 age cut: pending age|worst|labelled-only, seconds number, because text, draws count, waiting count,
  unused count, unused_labelled count, middle_seconds number, delays count, delay_seconds number?,
  deadline_seconds number, window count?
@@ -123,6 +124,8 @@ control.desk_outcomes: id text, gate text, batch_id text, attempt count, action 
  text, until time, at time
 control.desk_outcomes+: content? released, erased_at? time, missing? text
 control.dead_letter_replays: id count, dead_letter count, at time, by text
+control.restorations: id count, at time, by text, reason text, origin text, kept count, given_up
+ json:given_up, signature base64
 control.carried_scores: batch count, scorer text, response_id text, score share, of batch
 control.carried_signals: list hash, batch count, signals hex, of batch
 control.candidate_policies: id count, gate text, settings json:object?, state cut|open|closed|full?,
@@ -140,8 +143,8 @@ outcomes.decision: control [count;hash], batch batch, created_at time?, content_
  embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,
  action_id text, action hash, responses
  [text;share?;number?;ship|abstain|regenerate|escalate;bool]*, cut_state? cut|open|closed|full,
- cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, timestamp_ms? whole,
- deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
+ cut_threshold? cut:cut_state, segment? text, burst? text, uniforms? share?*, not_read? cut|unread|twin?*,
+ timestamp_ms? whole, deadline_ms? whole, audit_rate? count, extra_draw? bool, signals? hex, newest_seen? count, judged?
  judged*, budget? [number;count]
 outcomes.decision+: content? texts, erased_at? time, action? message, judged? judgement*
 outcomes.duplicate: control [count;hash], batch batch
@@ -446,6 +449,7 @@ def _uneven(line: dict[str, Any]) -> Wrong:
     count, judged = len(facts["responses"]), len(facts.get("judged", ()))
     for where, some, of in (
         ("facts.uniforms", facts.get("uniforms"), count),
+        ("facts.not_read", facts.get("not_read"), count),
         ("content.texts", line.get("content", {}).get("texts"), count),
         ("judged", line.get("judged"), judged),
     ):

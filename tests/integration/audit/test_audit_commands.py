@@ -13,13 +13,14 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.checkpointing import origin_of, said
+from streamer.audit.checkpointing import said
 from streamer.audit.rescoring import Rescorer
 from streamer.cli import main
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.signing.restorations import origin_of
 from streamer_verify import command, signatures
 from streamer_verify.bundle import Bundle
 from streamer_verify.pyz import archive

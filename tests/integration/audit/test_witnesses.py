@@ -11,11 +11,11 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing, witnesses
-from streamer.audit.checkpointing import origin_of
 from streamer.audit.witnesses import read_witness
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
+from streamer.signing.restorations import origin_of
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer_verify.logs import read_note
 from tests.faults.site import wait_until
