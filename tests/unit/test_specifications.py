@@ -43,7 +43,7 @@ from streamer.store import migrate, open_store
 from datetime import UTC, datetime
 from streamer.events.thresholds import threshold_message
 
-assert {"factor"} <= {one.field for one in SETTINGS}
+assert {"factor"} <= {one.name for one in SETTINGS}
 assert "same-opening" in SCORER_NAMES
 assert main(["label", "numeric", "--help"]) == main(["label", "clouds", "--help"]) == 0
 assert "numeric" in by_programs()
