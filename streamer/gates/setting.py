@@ -109,7 +109,7 @@ class Setting(Range):
             optional=NoneType in parts,
             default=NO_VALUE if default is MISSING else default,
             whole=kind is int,
-            least=max(self.least, 1) if kind is str else self.least,
+            least=max(self.least, 1) if kind is str else int(self.least) if kind is int else self.least,
             metavar=self.metavar or "|".join(choices),
             before=default if self.before is _DEFAULT else self.before,
         )

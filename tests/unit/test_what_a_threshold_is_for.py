@@ -104,7 +104,10 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
     ("wrong", "said"),
     [
         ({"recalibrate": "often"}, "recalibrate must be one of manual, propose, auto"),
-        ({"recalibrate_every_seconds": 0.0}, "recalibrate_every_seconds must be above 0 and finite, or absent"),
+        (
+            {"recalibrate_every_seconds": 0.0},
+            "recalibrate_every_seconds must be above 0 and finite, or absent",
+        ),
         ({"recalibrate_after_groups": 0}, "recalibrate_after_groups must be in 1"),
         ({"max_lambda_step": 0.0}, "max_lambda_step must be above 0 and at most 1"),
         ({"max_ship_rate_step": 1.5}, "max_ship_rate_step must be above 0 and at most 1"),
@@ -115,7 +118,10 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
         ({"monitor_delta": 1.0}, "monitor_delta must be between 0 and 1"),
         ({"alarm_delta": 0.0}, "alarm_delta must be between 0 and 1"),
         ({"alarm_tolerance": -0.1}, "alarm_tolerance must be at least 0 and at most 10"),
-        ({"monitor_deadline_seconds": float("nan")}, "monitor_deadline_seconds must be at least 0 and finite"),
+        (
+            {"monitor_deadline_seconds": float("nan")},
+            "monitor_deadline_seconds must be at least 0 and finite",
+        ),
         ({"budget_period_days": 0.0}, "budget_period_days must be above 0"),
         ({"drift_delta": float("nan")}, "drift_delta must be between 0 and 1"),
         ({"embeddings": "ask"}, "embeddings must be one of refuse, accept"),
