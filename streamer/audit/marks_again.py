@@ -6,10 +6,10 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.exchanges import exchanges_of
 from streamer.labels.judge.parsing import MalformedReply, parse_verdict
 from streamer.labels.judge.rubric import SEED, instructions, judge_name
+from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:

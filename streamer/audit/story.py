@@ -114,6 +114,8 @@ def _upstream(content: Mapping[str, Any] | None) -> list[str]:
             return []
     said = f"{metadata.get(UPSTREAM)}, {counted(len(calls), 'call', 'calls')}, "
     said += counted(len(answers), "answer", "answers") if answers else "no answers"
+    if ignored := metadata["sampling"].get("ignored"):
+        said += f"; the caller's {', '.join(ignored)} ignored"
     if problem is not None:
         details = [call.get("detail") for call in calls if isinstance(call, dict)]
         detail = next((one for one in reversed(details) if isinstance(one, str)), None)

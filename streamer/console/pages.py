@@ -40,6 +40,7 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import (
     ALARMS,
     alarm_text,
+    decided_text,
     facts,
     figures,
     lasting,
@@ -161,6 +162,10 @@ class Pages:
         policy = self._store.policies.newest(name)
         service = report.service
         shown: OpenFigures | None = None if service is None else service.present or service.period
+        if (
+            shown is not None and not shown.share_served
+        ):  # of what has been read, which says nothing of what ships
+            shown = None
         budget = None if report.terms is None else report.terms.budget
         return {
             "name": name,
@@ -177,6 +182,7 @@ class Pages:
             "shown": shown,
             "bar": None if shown is None or budget is None else interval_bar(shown.judged, budget),
             "waiting": waiting,
+            "decided": None if report.decided is None else decided_text(report.decided),
             "alarms": [
                 {"name": ALARMS[one.kind], "since": one.raised_at, "text": alarm_text(one)}
                 for one in report.alarms

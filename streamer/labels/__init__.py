@@ -4,10 +4,10 @@
 ``bertscore``.
 """
 
-from streamer.labels.answer_head import answer_head
 from streamer.labels.kinds.bertscore import ReferencedAnswer, SimilarityScorer, factuality_severities
 from streamer.labels.kinds.lexical import lexical_severity
 from streamer.labels.severity import Severity, judge_severity
+from streamer.scoring.answer_head import answer_head
 
 __all__ = [
     "ReferencedAnswer",

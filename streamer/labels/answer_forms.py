@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
-from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import normal_form
+from streamer.scoring.answer_head import answer_head
 from streamer.scoring.reading import not_read
 from streamer.scoring.scorer import AnswerBatch
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.weighting import WeightingScheme
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import CalibrationLosses
 from streamer.gates.rule import INDICATOR, Full, Rule, Segments
@@ -139,7 +140,9 @@ def bad_bursts(groups: Sequence[SampledGroup], salt: bytes) -> dict[str, list[st
 
 def cuts_at_budget(settings: GateSettings, rule: Rule) -> bool:
     """Whether a gate ships what needs no more than its budget by one score, as `CalibrationLosses` says."""
+    # Under the unit best a group has one answer, and every scheme gives it the whole weight.
     by_mean = settings.method in (Mean.name, Full.kind) and settings.unit != "response"
+    by_mean |= settings.unit == "best" and isinstance(settings.calibrator, WeightingScheme)
     return by_mean and (rule == INDICATOR or isinstance(rule, Segments)) and settings.label_floor is None
 
 

@@ -369,6 +369,11 @@ class UpstreamSettings(_Group):
         le=599,
         description="HTTP status of a hold; by default 200 and a completion with `finish_reason` `content_filter`.",
     )
+    parameters: Literal["ignore", "refuse"] = Field(
+        "ignore",
+        description="What becomes of a sampling parameter of the caller's that is not the upstream's: the answer says that it was "
+        "ignored, or the request gets 400.",
+    )
     cached: Literal["hold", "accept"] = Field(
         "hold",
         description="What becomes of answers by several requests of which a cache answered one, by its headers or by an id that "

@@ -15,6 +15,14 @@ if TYPE_CHECKING:
     from streamer.serving.chat.upstream import Upstream
     from streamer.settings.settings import Settings
 
+_NAMED_OTHERWISE = {
+    "key_variable",
+    "limit_parameter",
+    "timeout_seconds",
+    "price_per_million_input",
+    "price_per_million_output",
+}
+
 
 def upstream_id(settings: Settings, name: str, settings_of: Callable[[str], GateSettings]) -> str:
     """Return what batches of the gate `name` will say of their upstream. Needs no key.
@@ -73,32 +81,13 @@ def upstreams(
                 f"{settings.events.max_responses}"
             )
         found[gate] = Upstream(
-            base_url=one.base_url,
-            model=one.model,
+            **one.model_dump(exclude=_NAMED_OTHERWISE),
             api_key=""
             if one.key_variable is None or not with_keys
             else _key(gate, one.key_variable, environment),
-            answers=one.answers,
-            steps=one.steps,
-            stop_above=one.stop_above,
-            stop_below=one.stop_below,
-            per_request=one.per_request,
-            temperature=one.temperature,
-            top_p=one.top_p,
-            max_tokens=one.max_tokens,
             token_limit_name=one.limit_parameter,
-            system_prompt=one.system_prompt,
             timeout=one.timeout_seconds,
-            tries=one.tries,
-            concurrency=one.concurrency,
             price=Price.of(one.price_per_million_input, one.price_per_million_output),
-            hold_message=one.hold_message,
-            hold_status=one.hold_status,
-            cached=one.cached,
-            in_shadow=one.in_shadow,
-            then=one.then,
-            then_from=one.then_from,
-            with_earlier=one.with_earlier,
             allow_plaintext=settings.insecure,
         )
     check_rungs(found, max_responses=settings.events.max_responses)

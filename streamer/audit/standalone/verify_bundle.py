@@ -3800,7 +3800,8 @@ class Runs:
 def cuts_at_budget(policy: dict[str, Any], settings: dict[str, Any]) -> bool:
     """Whether a policy ships what needs no more than its budget, by one score."""
     rule = _parsed(policy.get("rule")) or _PLAIN
-    cuts = settings["method"] in ("mean", "full") and settings["unit"] != "response"
+    weights = ("mean", "full", *(("crc", "bb", "rbwa") if settings["unit"] == "best" else ()))
+    cuts = settings["method"] in weights and settings["unit"] != "response"
     return cuts and rule["kind"] in ("indicator", "segments") and settings.get("label_floor") is None
 
 

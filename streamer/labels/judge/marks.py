@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.rubric import JudgeCase
+from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import structlog
 
 from streamer.journal import AskedMark, Marks
-from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.exchanges import exchanges_document
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import PASSING
+from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 

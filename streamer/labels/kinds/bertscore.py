@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from streamer.events.excerpts import one_line
-from streamer.labels.answer_head import answer_head
 from streamer.labels.filling import Attempted, in_groups, usable_references
 from streamer.labels.severity import Severity, of_raw, usable
 from streamer.labels.severity_kind import ANSWERS_AT_ONCE, ProgramKind, option
+from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Sequence

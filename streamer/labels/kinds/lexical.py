@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import matches
 from streamer.labels.severity import usable
 from streamer.labels.severity_kind import RuleKind, option
+from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,10 +15,10 @@ import msgspec
 
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
-from streamer.labels.answer_head import answer_head
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from streamer.labels.llm.record import PASSING
+from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:

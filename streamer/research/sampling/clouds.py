@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamer.labels.answer_head import answer_head
 from streamer.research.sampling.plan import RecordPart
+from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

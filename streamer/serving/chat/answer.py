@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _FINISHED: Final = ("stop", "length")
 _HELD: Final = "content_filter"
+_PARAMETERS: Final = ("temperature", "top_p", "max_tokens")
 
 
 def answer(
@@ -76,7 +77,11 @@ def answer(
         "x-streamer-action": action.action,
         "x-streamer-enforced": "true" if action.enforced else "false",
         "x-streamer-policy-version": str(action.policy.version),
-    } | ({"idempotent-replayed": "true"} if done.again else {})
+        "x-streamer-parameters": ", ".join(f"{name}={value}" for name, value in told["parameters"].items()),
+        "x-streamer-ignored": ", ".join(told["ignored"]),
+        "idempotent-replayed": "true" if done.again else "",
+    }
+    headers = {name: value for name, value in headers.items() if value}
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
     if shown is None and upstream.hold_status is not None:
@@ -155,6 +160,10 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "shown": shown,
         "policy_version": action.policy.version,
         "upstream": (batch.metadata or {})[UPSTREAM],
+        "parameters": {
+            name: value for name in _PARAMETERS if (value := sampling["settings"][name]) is not None
+        },
+        "ignored": list(sampling.get("ignored", ())),
         "problem": sampling["problem"],
         "answers": len(action.responses),
     }

@@ -246,7 +246,9 @@ class ChatCounter:
         """Return the event of what was sampled. Raises `BadMessage`."""
         own: dict[str, Any] = {
             _UPSTREAM: upstream.id,
-            _SAMPLING: sampling_record(sampled, upstream, request.digest, hands_on=hands_on),
+            _SAMPLING: sampling_record(
+                sampled, upstream, request.digest, ignored=request.ignored(upstream), hands_on=hands_on
+            ),
         }
         value = responses.encode_responses(
             ResponsesV1(

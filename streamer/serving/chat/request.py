@@ -30,13 +30,31 @@ _NOT_SENT: Final = frozenset(
     {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "store"}
 )
 """What says nothing about the answers is taken and not passed on."""
-_OF_THE_UPSTREAM: Final = {
+_OF_THE_UPSTREAM: Final[Mapping[str, str]] = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
 }
 """Sampling parameters, and the upstream's setting of each."""
+_OF_NOBODY: Final = frozenset(
+    {
+        "frequency_penalty",
+        "logit_bias",
+        "min_p",
+        "prediction",
+        "presence_penalty",
+        "reasoning",
+        "reasoning_effort",
+        "repetition_penalty",
+        "seed",
+        "service_tier",
+        "stop",
+        "top_k",
+        "verbosity",
+    }
+)
+"""Sampling parameters for which no upstream has a setting."""
 _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "n": (1,),
     "presence_penalty": (0,),
@@ -54,7 +72,7 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "modalities": (["text"],),
     "service_tier": ("auto", "default"),
 }
-"""Values that ask for nothing, of parameters whose other values cannot be taken."""
+"""Values that ask for nothing."""
 _TOOLS: Final = (
     "tool calls are not gated; let the model call tools at its own endpoint, and ask the gate with what they returned in the "
     "text of a message"
@@ -63,7 +81,6 @@ _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
     "logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
     "top_logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
-    "seed": "answers that are sampled for the gate must be independent of each other",
     "tools": _TOOLS,
     "functions": _TOOLS,
     "tool_choice": _TOOLS,
@@ -91,7 +108,7 @@ class ChatRequest:
     gate : that decides.
     messages : the conversation, at least one message.
     metadata : of the caller, kept with the batch, where a gate with segments reads it.
-    sampling : the sampling parameters that the caller names, under the names of the upstream's settings.
+    sampling : the sampling parameters that the caller names.
     stream : whether the answer is to come as server-sent events.
     usage_chunk : whether the last of these tells the usage.
     size : bytes of the request's body.
@@ -119,15 +136,19 @@ class ChatRequest:
             canonical_json([[message.role, message.content] for message in self.messages])
         ).digest()
 
+    def ignored(self, upstream: Upstream) -> dict[str, object]:
+        """Return the caller's sampling parameters that are not this upstream's."""
+        return {name: value for name, value in self.sampling.items() if value != _own(upstream, name)}
+
     def check(self, upstream: Upstream) -> None:
         """Refuse what would make the answers those of other settings than the upstream's. Raises `ChatProblem`."""
-        for name, value in self.sampling.items():
-            own = getattr(upstream, _OF_THE_UPSTREAM[name])
-            if value != own:
+        if upstream.parameters == "refuse":
+            for name in self.ignored(upstream):
+                own = _own(upstream, name)
                 stands = "sends none" if own is None else f"samples with {own}"
                 raise _unsupported(
                     name,
-                    f"the gate is calibrated on answers of its upstream's settings, which {stands}; leave {name} out",
+                    f"the gate is calibrated on answers of its upstream, which {stands}; leave {name} out",
                 )
         if upstream.system_prompt is not None and any(
             message.role in ("system", "developer") for message in self.messages
@@ -149,12 +170,13 @@ def read(raw: bytes) -> ChatRequest:
         ) from None
     if not isinstance(body, dict):
         raise ChatProblem(400, "bad_request", "the body is not a JSON object")
-    given = {name: value for name, value in body.items() if value is not None}
-    for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys():
-        if not any(_same(given[name], neutral) for neutral in _NEUTRAL.get(name, ())):
-            raise _unsupported(
-                name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out")
-            )
+    given = {
+        name: value
+        for name, value in body.items()
+        if value is not None and not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
+    }
+    for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys() - _OF_NOBODY:
+        raise _unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
     for name in _OF_THE_UPSTREAM:
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
             raise _invalid(name, "a number")
@@ -162,11 +184,16 @@ def read(raw: bytes) -> ChatRequest:
         gate=_gate(given.get("model")),
         messages=_messages(given.get("messages")),
         metadata=_metadata(given.get("metadata", {})),
-        sampling={name: given[name] for name in _OF_THE_UPSTREAM if name in given},
+        sampling={name: given[name] for name in (*_OF_THE_UPSTREAM, *sorted(_OF_NOBODY)) if name in given},
         stream=_flag(given.get("stream", False), "stream"),
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
         size=len(raw),
     )
+
+
+def _own(upstream: Upstream, name: str) -> object:
+    """What an upstream samples with, in place of this parameter of a caller; None: nothing is sent."""
+    return getattr(upstream, _OF_THE_UPSTREAM[name]) if name in _OF_THE_UPSTREAM else None
 
 
 def _same(value: object, neutral: object) -> bool:

@@ -192,7 +192,7 @@ class Sampler:
         more: Mapping[str, object],
         until: float,
     ) -> tuple[tuple[Choice, ...], FailureCode | None]:
-        parameters = {**self.upstream.parameters, **more, **({"n": size} if size > 1 else {})}
+        parameters = {**self.upstream.sent, **more, **({"n": size} if size > 1 else {})}
         try:
             *_, last = await self._chat.ask(messages, parameters, record=record, until=until)
         except UsageError as error:
@@ -209,13 +209,19 @@ class Sampler:
 
 
 def sampling_record(
-    sampled: Sampled, upstream: Upstream, request: bytes, *, hands_on: HandsOn | None = None
+    sampled: Sampled,
+    upstream: Upstream,
+    request: bytes,
+    *,
+    ignored: Mapping[str, object],
+    hands_on: HandsOn | None = None,
 ) -> dict[str, Any]:
     """Return what is kept with a batch about how its answers were made, as plain JSON values.
 
     Parameters
     ----------
     request : SHA-256 of the messages.
+    ignored : the caller's sampling parameters that are not the upstream's.
     hands_on : what another gate is to be asked about; None: nothing.
     """
     counted = [call.usage for call in sampled.calls if call.reply is not None]
@@ -226,6 +232,7 @@ def sampling_record(
     return {
         "request": request.hex(),
         "settings": upstream.settings,
+        **({"ignored": dict(ignored)} if ignored else {}),
         **({"steps": looks} if upstream.steps else {}),
         **({} if hands_on is None else {"hands_on": asdict(hands_on)}),
         "problem": sampled.problem,

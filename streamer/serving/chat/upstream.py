@@ -53,6 +53,7 @@ class Upstream(ChatEndpoint):
     price : None: costs are unknown.
     hold_message : what the caller gets where no answer ships.
     hold_status : HTTP status of a hold, in 400..599; None: a completion whose `finish_reason` is ``content_filter``.
+    parameters : what becomes of a sampling parameter of the caller's that is not this upstream's.
     cached : what becomes of answers by several requests of which a cache answered one; they are no independent samples.
     in_shadow : what a gate in shadow mode answers: the hold message, or the first answer.
     then : the gate that gets what this one hands on (`streamer.serving.chat.rungs`); None: this one is the last.
@@ -80,6 +81,7 @@ class Upstream(ChatEndpoint):
     price: Price | None = None
     hold_message: str = "No answer can be given to this at the moment."
     hold_status: int | None = None
+    parameters: Literal["ignore", "refuse"] = "ignore"
     cached: Literal["hold", "accept"] = "hold"
     in_shadow: InShadow = "hold"
     then: str | None = None
@@ -104,7 +106,7 @@ class Upstream(ChatEndpoint):
         return Steps(sizes=(*self.steps, self.answers), above=self.stop_above, below=self.stop_below)
 
     @property
-    def parameters(self) -> dict[str, object]:
+    def sent(self) -> dict[str, object]:
         """What is sent with each request beside the messages, without `n`."""
         chosen = {
             "temperature": self.temperature,

@@ -49,9 +49,9 @@ GATES: dict[str, dict[str, Any]] = {
     "unread": {},
     "unread-few": {},
     "few": {"ship_above": 0.4, "group_by": "prompt"},
-    "by-kind": {"method": "mean", "scorer": "gram", "signals": (), "segment_by": "kind"},
+    "by-kind": {"method": "crc", "scorer": "gram", "signals": (), "segment_by": "kind"},
     "by-session": {
-        "method": "mean",
+        "method": "rbwa",
         "scorer": "gram",
         "signals": (),
         "segment_by": "session",

@@ -69,6 +69,7 @@ GATES: dict[str, dict[str, Any]] = {
     "cached": {"per_request": 1, "cached": "accept"},
     "prompted": {"system_prompt": "Short answer first."},
     "segmented": {},
+    "tempered": {"temperature": 0.7, "max_tokens": 200},
     "shadow": {},
     "shadow-first": {"in_shadow": "first"},
     "status": {"hold_status": 503, "hold_message": "Ask a person."},
@@ -170,6 +171,7 @@ def test_the_selected_answer_comes_as_an_ordinary_completion(sqlite_site: Site, 
         "x-streamer-action": "ship",
         "x-streamer-enforced": "true",
         "x-streamer-policy-version": str(told["policy_version"]),
+        "x-streamer-parameters": "temperature=0.7, top_p=0.9, max_tokens=200",
     }
 
     (asked,) = model.asked
@@ -770,7 +772,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"top_p": 0.5}, "top_p", "sends none; leave top_p out"),
     ({"max_tokens": 5}, "max_tokens", "leave max_tokens out"),
     ({"max_completion_tokens": 5}, "max_completion_tokens", "leave max_completion_tokens out"),
-    ({"seed": 1}, "seed", "independent"),
+    ({"seed": 1}, "seed", "sends none; leave seed out"),
     ({"logprobs": True}, "logprobs", "log probabilities"),
     ({"top_logprobs": 2}, "top_logprobs", "log probabilities"),
     ({"tools": [TOOL]}, "tools", "ask the gate with what they returned in the text of a message"),
@@ -779,12 +781,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"response_format": {"type": "json_object"}}, "response_format", "system prompt"),
     ({"modalities": ["text", "audio"]}, "modalities", "only text"),
     ({"audio": {"voice": "alloy", "format": "wav"}}, "audio", "only text"),
-    ({"stop": ["\n"]}, "stop", "leave it out"),
-    ({"presence_penalty": 0.5}, "presence_penalty", "leave it out"),
-    ({"frequency_penalty": 0.5}, "frequency_penalty", "leave it out"),
-    ({"logit_bias": {"50256": -100}}, "logit_bias", "leave it out"),
-    ({"reasoning_effort": "low"}, "reasoning_effort", "leave it out"),
-    ({"service_tier": "flex"}, "service_tier", "leave it out"),
+    ({"stop": ["\n"]}, "stop", "sends none; leave stop out"),
+    ({"presence_penalty": 0.5}, "presence_penalty", "sends none; leave presence_penalty out"),
+    ({"frequency_penalty": 0.5}, "frequency_penalty", "sends none; leave frequency_penalty out"),
+    ({"logit_bias": {"50256": -100}}, "logit_bias", "sends none; leave logit_bias out"),
+    ({"reasoning_effort": "low"}, "reasoning_effort", "sends none; leave reasoning_effort out"),
+    ({"service_tier": "flex"}, "service_tier", "sends none; leave service_tier out"),
     ({"something_new": 1}, "something_new", "leave it out"),
     ({"messages": []}, "messages", "at least one message"),
     ({"messages": "hello"}, "messages", "at least one message"),
@@ -801,7 +803,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "user", "content": "", "name": 1}]}, "messages[0].name", "a text"),
     ({"messages": [{"role": "user", "content": "", "weight": 1}]}, "messages[0].weight", "leave weight out"),
     ({"n": True}, "n", "one answer is returned"),
-    ({"presence_penalty": False}, "presence_penalty", "leave it out"),
+    ({"presence_penalty": False}, "presence_penalty", "sends none; leave presence_penalty out"),
     ({"logprobs": 0}, "logprobs", "chosen among several"),
     ({"temperature": True}, "temperature", "a number"),
     ({"max_tokens": "9"}, "max_tokens", "a number"),
@@ -829,7 +831,7 @@ ASKS_FOR_NOTHING: dict[str, Any] = {
 
 
 def test_what_a_gate_cannot_answer_for_is_refused_in_openais_form(sqlite_site: Site, model: Model) -> None:
-    endpoint = model.serve(sqlite_site, temperature=0.5)
+    endpoint = model.serve(sqlite_site, temperature=0.5, parameters="refuse")
     for body, param, says in REFUSED:
         answer = post(endpoint, **body)
         assert answer.status_code == 400, body
@@ -946,6 +948,35 @@ def test_past_the_bounds_on_what_waits_it_refuses(sqlite_site: Site, model: Mode
 
 
 # -- the upstream's settings
+
+
+def test_the_upstreams_parameters_are_in_force_whatever_the_caller_sends(plain: Plain) -> None:
+    site, model, endpoint = plain
+    with client(endpoint) as made:
+        raw = made.chat.completions.with_raw_response.create(
+            model="gate/tempered",
+            messages=PROMPT,
+            temperature=0.1,
+            max_tokens=200,
+            seed=7,
+            stop=["\n"],
+            reasoning_effort="low",
+            presence_penalty=0,
+        )
+    told: Any = raw.parse().streamer  # type: ignore[attr-defined]
+    ignored = ["temperature", "reasoning_effort", "seed", "stop"]
+    assert (told["action"], told["ignored"]) == ("ship", ignored)
+    assert told["parameters"] == {"temperature": 0.7, "max_tokens": 200}
+    assert raw.headers["x-streamer-parameters"] == "temperature=0.7, max_tokens=200"
+    assert raw.headers["x-streamer-ignored"] == ", ".join(ignored)
+    sent = {"model": "small", "messages": PROMPT, "n": ANSWERS, "temperature": 0.7, "max_tokens": 200}
+    assert model.asked[-1].body == sent
+    sampling = kept(site, told["batch_id"])["sampling"]
+    assert sampling["ignored"] == {"temperature": 0.1, "seed": 7, "stop": ["\n"], "reasoning_effort": "low"}
+    assert (sampling["settings"]["temperature"], sampling["settings"]["max_tokens"]) == (0.7, 200)
+    once = {"idempotency-key": "other temperature"}
+    first = post(endpoint, headers=once, temperature=0.1)
+    assert post(endpoint, headers=once, temperature=0.2).content == first.content
 
 
 def test_a_batch_names_its_upstream_as_its_segment_where_the_gate_wants_it(plain: Plain) -> None:

@@ -15,8 +15,8 @@ from streamer.labels import (
     judge_severity,
     lexical_severity,
 )
-from streamer.labels.answer_head import answer_head
 from streamer.labels.lexical import matches, normal_form
+from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

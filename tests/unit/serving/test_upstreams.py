@@ -78,6 +78,7 @@ NO_CHANGES: list[tuple[str, Any]] = [
     ("token_limit_name", "max_completion_tokens"),
     ("hold_message", "Ask a person."),
     ("hold_status", 503),
+    ("parameters", "refuse"),
     ("in_shadow", "first"),
     ("then", "dear"),
     ("then_from", 0.2),

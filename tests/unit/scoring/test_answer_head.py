@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streamer.labels.answer_head import MAX_HEAD_WORDS, answer_head
+from streamer.scoring.answer_head import MAX_HEAD_WORDS, answer_head
 
 WORDS = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
 

@@ -25,9 +25,11 @@ MAX_HEAD_WORDS = 16
 """The paper's bound on a head, in words separated by white space."""
 
 # Every repetition is over characters that cannot begin the next part, so that matching takes linear time.
-_FINAL = re.compile(
-    r"(?:^|[.!?…。！？])[ \t*_#>-]*final(?:[ \t]+answer)?[ \t*_]*[:：][*_]*", re.IGNORECASE | re.MULTILINE
-)
+_BEFORE, _AFTER = r"(?:^|[.!?…。！？])[ \t*_#>-]*", r"[ \t*_]*[:：][*_]*"
+_FINAL = re.compile(_BEFORE + r"final(?:[ \t]+answer)?" + _AFTER, re.IGNORECASE | re.MULTILINE)
+FIELD = re.compile(_BEFORE + r"(?:final(?:[ \t]+answer)?|answer)" + _AFTER, re.IGNORECASE | re.MULTILINE)
+"""``Final:``, ``Final answer:`` or ``Answer:``, and what stands around it."""
+
 _SAYS_FINAL = re.compile("final", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
@@ -72,13 +74,17 @@ def _after_final(text: str) -> str | None:
     fields = list(_FINAL.finditer(text)) if _SAYS_FINAL.search(text) else []
     if not fields:
         return None
-    lines = text[fields[-1].end() :].strip().splitlines()
+    return rest_of_line(text[fields[-1].end() :])
+
+
+def rest_of_line(text: str) -> str:
+    """Return the first line of a text that is not blank; empty where there is none."""
+    lines = text.strip().splitlines()
     return lines[0] if lines else ""
 
 
 def _first_sentence(text: str) -> str:
-    lines = text.strip().splitlines()
-    line = lines[0] if lines else ""
+    line = rest_of_line(text)
     for end in _SENTENCE_END.finditer(line):
         if line[end.start()] != "." or _ends_sentence(line, end.start(), end.end()):
             return line[: end.end()]
