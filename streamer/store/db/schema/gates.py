@@ -19,6 +19,7 @@ from streamer.store.db.schema.types import (
     digest,
     finite_cut,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
@@ -36,6 +37,7 @@ gates = sa.Table(
     sized_text("name", 64),
     check("seed", "seed >= 0"),
     digest("audit_salt"),
+    info=kept(sealed=True, locked_by="name"),
 )
 
 _TYPES: dict[type, Any] = {
@@ -84,6 +86,7 @@ gate_revisions = sa.Table(
     check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
     check("accepted_dimension", "embeddings = 'refuse' OR dimension IS NOT NULL"),
+    info=kept(sealed=True),
 )
 
 policies = sa.Table(
@@ -115,6 +118,7 @@ policies = sa.Table(
     check("uncalibrated_has_no_run", "calibrated OR calibration_run IS NULL"),
     sized_text("signature", 200),
     sized_text("key_id", 64),
+    info=kept(sealed=True),
 )
 
 policy_events = sa.Table(
@@ -131,4 +135,5 @@ policy_events = sa.Table(
     one_of("event", ("created", "activated", "superseded", "closed")),
     sa.UniqueConstraint("gate", "version", "event"),
     sqlite_autoincrement=True,
+    info=kept(sealed=True),
 )
