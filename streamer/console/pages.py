@@ -24,6 +24,7 @@ from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
+from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.store.log.decision_search import Wanted
 from streamer.wording.needed import needed_text
@@ -579,6 +580,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
             "drawn": one[4],
             "chosen": one[0] == facts["selected"] or (facts["selected"] is None and one[3] == "ship"),
             "text": content["texts"][position] if content else None,
+            "not_read": SAYS.get((facts.get("not_read") or {position: None})[position]),
         }
         for position, one in enumerate(facts["responses"])
     ]

@@ -187,6 +187,8 @@ class CandidateScorer:
                 raise NoScore(scorer.missing)
             return made[0], None
         batch, listed = self._batch(one), settings.signal_list
+        if batch.not_read and listed is None:
+            raise NoScore("not_read")
         measured = None if listed is None else Measured(batch, one.event.prompt)
         found = scorer.score(batch) if measured is None else choice_scores(measured)
         scores: tuple[float, ...] = tuple(found.tolist())

@@ -16,7 +16,7 @@ from streamer.store.db.schema.types import kept_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-revision = "0101"
+revision = "0102"
 down_revision = None
 branch_labels = None
 depends_on = None
