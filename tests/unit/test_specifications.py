@@ -29,8 +29,10 @@ ADDED = {
     if file.startswith("streamer/")
 }
 """The one file each that the pages "how to add" add."""
-SETTING = {file: text for _, file, text in steps(PAGES / "setting.md") if file}
-"""The one change of a file that the page "how to add a setting" makes."""
+SETTING, TABLE = (
+    {file: text for _, file, text in steps(PAGES / page) if file} for page in ("setting.md", "table.md")
+)
+"""The one file that each of these pages changes or adds."""
 
 USED = """
 from streamer.cli import main
@@ -139,6 +141,46 @@ print("used")
 """
 
 
+KEPT = """
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from streamer.store import migrate
+from streamer.store.audit import control
+from streamer.store.db.engine import Database
+from streamer.store.db.roles import rights
+from streamer.store.db.schema.notes import notes
+from streamer.store.db.schema.types import no_evidence
+
+migrate("sqlite:///gates.sqlite3")
+database = Database("sqlite:///gates.sqlite3")
+now = datetime.now(UTC)
+with database.engine.begin() as connection:
+    connection.exec_driver_sql("INSERT INTO gates VALUES ('g', 1, zeroblob(32), '2026-01-01')")
+    row = {"gate": "g", "by": "ann", "text": "a secret", "at": now}
+    assert control.insert(connection, notes, row, now=now) == (1,)
+    ((kind, sealed),) = connection.exec_driver_sql("SELECT kind, sealed FROM control_log")
+    assert kind == "notes", kind
+    assert '"by":"ann"' in sealed, sealed
+    assert "secret" not in sealed, "what is erased one day is not sealed"
+    assert "erased_at" not in sealed
+    connection.execute(sa.update(notes).values(text=None, erased_at=now))
+for change in ("UPDATE notes SET by = 'eve'", "UPDATE notes SET text = 'x', erased_at = NULL", "DELETE FROM notes"):
+    try:
+        with database.engine.begin() as connection:
+            connection.exec_driver_sql(change)
+    except sa.exc.IntegrityError as error:
+        assert "notes is append-only" in str(error), error
+    else:
+        raise AssertionError(change)
+assert notes in control.SEALED_TABLES
+assert rights("notes") == ["SELECT", "INSERT"]
+assert not any("notes" in one for one in no_evidence())
+print("used")
+"""
+
+
 def drawn(groups: int = 1200) -> RunSample:
     rng = np.random.default_rng(5)
     scores = np.round(rng.random((groups, 3)), 6)
@@ -231,11 +273,15 @@ def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(discovered(calibrators, Calibrator)) == set(registry.names())
 
 
-@pytest.mark.parametrize(("added", "used"), [(ADDED, USED), (SETTING, SET)], ids=["new files", "a setting"])
+@pytest.mark.parametrize(
+    ("added", "used"),
+    [(ADDED, USED), (SETTING, SET), (TABLE, KEPT)],
+    ids=["new files", "a setting", "a table"],
+)
 def test_one_declaration_is_all_that_one_of_several_needs(
     added: dict[str, str], used: str, tmp_path: Path
 ) -> None:
-    """In a copy with a calibrator, scorer and severity kind, or a setting, more: whatever is made of them knows them."""
+    """In a copy with a calibrator, scorer and severity kind, a setting, or a table more: whatever is made of them knows them."""
     assert len(added) == (3 if used is USED else 1)
     for folder in ("streamer", "migrations", "verifiers"):
         shutil.copytree(

@@ -15,7 +15,7 @@ from streamer.errors import UsageError
 from streamer.lazy import LazyModule
 from streamer.store.db.engine import SCHEMA, Database
 from streamer.store.db.schema import metadata
-from streamer.store.db.schema.types import kept_of
+from streamer.store.db.schema.types import Kept, kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,19 +134,24 @@ def grant(connection: sa.Connection) -> None:
     ]
     quote = connection.dialect.identifier_preparer.quote
     for table in inspector.get_table_names(SCHEMA):
-        name = f"{SCHEMA}.{quote(table)}"
-        rights = ["SELECT"] if table == _VERSION_TABLE else ["SELECT", "INSERT"]
-        if table in metadata.tables:
-            own = kept_of(metadata.tables[table])
-            if own.updates != ():
-                rights.append("UPDATE" if own.updates is None else f"UPDATE ({', '.join(own.updates)})")
-            if own.deletes:
-                rights.append("DELETE")
-        statements.append(f"GRANT {', '.join(rights)} ON {name} TO {app}")
+        may = ["SELECT"] if table == _VERSION_TABLE else rights(table)
+        statements.append(f"GRANT {', '.join(may)} ON {SCHEMA}.{quote(table)} TO {app}")
     views = inspector.get_view_names(SCHEMA)
     statements += [f"GRANT SELECT ON {SCHEMA}.{quote(view)} TO {both}" for view in views]
     for statement in statements:
         connection.exec_driver_sql(statement)
+
+
+def rights(table: str) -> list[str]:
+    """What the app may do with a table of the record; one that no declaration knows it may add to."""
+    own = kept_of(metadata.tables[table]) if table in metadata.tables else Kept()
+    update = "UPDATE" if own.updates is None else f"UPDATE ({', '.join(own.updates)})"
+    return [
+        "SELECT",
+        "INSERT",
+        *([update] if own.updates != () else []),
+        *(["DELETE"] if own.deletes else []),
+    ]
 
 
 def may_rewrite(connection: sa.Connection) -> bool:
