@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from streamer.calibration.threshold import ThresholdState
+    from streamer.gates.declared import Unit
     from streamer.gates.policy import GateRevision
-    from streamer.gates.settings import Unit
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.sampled import SampledGroup
 

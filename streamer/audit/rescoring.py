@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.scoring.scorer import AnswerBatch, Scorer
     from streamer_verify.verifier import Verifier
 

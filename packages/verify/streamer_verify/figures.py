@@ -194,14 +194,14 @@ class Figures(FigureRows):
         put(
             "verification",
             {"faults": verifier.counts["faults"]} | {name: verifier.counts[name] for name in VERIFIED},
-            "verify_bundle.py on this bundle; whatever the period",
+            "verify.pyz on this bundle; whatever the period",
             self._every,
             self._signed_heads,
         )
         put(
             "unchecked",
             sorted(verifier.notes.values()),
-            "verify_bundle.py on this bundle: what it could not check",
+            "verify.pyz on this bundle: what it could not check",
             self._every,
             self._signed_heads,
         )
