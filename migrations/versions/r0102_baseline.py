@@ -15,10 +15,12 @@ from streamer.store.db.schema import metadata
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-revision = "0101"
+revision = "0102"
 down_revision = None
 branch_labels = None
 depends_on = None
+serves = "0102"
+"""The oldest revision whose programs work on this one: what they know is still there, and they may leave out what is new."""
 
 MOVES_ON = frozenset(
     ("control_head", "control_queue", "cosignatures", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers", "signed_head")
@@ -160,6 +162,7 @@ JOIN monitor_gates g ON g.gate = s.gate
 
 def upgrade() -> None:
     """Create everything, and draw the record's identity."""
+    op.execute("ALTER TABLE schema_version ADD COLUMN serves VARCHAR(32)")
     context = op.get_context()
     sqlite = context.dialect.name == "sqlite"
     for table in metadata.sorted_tables:
