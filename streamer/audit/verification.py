@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -137,11 +137,13 @@ class Trusted:
     ----------
     checkpoints : 32 bytes each.
     labels : whose labels which key signs, by its id; None: which labels gates with signed labels have read is not checked.
+    witnesses : who cosigns checkpoints, 32 bytes each.
     """
 
     checkpoints: Sequence[bytes]
     policies: PolicyKeys = NO_KEYS
     labels: Mapping[str, LabellerKey] | None = None
+    witnesses: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,7 @@ def verify_record(
         canonical=canonical_json,
         parse=_parsed,
     )
+    verifier.witnesses = trusted.witnesses
     reached: Reached | None = None
     if outside is None:
         verifier.notes["outside"] = (

@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from streamer_verify.forms import wrong_form
-from streamer_verify.logs import Log, Marks, key_hash, read_note
+from streamer_verify.logs import WITNESS, Log, Marks, Note, key_hash, read_note
 from streamer_verify.signatures import ed25519_verify
 from streamer_verify.values import (
     CLOCKS_APART,
@@ -44,6 +44,11 @@ class Checkpoints:
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.left_out: dict[str, Any] | None = None
+        self.witnesses: Mapping[str, bytes] = {}
+        self._cosigners: dict[tuple[int, str], list[str]] = {}
+        self._cosigned: dict[
+            str, tuple[int, int]
+        ] = {}  # of each witness: its newest head, and the leaves under it
         # Of each size of the log of heads: its root, who says so, and whether that may be younger than the record.
         self._signed: dict[int, list[tuple[str, str, bool, str]]] = {}
         # What contradicts the log, and may have been given up.
@@ -113,6 +118,7 @@ class Checkpoints:
                 self.fault("signature", place, f"its signature is {what}")
                 continue
             there = True
+            self._cosignatures(note, place)
             self._origins.setdefault(note.origin, place)
             self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger, note.origin))
         if not complete and not there:
@@ -120,6 +126,18 @@ class Checkpoints:
                 f"{origin} has no checkpoint: the one beside the record was taken, and whoever can change it could"
                 " have put an older one there"
             )
+
+    def _cosignatures(self, note: Note, place: str) -> None:
+        """Remember which trusted witnesses have cosigned a checkpoint (c2sp.org/tlog-cosignature)."""
+        for name, named, value in note.signatures:
+            key = self.witnesses.get(name)
+            if key is None or named != key_hash(name, key, WITNESS):
+                continue
+            said = b"cosignature/v1\ntime %d\n%b" % (int.from_bytes(value[:8]), note.text)
+            if self._verify_signature(key, said, value[8:]):
+                self._cosigners.setdefault((note.size, note.root.hex()), []).append(name)
+            else:
+                self.fault("signature", place, f"the cosignature of {name} is not good for what it says")
 
     def log_of_heads(
         self, lines: Iterable[bytes], record_id: str, *, seen: tuple[int, str] | None = None
@@ -147,6 +165,8 @@ class Checkpoints:
                     self._apart.append((origin, log.size, place, said))
                 elif facts is not None:
                     self._newest = log.size, root, facts
+                    for name in self._cosigners.get((log.size, root), ()):
+                        self._cosigned[name] = log.size, sum(sizes_of(facts).values())
                     if log.size == self._remembered[0]:
                         self._remembered = log.size, facts
         for size, where in sorted(self._signed.items()):
@@ -380,6 +400,16 @@ class Checkpoints:
             )
 
     def _uncovered(self, head: dict[str, Any]) -> None:
+        for name in self.witnesses:
+            size, under = self._cosigned.get(name, (0, 0))
+            self.counts[f"heads cosigned by {name}"] = size
+            if beyond := sum(sizes_of(head).values()) - under:
+                self.notes[f"witness {name}"] = (
+                    f"{beyond} leaves are younger than head {size}, the newest that {name} cosigned: whoever has the key could"
+                    " still rewrite them"
+                    if size
+                    else f"{name} has cosigned none of the checkpoints that were read"
+                )
         if self._newest is None:
             return
         covered = sum(sizes_of(self._newest[2]).values())
