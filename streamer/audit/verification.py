@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -22,6 +24,7 @@ from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
 from streamer_verify.command import receipt_lines as receipt_lines
 from streamer_verify.forms import formed
+from streamer_verify.logs import Log
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
 from streamer_verify.values import place_of, strict_json
@@ -55,8 +58,8 @@ class Snapshot(Protocol):
         """Every outcome, partition by partition, in the order of its log; those from a leaf on where one is named."""
         ...
 
-    def heads(self) -> Iterator[bytes]:
-        """What each leaf of the log of heads is the hash of."""
+    def heads(self, first: int = 0) -> Iterator[bytes]:
+        """What each leaf of the log of heads is the hash of, from one on."""
         ...
 
     def checkpoints(self) -> Iterator[bytes]:
@@ -216,7 +219,8 @@ def verify_record(
             )
             since = None
         seen = None if since is None else (since.size, since.root)
-        verifier.log_of_heads(snapshot.heads(), head["record_id"], seen=seen)
+        before, heads = _heads(snapshot, since)
+        verifier.log_of_heads(heads, head["record_id"], seen=seen, before=before)
         after = _not_again(since, verifier)
         runs = Runs(trusted.labels, signing.verify)
         control = _calibrated_again(
@@ -239,9 +243,11 @@ def verify_record(
             check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
-            heads, root, edges = newest
-            logs = [[*place, size, [one.hex() for one in edge]] for place, (size, edge) in edges.items()]
-            reached = Reached(head["record_id"], heads, root, logs)
+            size, root, edge, edges = newest
+            logs = [
+                [*place, length, [one.hex() for one in right]] for place, (length, right) in edges.items()
+            ]
+            reached = Reached(head["record_id"], size, root, [one.hex() for one in edge], logs)
     except UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
@@ -267,6 +273,16 @@ UNREADABLE = (
     ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, UsageError, Unreadable,
 )  # fmt: skip
 """What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
+
+
+def _heads(snapshot: Snapshot, since: Reached | None) -> tuple[Log, Iterator[bytes]]:
+    """The log of heads before the last leaf that an earlier verification read, where it still is what it was; else all of it."""
+    if since is not None and (last := next(rest := snapshot.heads(since.size - 1), None)) is not None:
+        log = Log(since.size - 1, since.heads())
+        log.append(hashlib.sha256(b"\x00" + last).digest())
+        if log.root() == since.root:
+            return Log(since.size - 1, since.heads()), chain([last], rest)
+    return Log(), snapshot.heads()
 
 
 def _not_again(since: Reached | None, verifier: Verifier) -> dict[tuple[Any, ...], int]:

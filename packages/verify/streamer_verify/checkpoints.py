@@ -55,6 +55,7 @@ class Checkpoints:
         self._apart: list[tuple[str, int, str, str]] = []
         self._origins: dict[str, str] = {}
         self._newest: tuple[int, str, dict[str, Any]] | None = None
+        self._edge: list[bytes] = []  # of the log of heads before the newest
         self._remembered: tuple[int, dict[str, Any] | None] = (0, None)
         self._marks: dict[Chain, Marks] = {}
         self._progress: dict[Chain, tuple[int, int]] = {}
@@ -140,11 +141,16 @@ class Checkpoints:
                 self.fault("signature", place, f"the cosignature of {name} is not good for what it says")
 
     def log_of_heads(
-        self, lines: Iterable[bytes], record_id: str, *, seen: tuple[int, str] | None = None
+        self,
+        lines: Iterable[bytes],
+        record_id: str,
+        *,
+        seen: tuple[int, str] | None = None,
+        before: Log | None = None,
     ) -> None:
         """Read the log of heads, up to the newest checkpoint that was read, and compare it with each.
 
-        `seen` : its size and root as an earlier verification has seen it.
+        `seen` : its size and root as an earlier verification has seen it. `before` : the log before the first of `lines`; None: empty.
         """
         if seen is not None:
             place = f"checkpoint {seen[0]} (an earlier verification)"
@@ -155,8 +161,17 @@ class Checkpoints:
                 "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
             )
             return
-        log, newest = Log(), max(self._signed)
-        for line in itertools.islice(lines, newest):
+        log, newest, edge = before or Log(), max(self._signed), []
+        older = [size for size in self._signed if size <= log.size]
+        for size in older:
+            del self._signed[size]
+        if older:
+            self.notes["older"] = (
+                f"{len(older)} checkpoints of less than {log.size + 1} heads: only a full run compares them"
+            )
+        for line in itertools.islice(lines, newest - log.size):
+            if log.size + 1 in self._signed:
+                edge = list(log.edge)
             log.append(hashlib.sha256(b"\x00" + line).digest())
             facts = self._head(line, log.size, record_id)
             for root, place, _, origin in self._signed.pop(log.size, ()):
@@ -164,7 +179,7 @@ class Checkpoints:
                     said = "it was made of another log of heads"
                     self._apart.append((origin, log.size, place, said))
                 elif facts is not None:
-                    self._newest = log.size, root, facts
+                    self._newest, self._edge = (log.size, root, facts), edge
                     for name in self._cosigners.get((log.size, root), ()):
                         self._cosigned[name] = log.size, sum(sizes_of(facts).values())
                     if log.size == self._remembered[0]:
@@ -356,12 +371,12 @@ class Checkpoints:
         self._begins = begins
         return {chain: size for chain, (size, _, _) in begins.items()} | {(): facts["control"]["size"]}
 
-    def reached(self) -> tuple[int, str, dict[Chain, tuple[int, list[bytes]]]] | None:
-        """Size and root of the log of heads at the newest checkpoint, and the right edges of the partitions' logs at it."""
+    def reached(self) -> tuple[int, str, list[bytes], dict[Chain, tuple[int, list[bytes]]]] | None:
+        """The log of heads at the newest checkpoint: size, root, right edge before its last leaf; the partitions' right edges then."""
         if self._newest is None:
             return None
         size, root, facts = self._newest
-        return size, root, {
+        return size, root, self._edge, {
             log_of(head): self._edges.get(log_of(head), (0, [])) for head in facts["partitions"]
         }  # fmt: skip
 
