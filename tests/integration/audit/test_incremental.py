@@ -111,7 +111,9 @@ def test_only_what_came_since_is_read(record: Record) -> None:
     assert (none.faults, none.counts["outcomes"]) == ((), 0)
     with breaking_in(record.url) as connection:
         connection.execute(sa.text("UPDATE heads SET data = :data WHERE leaf_index = 0"), {"data": b"{}"})
-    assert record.verify(since=later.reached).faults == (), "of the log of heads, too, only what came since is read"
+    assert record.verify(since=later.reached).faults == (), (
+        "of the log of heads, too, only what came since is read"
+    )
     assert record.verify().faults != ()
 
 
