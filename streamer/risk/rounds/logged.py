@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
+from streamer.gates.settings import Unit  # noqa: TC001 - terms are made of JSON by their annotations
 from streamer.risk.states import AuditedDecision
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.gates.settings import GateSettings, Unit
+    from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
