@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.declared import Unit
     from streamer.gates.policy_gate import Ruling
-    from streamer.gates.settings import GateSettings, Unit
+    from streamer.gates.settings import GateSettings
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.scorer import AnswerBatch
 
@@ -186,6 +187,8 @@ class CandidateScorer:
                 raise NoScore(scorer.missing)
             return made[0], None
         batch, listed = self._batch(one), settings.signal_list
+        if batch.not_read and listed is None:
+            raise NoScore("not_read")
         measured = None if listed is None else Measured(batch, one.event.prompt)
         found = scorer.score(batch) if measured is None else choice_scores(measured)
         scores: tuple[float, ...] = tuple(found.tolist())

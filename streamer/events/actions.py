@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import uuid
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta
 
-from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
+from streamer.calibration.threshold import ThresholdState
 from streamer.events.codec import Event, Reader
-from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.identifiers import GateName, Identifier
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
-from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text, bound_text
-from streamer.gates.settings import HELD_WORDS, Unit
-from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.declared import Unit
+from streamer.gates.settings import HELD_WORDS
+from streamer.journal import EmbeddingSource
+from streamer.scoring.reading import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +77,16 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 "which it would have shipped, from the calibration prompts of the policy; 1 and more: none is enough. It is no "
                 "probability that the response is wrong, and a budget chosen after seeing it has no promise. Absent where the "
                 "policy does not say.",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    not_read: (
+        Annotated[
+            Rule,
+            Meta(
+                description="Why the encoder did not read it: it is too long (`cut`), has characters that the encoder does not know "
+                "(`unread`), or looks to it like another (`twin`). Absent where it did, or was not asked."
             ),
         ]
         | msgspec.UnsetType
@@ -246,6 +258,7 @@ def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: He
 def _line(event: Mapping[str, Any], _: object) -> list[str]:
     scores = [one["score"] for one in event["responses"] if one.get("score") is not None]
     needed = [one["budget_needed"] for one in event["responses"] if one.get("budget_needed") is not None]
+    unread = [f"{one['not_read']} {one['id']}" for one in event["responses"] if one.get("not_read")]
     policy = event["policy"]
     chosen = f" {event['selected']}" if event.get("selected") else ""
     marks = [
@@ -256,7 +269,7 @@ def _line(event: Mapping[str, Any], _: object) -> list[str]:
         event["gate"],
         batch_text(event),
         HELD_WORDS.get(event["action"], event["action"]) + chosen,
-        event["reason"],
+        event["reason"] + (f" ({', '.join(unread)})" if unread else ""),
         f"best {max(scores):.3f}" if scores else "no score",
         *(
             [f"needs a budget of {100 * max(needed):.3g} %, has {100 * policy['alpha']:.3g} %"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
-from streamer.gates.settings import Unit  # noqa: TC001 - terms are made of JSON by their annotations
+from streamer.gates.declared import Unit
 from streamer.risk.states import AuditedDecision
 
 if TYPE_CHECKING:

@@ -15,17 +15,24 @@ from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamer.serving.chat.upstream import Upstream
 
 MODEL_PREFIX: Final = "gate/"
 
+_OF_A_MESSAGE: Final = ("role", "content", "name", "refusal")
+_OF_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "assistant": (*_OF_A_MESSAGE, "tool_calls"),
+    "tool": (*_OF_A_MESSAGE, "tool_call_id"),
+}
 OWN_METADATA: Final = (UPSTREAM, "sampling")
 """Keys of a batch's metadata that say how its answers were made; reserved."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)
-_TAKEN: Final = frozenset({"model", "messages", "stream", "stream_options", "metadata"})
+FORM: Final = frozenset({"response_format", "tools", "tool_choice", "parallel_tool_calls"})
+"""What the upstream gets of a request besides its messages."""
+_TAKEN: Final = FORM | {"model", "messages", "stream", "stream_options", "metadata"}
 _NOT_SENT: Final = frozenset(
     {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "store"}
 )
@@ -35,6 +42,7 @@ _OF_THE_UPSTREAM: Final[Mapping[str, str]] = {
     "top_p": "top_p",
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
 }
 """Sampling parameters, and the upstream's setting of each."""
 _OF_NOBODY: Final = frozenset(
@@ -65,29 +73,21 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "top_logprobs": (0,),
     "tools": ([],),
     "functions": ([],),
-    "tool_choice": ("none",),
     "function_call": ("none",),
-    "parallel_tool_calls": (True, False),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "service_tier": ("auto", "default"),
 }
 """Values that ask for nothing."""
-_TOOLS: Final = (
-    "tool calls are not gated; let the model call tools at its own endpoint, and ask the gate with what they returned in the "
-    "text of a message"
-)
+_TOOLS: Final = "functions were replaced by tools: use these"
 _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
     "logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
     "top_logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
-    "tools": _TOOLS,
     "functions": _TOOLS,
-    "tool_choice": _TOOLS,
     "function_call": _TOOLS,
     "audio": "only text is gated",
     "modalities": "only text is gated",
-    "response_format": "ask for the format in the upstream's system prompt",
 }
 
 
@@ -109,8 +109,10 @@ class ChatRequest:
     messages : the conversation, at least one message.
     metadata : of the caller, kept with the batch, where a gate with segments reads it.
     sampling : the sampling parameters that the caller names.
+    form : what the upstream gets besides: the response format, the tools, and how they may be called.
     stream : whether the answer is to come as server-sent events.
     usage_chunk : whether the last of these tells the usage.
+    asked : the whole body, in the words of its protocol.
     size : bytes of the request's body.
     """
 
@@ -118,8 +120,10 @@ class ChatRequest:
     messages: tuple[Message, ...]
     metadata: Mapping[str, str]
     sampling: Mapping[str, object]
+    form: Mapping[str, Any]
     stream: bool
     usage_chunk: bool
+    asked: Mapping[str, Any]
     size: int
 
     @property
@@ -127,14 +131,31 @@ class ChatRequest:
         """The batch's prompt: the text of a lone user message, or all messages, each after a line with its role."""
         if len(self.messages) == 1 and self.messages[0].role == "user":
             return self.messages[0].content
-        return "\n\n".join(f"[{message.role}]\n{message.content}" for message in self.messages)
+        return "\n\n".join(f"[{one.role}]\n{one.content}{one.calls}" for one in self.messages)
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the canonical JSON of the messages, as pairs of role and text: what makes a repeat the same."""
-        return hashlib.sha256(
-            canonical_json([[message.role, message.content] for message in self.messages])
-        ).digest()
+        """SHA-256 of the canonical JSON of the messages, as pairs of role and text, and of the form: what makes a repeat the same."""
+        said = [
+            [one.role, one.content, *((one.calls, one.answers) if one.calls or one.answers else ())]
+            for one in self.messages
+        ]
+        return hashlib.sha256(canonical_json([said, self.form] if self.form else said)).digest()
+
+    @property
+    def schema(self) -> str:
+        """What form the answers are to have, as an upstream's `schemas` name it."""
+        asked = self.form.get("response_format")
+        if asked is None:
+            return "text"
+        if asked["type"] == "json_object":
+            return "json_object"
+        return hashlib.sha256(canonical_json(asked["json_schema"]["schema"])).hexdigest()[:16]
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names of the tools that may be called."""
+        return frozenset(one["function"]["name"] for one in self.form.get("tools", ()))
 
     def ignored(self, upstream: Upstream) -> dict[str, object]:
         """Return the caller's sampling parameters that are not this upstream's."""
@@ -146,20 +167,36 @@ class ChatRequest:
             for name in self.ignored(upstream):
                 own = _own(upstream, name)
                 stands = "sends none" if own is None else f"samples with {own}"
-                raise _unsupported(
+                raise unsupported(
                     name,
                     f"the gate is calibrated on answers of its upstream, which {stands}; leave {name} out",
                 )
+        schema, schemas = self.schema, upstream.schemas
+        if schema not in schemas and (schema == "text" or "any" not in schemas):
+            raise unsupported(
+                "response_format",
+                f"the gate is calibrated on answers of the forms {', '.join(schemas)}, and this asks for {schema}; ask for one of "
+                f"them, or add {schema!r} to `schemas` of the gate's upstream",
+            )
+        if self.tools and upstream.tools == "refuse":
+            raise unsupported(
+                "tools",
+                'the gate is calibrated on answers without tools; `tools = "judge"` in the settings of its upstream has calls '
+                'judged as answers are, "pass-through" lets them out unjudged',
+            )
         if upstream.system_prompt is not None and any(
             message.role in ("system", "developer") for message in self.messages
         ):
-            raise _unsupported(
+            raise unsupported(
                 "messages", "the system prompt is the gate's own: leave system and developer messages out"
             )
 
 
-def read(raw: bytes) -> ChatRequest:
-    """Read a request's body. Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for."""
+def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ChatRequest:
+    """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`.
+
+    Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
+    """
     try:
         body = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -172,21 +209,24 @@ def read(raw: bytes) -> ChatRequest:
         raise ChatProblem(400, "bad_request", "the body is not a JSON object")
     given = {
         name: value
-        for name, value in body.items()
+        for name, value in as_chat(body).items()
         if value is not None and not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
     }
     for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys() - _OF_NOBODY:
-        raise _unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
+        raise unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
     for name in _OF_THE_UPSTREAM:
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
-            raise _invalid(name, "a number")
+            raise invalid(name, "a number")
+    form = _form(given)
     return ChatRequest(
-        gate=_gate(given.get("model")),
+        form=form,
+        gate=gate_of(given.get("model")),
         messages=_messages(given.get("messages")),
         metadata=_metadata(given.get("metadata", {})),
         sampling={name: given[name] for name in (*_OF_THE_UPSTREAM, *sorted(_OF_NOBODY)) if name in given},
         stream=_flag(given.get("stream", False), "stream"),
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
+        asked=body,
         size=len(raw),
     )
 
@@ -201,81 +241,160 @@ def _same(value: object, neutral: object) -> bool:
     return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
-def _gate(model: object) -> str:
-    if not isinstance(model, str) or not model.startswith(MODEL_PREFIX):
-        raise ChatProblem(
-            404,
-            "model_not_found",
-            "model must name a gate, like gate/support-bot; GET /v1/models lists those that have an upstream",
-            param="model",
-        )
+def gate_of(model: object) -> str:
+    """The gate that a model's name means: `gate/NAME`, or NAME alone. Raises `ChatProblem`."""
+    if not isinstance(model, str):
+        raise invalid("model", "the name of a gate, like gate/support-bot; GET /v1/models lists them")
     return model.removeprefix(MODEL_PREFIX)
+
+
+def no_model(gate: str) -> ChatProblem:
+    """There is no such gate for chat requests."""
+    return ChatProblem(
+        404,
+        "model_not_found",
+        f"gate {gate!r} has no upstream here; GET /v1/models lists those that have, and [upstreams.{gate}] of the settings "
+        "gives it one",
+        param="model",
+    )
 
 
 def _messages(messages: object) -> tuple[Message, ...]:
     if not isinstance(messages, list) or not messages:
-        raise _invalid("messages", "a list of at least one message")
+        raise invalid("messages", "a list of at least one message")
     return tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages))
 
 
 def _message(message: object, where: str) -> Message:
     if not isinstance(message, dict):
-        raise _invalid(where, "an object with role and content")
+        raise invalid(where, "an object with role and content")
     role = message.get("role")
-    if role in ("tool", "function"):
-        raise _unsupported(f"{where}.role", _TOOLS)
+    if role == "function":
+        raise unsupported(f"{where}.role", _TOOLS)
     if role not in _ROLES:
-        raise _invalid(f"{where}.role", f"one of {', '.join(_ROLES)}")
+        raise invalid(f"{where}.role", f"one of {', '.join(_ROLES)}")
     if not isinstance(message.get("name", ""), str | None):
-        raise _invalid(f"{where}.name", "a text")
+        raise invalid(f"{where}.name", "a text")
+    refusal = message.get("refusal")  # of a turn that was held
     for name, value in message.items():
         # Whoever sends an earlier answer back sends its empty members, too.
-        if name not in ("role", "content", "name") and value not in (None, "", [], {}):
-            advice = _TOOLS if name in ("tool_calls", "function_call") else f"leave {name} out"
-            raise _unsupported(f"{where}.{name}", advice)
-    return Message(role, _content(message.get("content"), f"{where}.content"))
+        if name not in _OF_ROLES.get(role, _OF_A_MESSAGE) and value not in (None, "", [], {}):
+            raise unsupported(f"{where}.{name}", _ADVICE.get(name, f"leave {name} out"))
+    calls = _calls(message.get("tool_calls") or [], f"{where}.tool_calls")
+    answers = message.get("tool_call_id", "")
+    if not isinstance(answers, str) or (role == "tool" and not answers):
+        raise invalid(f"{where}.tool_call_id", "the id of the call that it answers")
+    content = message.get("content")
+    if content is None:
+        content = "" if calls else refusal
+    return Message(role, _content(content, f"{where}.content"), calls, answers)
+
+
+def _calls(calls: object, where: str) -> str:
+    """The calls of a turn, in JSON as the upstream gets them."""
+    match calls:
+        case []:
+            return ""
+        case [*every] if all(_is_call(one) for one in every):
+            return canonical_json(every).decode()
+    raise invalid(
+        where, "a list of calls with id, type function, and a function with name and arguments as texts"
+    )
+
+
+def _is_call(call: object) -> bool:
+    match call:
+        case {"id": str(), "type": "function", "function": {"name": str(), "arguments": str()}}:
+            return True
+    return False
+
+
+def _form(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked of the answers besides their texts, as the upstream gets it."""
+    form: dict[str, Any] = {}
+    match given.get("response_format"):
+        case None:
+            pass
+        case {"type": "json_object"} | {"type": "json_schema", "json_schema": {"name": str(), "schema": {}}}:
+            form["response_format"] = given["response_format"]
+        case _:
+            raise invalid(
+                "response_format", "of type text, json_object, or json_schema with a name and a schema"
+            )
+    choice = given.get("tool_choice")
+    if choice == "none":
+        return form  # nothing is called: the model need not know them
+    match given.get("tools", []):
+        case []:
+            return form
+        case [*every] if all(_is_tool(one) for one in every):
+            form["tools"] = every
+        case _:
+            raise invalid(
+                "tools",
+                "a list of tools of type function, each with a name; a model's own tools are not gated",
+            )
+    match choice:
+        case None:
+            pass
+        case "auto" | "required" | {"type": "function", "function": {"name": str()}}:
+            form["tool_choice"] = choice
+        case _:
+            raise invalid("tool_choice", "none, auto, required, or a function with its name")
+    if "parallel_tool_calls" in given:
+        form["parallel_tool_calls"] = _flag(given["parallel_tool_calls"], "parallel_tool_calls")
+    return form
+
+
+def _is_tool(tool: object) -> bool:
+    match tool:
+        case {"type": "function", "function": {"name": str()}}:
+            return True
+    return False
 
 
 def _content(content: object, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not content:
-        raise _invalid(where, "a text, or a list of parts of type text")
+        raise invalid(where, "a text, or a list of parts of type text")
     texts = []
     for place, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text":
-            raise _unsupported(f"{where}[{place}]", f"only text is gated, and this is a part of type {kind}")
+            raise unsupported(f"{where}[{place}]", f"only text is gated, and this is a part of type {kind}")
         if not isinstance(part.get("text"), str):
-            raise _invalid(f"{where}[{place}].text", "a text")
+            raise invalid(f"{where}[{place}].text", "a text")
         texts.append(part["text"])
     return "".join(texts)
 
 
 def _metadata(metadata: object) -> dict[str, str]:
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _invalid("metadata", "an object of texts")
+        raise invalid("metadata", "an object of texts")
     for name in OWN_METADATA:
         if name in metadata:
-            raise _unsupported(f"metadata.{name}", "it says how the answers were made; use another key")
+            raise unsupported(f"metadata.{name}", "it says how the answers were made; use another key")
     return metadata
 
 
 def _usage_chunk(options: object) -> bool:
     if not isinstance(options, dict):
-        raise _invalid("stream_options", "an object")
+        raise invalid("stream_options", "an object")
     return _flag(options.get("include_usage") or False, "stream_options.include_usage")
 
 
 def _flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
-        raise _invalid(name, "true or false")
+        raise invalid(name, "true or false")
     return value
 
 
-def _invalid(param: str, wanted: str) -> ChatProblem:
+def invalid(param: str, wanted: str) -> ChatProblem:
+    """A value that is none; `wanted` : what it must be."""
     return ChatProblem(400, "invalid_value", f"{param} must be {wanted}", param=param)
 
 
-def _unsupported(param: str, advice: str) -> ChatProblem:
+def unsupported(param: str, advice: str) -> ChatProblem:
+    """What a gate cannot answer for, and what to do."""
     return ChatProblem(400, "unsupported_parameter", f"{param}: {advice}", param=param)

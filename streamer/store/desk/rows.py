@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.batch_key import BatchKey
+    from streamer.scoring.reading import Rule
     from streamer.store.db.schema.types import Row
 
 ROW: Final = (
@@ -78,11 +79,12 @@ class WaitingBatch:
 
 
 class DeskAnswer(NamedTuple):
-    """One of its answers; `text` is None once erased."""
+    """One of its answers; `text` is None once erased, `not_read` where the encoder read it, or was not asked."""
 
     id: str
     text: str | None
     score: float | None
+    not_read: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +204,6 @@ def event_of(row: Row) -> DeskV1:
 
 def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
     """Read a batch's answers, in order."""
-    query = sa.select(responses.c.response_id, responses.c.text, responses.c.score)
+    query = sa.select(*responses.c["response_id", "text", "score", "not_read"])
     rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
     return tuple(DeskAnswer(*row) for row in rows)

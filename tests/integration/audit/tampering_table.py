@@ -21,8 +21,7 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.bundle import NOT_EVIDENCE
-from streamer.audit.checkpointing import Checkpointer, origin_of
+from streamer.audit.checkpointing import Checkpointer
 from streamer.events.alerts import alert
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.gates.audit_rate import AuditRate
@@ -32,10 +31,12 @@ from streamer.recalibration import age_cut
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash
+from streamer.signing.restorations import origin_of
 from streamer.store import prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.db.schema import data_gaps, judgements
+from streamer.store.db.schema.types import no_evidence
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.log.leaves import judgement_mac
 from streamer.store.risk import audit_rates
@@ -1287,7 +1288,10 @@ UNSEALED_HEADER: Final = "| table or column | why it is no evidence |\n|---|---|
 
 def unsealed_rows() -> list[str]:
     """What nothing seals, by name."""
-    return [f"| `{name}` | {why} |" for name, why in NOT_EVIDENCE.items()]
+    named: dict[str, list[str]] = {}
+    for name, why in no_evidence().items():
+        named.setdefault(why, []).append(f"`{name}`")
+    return [f"| {', '.join(names)} | {why} |" for why, names in named.items()]
 
 
 HEADER: Final = "| what somebody changes | in the window |\n|---|---|\n"

@@ -69,6 +69,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("max_tokens", 100),
     ("system_prompt", "Be brief."),
     ("after", BEFORE),
+    ("schemas", ("any",)),
+    ("tools", "judge"),
 ]
 NO_CHANGES: list[tuple[str, Any]] = [
     ("api_key", "sk-other"),
@@ -93,6 +95,7 @@ def test_its_id_changes_with_what_decides_its_answers_and_with_nothing_else() ->
     assert {replace(usual, **{name: value}).id for name, value in NO_CHANGES} == {usual.id}
     assert {name for name, _ in CHANGES + NO_CHANGES} | {
         "price", "first_delay", "longest_delay", "allow_plaintext", "steps", "stop_above", "stop_below",
+        "resample",
     } == {field.name for field in fields(Upstream)}  # fmt: skip
 
 
@@ -180,7 +183,15 @@ def test_values_out_of_range_are_refused(name: str, value: Any) -> None:
 def test_conversations_that_read_alike_are_not_the_same() -> None:
     def request(*messages: Message) -> ChatRequest:
         return ChatRequest(
-            gate="bot", messages=messages, metadata={}, sampling={}, stream=False, usage_chunk=False, size=0
+            gate="bot",
+            messages=messages,
+            metadata={},
+            sampling={},
+            form={},
+            stream=False,
+            usage_chunk=False,
+            asked={},
+            size=0,
         )
 
     alone = request(Message("user", "Where?"))

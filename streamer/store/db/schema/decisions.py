@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates.settings import HOLD_ACTIONS, MODES, UNITS
+from streamer.scoring.reading import RULES
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,
@@ -15,6 +16,7 @@ from streamer.store.db.schema.types import (
     check,
     digest,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
@@ -56,6 +58,7 @@ batches = sa.Table(
         " AND content_hash IS NULL AND salt IS NULL)",
     ),
     sqlite_autoincrement=True,
+    info=kept(erased=("prompt", "references", "metadata", "content_hash", "salt", "erased_at")),
 )
 
 responses = sa.Table(
@@ -70,6 +73,7 @@ responses = sa.Table(
     sa.Column("score", REAL, comment="NULL when the batch was not scored"),
     sa.Column("uniform", REAL, comment="the random number of a gate that ships by chance"),
     sa.Column("raw_energy", REAL),
+    sa.Column("not_read", sa.Text, comment="why the encoder did not read it; NULL: it did, or was not asked"),
     required("action", sa.Text),
     required("drawn", sa.Boolean, comment="the audit sample asks for its severity"),
     sa.UniqueConstraint("batch", "response_id"),
@@ -78,8 +82,10 @@ responses = sa.Table(
     within_unit_interval("score"),
     check("uniform", "uniform > 0 AND uniform < 1"),
     check("raw_energy", "raw_energy >= -1e300 AND raw_energy <= 1e300"),
+    one_of("not_read", RULES),
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
+    info=kept(erased=("text",)),
 )
 
 decisions = sa.Table(
@@ -161,6 +167,7 @@ decisions = sa.Table(
     sa.UniqueConstraint("action_id", name=ONLY_ON_SQLITE).ddl_if(dialect="sqlite"),
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
+    info=kept(prunable=True, no_evidence={"cloud": "numbers of the embeddings, for drift"}),
 )
 carried_scores = sa.Table(
     "carried_scores",
@@ -173,6 +180,7 @@ carried_scores = sa.Table(
     sa.PrimaryKeyConstraint("scorer", "batch", "response_id"),
     sized_text("scorer", 64),
     within_unit_interval("score"),
+    info=kept(sealed=True),
 )
 """What the scorer of an adopted candidate policy made of batches that were decided by another one: calibration reads it in
 place of theirs."""
@@ -185,6 +193,7 @@ carried_signals = sa.Table(
     required("signals", sa.LargeBinary),
     sa.PrimaryKeyConstraint("list", "batch"),
     sized_text("list", 64),
+    info=kept(sealed=True),
 )
 """Their rows by the list of signals of an adopted candidate policy."""
 
