@@ -52,7 +52,8 @@ def _alarmed(report: RiskReport) -> str:
     closed = "" if first.closed_policy is None else f", closed the gate (policy {first.closed_policy})"
     alert = ""
     if first.alert_id is not None:
-        alert = f"; nobody has acknowledged it: `streamer alert acknowledge {first.alert_id[:8]}`"
+        named = first.alert_id[:8] if len(report.standing) == 1 else report.gate
+        alert = f"; nobody has acknowledged it: `streamer alert acknowledge {named}`"
     since = "" if first.raised_at is None else f" since {when(first.raised_at)}"
     return f"ALARM: {', '.join(names)},{since}{closed}{alert}."
 
@@ -74,20 +75,6 @@ def headline(report: RiskReport | None) -> str | None:
         return None
     service = report.service
     return None if service.closed and service.period is None else sentence(report)
-
-
-def before_text(report: RiskReport) -> str | None:
-    """Say how a gate stood before the policy in force; None where that is the same, or nothing was decided."""
-    service = report.service
-    if service is None or service.before is None or service.before == service.present:
-        return None
-    one = service.before
-    first, second = _RISKS if one.promised == "exposure" else _RISKS[::-1]
-    return (
-        f"Before, {_policies(one)}: {percent(one.share_served)} of prompts served, {first[1]} "
-        f"{interval_text(getattr(one, first[0]))}; {second[1]} {interval_text(getattr(one, second[0]))}, by "
-        f"{counted(one.labelled, 'label', 'labels')}."
-    )
 
 
 class RiskColumns(NamedTuple):

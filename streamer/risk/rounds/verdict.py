@@ -49,13 +49,11 @@ class Backlog:
 
     Attributes
     ----------
-    decisions : at most `MOST_COUNTED`; those that are behind the first missing label among them.
-    unread : those of them that the bets have not read, which wait for no label.
+    unread : decisions that the bets have not read, at most `MOST_COUNTED`.
     labels : drawn answers among them that shipped and have no label.
     oldest : when the oldest of these was decided; None where there is none.
     """
 
-    decisions: int
     unread: int
     labels: int
     oldest: datetime | None
@@ -111,7 +109,6 @@ class ServiceReport:
     closed : it ships nothing.
     reason : why the verdict is not known yet.
     label_lag_seconds : how long labels take: 95 % quantile, or the gate's monitor deadline while too few are known.
-    reading_stands : reading does not reach to within the label lag of now.
     backlog : what has not been read; None where that was not asked.
     present : under the policy in force; None while nothing was decided under it, and where it ships nothing.
     period : in the budget period.
@@ -122,7 +119,6 @@ class ServiceReport:
     closed: bool
     reason: Reason
     label_lag_seconds: float
-    reading_stands: bool
     backlog: Backlog | None
     present: OpenFigures | None
     period: OpenFigures | None
@@ -174,7 +170,6 @@ def with_verdict(
             closed=policy.ships_nothing,
             reason=reason,
             label_lag_seconds=lag,
-            reading_stands=stands,
             backlog=backlog,
             present=present,
             period=period,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 SETTINGS = GateSettings(encoder="mini", alpha=0.1, audit_probability=0.5, monitor_deadline_seconds=86_400.0)
-NONE_WAITING = Backlog(decisions=0, unread=0, labels=0, oldest=None)
+NONE_WAITING = Backlog(unread=0, labels=0, oldest=None)
 
 
 def policy(version: int, state: str = "open") -> Policy:
@@ -228,7 +228,7 @@ def test_nothing_is_kept_while_reading_stands_still() -> None:
     decisions = many_labels(1, 2)
     watch = read(decisions, now=after(decisions))
     behind = after(decisions) + 10 * MINUTE
-    waiting = Backlog(decisions=25, unread=25, labels=0, oldest=None)
+    waiting = Backlog(unread=25, labels=0, oldest=None)
     report = judged(watch, policy(2), now=behind, backlog=waiting)
     assert (report.verdict, report.service and report.service.reason) == (
         "not known yet",
@@ -246,7 +246,7 @@ def test_a_label_that_is_missing_is_named_and_holds_no_verdict_up() -> None:
         decision(401, 2, severities=(), labelled_at=None),
         *many_labels(402, 2, 50),
     ]
-    missing = Backlog(decisions=51, unread=0, labels=1, oldest=decisions[400].decided_at)
+    missing = Backlog(unread=0, labels=1, oldest=decisions[400].decided_at)
     now = START + 431 * MINUTE
     report = judged(read(decisions, now=now), policy(2), now=now, backlog=missing)
     assert report.verdict == "kept"
