@@ -66,7 +66,6 @@ def test_a_person_acknowledges_once_and_says_why(world: World) -> None:
 def test_what_pages_comes_first_and_a_gate_is_acknowledged_as_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.gate()
     alerts = world.store.alerts
     for kind in ("risk", "gate_closed", "drift_scores"):
         alerts.raise_(alert("support-bot", kind, "1", message=f"{kind}.", raised_at=START, details={}))
