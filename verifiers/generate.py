@@ -60,7 +60,7 @@ SIGNED_SETTINGS = {_tuple(FIRST_SETTINGS)}
 """The settings that every signature of a policy covers."""
 
 SIGNED_IF_OTHER: dict[str, Any] = {{
-{fill(", ".join(f"{json.dumps(name)}: {json.dumps(v) if isinstance(v, str) else v!r}" for name, v in YOUNGER_SETTINGS.items()), 110, **_INDENTED)},
+{fill(", ".join(f"{json.dumps(name)}: {json.dumps(v) if isinstance(v, str) else repr(v)}" for name, v in YOUNGER_SETTINGS.items()), 110, **_INDENTED)},
 }}
 """Those that it covers where they have another value."""
 

@@ -39,10 +39,10 @@ SIGNED_SETTINGS = (
 """The settings that every signature of a policy covers."""
 
 SIGNED_IF_OTHER: dict[str, Any] = {
-    "model": None, "signals": None, "embeddings": '"refuse"', "dimension": None, "upstream": None,
-    "labellers": None, "signed_labels": False, "parameters": None, "group_by": None, "desk_deadline_seconds":
-    None, "audit_boost": None, "audit_boost_most": 400, "pending": '"age"', "window": None, "two_people":
-    False, "on_selective_alarm": '"report"', "alarm_false_every": None,
+    "model": None, "signals": None, "embeddings": "refuse", "dimension": None, "upstream": None, "labellers":
+    None, "signed_labels": False, "parameters": None, "group_by": None, "desk_deadline_seconds": None,
+    "audit_boost": None, "audit_boost_most": 400, "pending": "age", "window": None, "two_people": False,
+    "on_selective_alarm": "report", "alarm_false_every": None,
 }
 """Those that it covers where they have another value."""
 
