@@ -8,20 +8,16 @@ import json
 import shutil
 import zipfile
 import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import IO, Any, TypeVar
 
 from streamer.audit import signing
-from streamer.audit.verification import UNREADABLE
+from streamer.audit.verification import UNREADABLE, Snapshot
 from streamer.errors import StreamerError, Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer_verify.bundle import Bundle
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamer.audit.verification import Snapshot
 
 T = TypeVar("T")
 

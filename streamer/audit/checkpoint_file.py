@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-from typing import TYPE_CHECKING, BinaryIO
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import BinaryIO
 
 _BLOCK = 65_536
 """Longer than any line."""

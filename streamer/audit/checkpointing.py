@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import structlog
 
+from streamer.audit.checkpoint_file import CheckpointFile
+from streamer.audit.signing import Signer
 from streamer.errors import BadMessage, LeaseLost, Unavailable
 from streamer.events.checkpoints import checkpoint_message, decode_checkpoint, encode_checkpoint
+from streamer.journal import OutboxMessage
+from streamer.recalibration.service import Leadership
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.notes import read_note
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-    from datetime import timedelta
-
-    from streamer.audit.checkpoint_file import CheckpointFile
-    from streamer.audit.signing import Signer
-    from streamer.journal import OutboxMessage
-    from streamer.recalibration.service import Leadership
-    from streamer.signing.notes import Note, SignedHead
-    from streamer.signing.restorations import Restoration
+from streamer.signing.notes import Note, SignedHead, read_note
+from streamer.signing.restorations import Restoration
 
 log = structlog.get_logger(__name__)
 

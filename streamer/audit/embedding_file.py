@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from streamer.errors import UsageError
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streamer_verify.bundle import Bundle
+from streamer_verify.bundle import Bundle
 
 _TEXTS_A_CALL = 256
 

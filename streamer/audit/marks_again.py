@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from streamer.labels.judge.exchanges import exchanges_of
 from streamer.labels.judge.parsing import MalformedReply, parse_verdict
 from streamer.labels.judge.rubric import SEED, instructions, judge_name
+from streamer.labels.llm.record import Exchange
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.labels.llm.record import Exchange
-    from streamer_verify.verifier import Verifier
+from streamer_verify.verifier import Verifier
 
 _CASE = re.compile(r"CASE ([0-9A-Za-z]{16,}) begins\n(.*)\nCASE \1 ends\n", re.DOTALL)
 

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from streamer.signing.policies import REFUSAL_TEXTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
-    from streamer_verify.verifier import Verifier
+from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion
+from streamer_verify.verifier import Verifier
 
 
 def check_signatures(policies: Iterable[PolicyVersion], keys: PolicyKeys, verifier: Verifier) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from streamer.errors import UsageError, named_beside
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _FORM = "streamer.verified.v1"
 

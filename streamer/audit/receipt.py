@@ -4,13 +4,11 @@ checkpoint's (RFC 9162, section 2.1.3)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import among, inclusion_proof, leaf_hash, root_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 LEAF = ("kind", "source", "index", "recorded_at", "facts")
 """What of an outcome its leaf covers."""

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from streamer.calibration import History
+from streamer.calibration.threshold import ThresholdState
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
+from streamer.gates.policy import GateRevision
 from streamer.gates.policy_gate import Needed, PolicyGate
 from streamer.gates.rule import Cut, Full, Rule, rule_from_json, rule_of_text, rule_text
 from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import CHOSEN, Since, derive
+from streamer.recalibration.run import CHOSEN, CalibrationRun, Since, derive
 from streamer.recalibration.sampled import (
+    SampledGroup,
     cuts_at_budget,
     is_bad,
     losses_by_score,
@@ -25,15 +30,6 @@ from streamer.recalibration.sampled import (
     prompts_of_rule,
 )
 from streamer.recalibration.suffix_test import Suffix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from streamer.calibration.threshold import ThresholdState
-    from streamer.gates.declared import Unit
-    from streamer.gates.policy import GateRevision
-    from streamer.recalibration.run import CalibrationRun
-    from streamer.recalibration.sampled import SampledGroup
 
 _MOST_COMPARED = 64
 """Policies whose labelled prompts are held."""

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamer.audit import signing
-from streamer.audit.checkpointing import said
-from streamer.audit.witnesses import WitnessFailed, ask
+from streamer.audit.checkpointing import Checkpointer, said
+from streamer.audit.witnesses import Witness, WitnessFailed, ask
 from streamer.errors import BadMessage, UsageError
+from streamer.signing.notes import Note
 from streamer.signing.restorations import Restoration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from streamer.audit.checkpointing import Checkpointer
-    from streamer.audit.witnesses import Witness
-    from streamer.signing.notes import Note
 
 
 def give_up(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
@@ -13,9 +13,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from streamer.errors import UsageError
 from streamer.signing.notes import ED25519, VerifierKey
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Signer:

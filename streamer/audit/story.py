@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from streamer.audit import receipt
 from streamer.calibration.guarantee import budget
@@ -14,9 +15,6 @@ from streamer.scoring.reading import SAYS
 from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
 from streamer.wording.numbers import counted
 from streamer.wording.policies import cut_text, who
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 HELD = {
     "no_threshold": "the gate had not been calibrated",

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from streamer.errors import UsageError
 from streamer.signing.merkle import leaf_hash, root_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 WIDTH = 256
 """Hashes of a full tile."""

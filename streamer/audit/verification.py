@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -17,9 +18,13 @@ from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction
+from streamer.audit.rescoring import Rescorer
 from streamer.errors import Unreadable, UsageError
+from streamer.gates.policy import GateRevision
+from streamer.recalibration.sampled import SampledGroup
 from streamer.signing.canonical_json import canonical_json
-from streamer.signing.policies import NO_KEYS
+from streamer.signing.labels import LabellerKey
+from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
 from streamer_verify.command import receipt_lines as receipt_lines
@@ -29,16 +34,6 @@ from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
 from streamer_verify.values import place_of, strict_json
 from streamer_verify.verifier import Verifier
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from streamer.audit.rescoring import Rescorer
-    from streamer.gates.policy import GateRevision
-    from streamer.recalibration.sampled import SampledGroup
-    from streamer.signing.labels import LabellerKey
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
-
 
 _decode = msgspec.json.Decoder().decode
 

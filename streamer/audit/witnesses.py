@@ -8,24 +8,19 @@ unavailable holds nothing up, and needs the newest checkpoint alone when it is b
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import structlog
 
 from streamer.audit import signing
+from streamer.audit.checkpointing import HeadStore
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.extras import needed_by
 from streamer.signing.merkle import consistency_proof
-from streamer.signing.notes import COSIGNATURE, VerifierKey, read_note, read_verifier_key
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable, Iterator
-
-    from streamer.audit.checkpointing import HeadStore
-    from streamer.signing.notes import Note
-
+from streamer.signing.notes import COSIGNATURE, Note, VerifierKey, read_note, read_verifier_key
 
 log = structlog.get_logger(__name__)
 

@@ -75,7 +75,8 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "audit-format.md"
-BLOCK: Final = re.compile(r"<!-- vector: ([a-z-]+) -->\n```json\n(.*?)```", re.DOTALL)
+FILE: Final = ROOT / "docs" / "audit-format.vectors.json"
+GIVEN: Final = json.loads(FILE.read_text("utf-8"))
 
 
 def _blanks(given: list[Any]) -> list[Any]:
@@ -494,12 +495,13 @@ VECTORS: dict[str, Callable[[Any], Any]] = {
 
 
 def test_the_page_has_all_vectors() -> None:
-    assert sorted(name for name, _ in BLOCK.findall(PAGE.read_text("utf-8"))) == sorted(VECTORS)
+    named = re.findall(r"\[`([a-z-]+)`\]\(audit-format.vectors.json\)", PAGE.read_text("utf-8"))
+    assert sorted(named) == sorted(VECTORS) == sorted(GIVEN)
 
 
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_vector_is_what_the_program_computes(name: str) -> None:
-    given = json.loads(dict(BLOCK.findall(PAGE.read_text("utf-8")))[name])
+    given = GIVEN[name]
     assert json.dumps(VECTORS[name](given), sort_keys=True) == json.dumps(given, sort_keys=True)
 
 
@@ -509,7 +511,7 @@ def test_the_verifier_in_javascript_computes_every_vector() -> None:
         missing("no node", "install Node 20 or newer (nodejs.org, or apt-get install nodejs)")
     program = ROOT / "verifiers" / "javascript" / "vectors.mjs"
     done = subprocess.run(
-        ["node", str(program), str(PAGE)], capture_output=True, text=True, check=False, encoding="utf-8"
+        ["node", str(program), str(FILE)], capture_output=True, text=True, check=False, encoding="utf-8"
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.split() == sorted(VECTORS.keys() - {"calibrators", "weights"})
@@ -848,7 +850,7 @@ BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("name", BY_THE_ONE_FILE)
 def test_the_one_file_computes_a_vector(name: str) -> None:
-    given = json.loads(dict(BLOCK.findall(PAGE.read_text("utf-8")))[name])
+    given = GIVEN[name]
     made = BY_THE_ONE_FILE[name](given)
     pairs = zip(given, made, strict=True) if isinstance(given, list) else [(given, made)]
     for said, found in pairs:
@@ -933,21 +935,21 @@ def test_the_one_file_calibrates_as_the_program_does(seed: int) -> None:
 
 
 def main() -> None:
-    """Write the vectors into the page."""
-
-    def write(found: re.Match[str]) -> str:
-        made = VECTORS[found[1]](json.loads(found[2]))
-        unseen = found[1] == "blanks"
-        if isinstance(made, list):
-            text = "[" + ",\n ".join(json.dumps(one, ensure_ascii=unseen) for one in made) + "]"
-        else:
-            lines = (
-                f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in made.items()
-            )
-            text = "{" + ",\n ".join(lines) + "}"
-        return f"<!-- vector: {found[1]} -->\n```json\n{text}\n```"
-
-    PAGE.write_text(BLOCK.sub(write, PAGE.read_text("utf-8")), "utf-8")
+    """Write the vectors anew."""
+    made = {name: VECTORS[name](given) for name, given in GIVEN.items()}
+    parts = []
+    for name, one in made.items():
+        texts = [
+            *(json.dumps(each, ensure_ascii=name == "blanks") for each in one if isinstance(one, list)),
+            *(
+                f"{json.dumps(key)}: {json.dumps(one[key], ensure_ascii=False)}"
+                for key in one
+                if isinstance(one, dict)
+            ),
+        ]
+        begin, end = "[]" if isinstance(one, list) else "{}"
+        parts.append(f"{json.dumps(name)}: {begin}" + ",\n ".join(texts) + end)
+    FILE.write_text("{" + ",\n\n".join(parts) + "}\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-// Compute the test vectors of docs/audit-format.md: `node vectors.mjs docs/audit-format.md` names those that fit, or the first that does not.
+// Compute the test vectors of docs/audit-format.md: `node vectors.mjs docs/audit-format.vectors.json` names those that fit, or the first that does not.
 
 import { createPrivateKey, createPublicKey, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -160,11 +160,9 @@ const VECTORS = {
   },
 };
 
-const page = readFileSync(process.argv[2], "utf8");
 const fits = [];
-for (const [, name, text] of page.matchAll(/<!-- vector: ([a-z-]+) -->\n```json\n(.*?)```/gs)) {
+for (const [name, raw] of Object.entries(parse(readFileSync(process.argv[2], "utf8")))) {
   if (!(name in VECTORS)) continue; // of calibrators, which this verifier does not run
-  const raw = parse(text);
   const given = plain(raw);
   const made = VECTORS[name](given, raw);
   const same = (one, other) => {

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 190, 52, 26, 22
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.security.visible import visible
 from streamer.wording.numbers import counted, percent
 from streamer.wording.policies import who
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 NONE = "none"
 MOST_GATES = 3

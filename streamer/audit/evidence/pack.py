@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from streamer.audit import signing
 from streamer.audit.bundle import reading
@@ -14,17 +16,12 @@ from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
 from streamer.audit.evidence.page import page_of
 from streamer.errors import UsageError
+from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from streamer_verify.figures import Figures
 from streamer_verify.pyz import archive
 from streamer_verify.reports import IN_TOTO, REPORT, SIGNATURE, dsse_signed, verified_with
 from streamer_verify.values import canonical_json, sha256
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from streamer_verify.bundle import Bundle
 
 NOTHING_SAID = dict.fromkeys(("system", "version", "provider", "signatory"))
 JSON, PAGE, PDF, BUNDLE = "report.json", "report.html", "report.pdf", "bundle.zip"

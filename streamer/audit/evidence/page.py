@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
 
 from streamer.audit.evidence.chart import bars
+from streamer.audit.evidence.document import Document, EvidenceTable, Shown, ShownClause
 from streamer.web.look import COLOURS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamer.audit.evidence.document import Document, EvidenceTable, Shown, ShownClause
 
 STYLE = (
     COLOURS

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from streamer.audit.evidence.chart import bars
+from streamer.audit.evidence.document import Document
 from streamer.errors import UsageError
 from streamer.extras import needed_by
-
-if TYPE_CHECKING:
-    from streamer.audit.evidence.document import Document
 
 
 def require_pdf() -> None:

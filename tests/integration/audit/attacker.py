@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -24,9 +25,6 @@ from streamer.store.db.schema import (
 )
 from streamer.store.log import leaves
 from streamer.store.log.progress import in_partition
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LEAF = {"leaf_index": sa.bindparam("index"), "leaf_hash": sa.bindparam("leaf"), "root": sa.bindparam("root")}
 _TABLES = {table.name: table for table in control.SEALED_TABLES}

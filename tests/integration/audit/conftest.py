@@ -1,26 +1,22 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
+from streamer.audit.verification import VerificationReport
+from streamer.settings.settings import Settings
+from streamer.store import Store
 from streamer_verify.command import checkpoint_lines
+from streamer_verify.verifier import Verifier
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history, written_history
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamer.audit.verification import VerificationReport
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
-    from streamer_verify.verifier import Verifier
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 
 @dataclass

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from random import Random
+from typing import Any
 
 from streamer_verify.bundle import FILES
 from streamer_verify.logs import Log
 from streamer_verify.values import canonical_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from random import Random
 
 VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 0.0, 1.0, 0.5, -0.5, 1.5, 2**31, 2**53, 2**63, 10**30, 1e300, 1e-300, "", "x", "cut", "closed", "\x00",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.filling import Attempted
+from streamer.labels.judge import JudgeClient
 from streamer.labels.judge.marks import AnsweredQuestion, severity_case
 from streamer.labels.label_files import LabelTask
 from streamer.labels.severity import Severity
 from tests.integration.judge.test_judge_scores import SCORED_BY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.labels.judge import JudgeClient
 
 BY_A_JUDGE: dict[str, Any] = {
     "scorer": "judge",

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from streamer import wiring
-from streamer.audit.logged import compare_with_log
+from streamer.audit.logged import LogReport, compare_with_log
 from streamer.events.receipts import receipt_line
-from streamer.journal import DataGap, Partition
+from streamer.journal import DataGap, OutboxMessage, Partition
+from streamer.settings.settings import Settings
+from streamer.store import Store
 from streamer.stream.tail import TailedRecord
 from streamer_verify.command import complete_lines
 from streamer_verify.verifier import Verifier
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, LOG, Scribe, export, settings_for, verify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from streamer.audit.logged import LogReport
-    from streamer.journal import OutboxMessage
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
 
 Topics = dict[tuple[str, int], dict[int, TailedRecord]]
 """Of each partition its records by offset, with holes where retention took some."""

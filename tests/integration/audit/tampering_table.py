@@ -11,11 +11,12 @@ import pickle
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -27,12 +28,14 @@ from streamer.events.checkpoints import encode_checkpoint
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.rule import Cut
+from streamer.labels.judge import JudgeClient
 from streamer.recalibration import age_cut
 from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.settings.settings import Settings
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash
 from streamer.signing.restorations import origin_of
-from streamer.store import prune
+from streamer.store import Store, prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.db.schema import data_gaps, judgements
@@ -57,19 +60,10 @@ from tests.integration.audit.history import (
     verify,
 )
 from tests.integration.audit.judged import BY_A_JUDGE, attempts_of
-from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
+from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
 from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
 from tests.run_folder import made_once
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from datetime import datetime
-
-    from streamer.labels.judge import JudgeClient
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
-    from tests.integration.audit.kept_log import Topics
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "audit.md"
 BAD: Final = (4, 5, 6, 10, 11, 12, 16, 20, 24, 26, 27)

@@ -7,7 +7,8 @@ import os
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from streamer.cli import main
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
-from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.signing.restorations import origin_of
 from streamer_verify import command, signatures
 from streamer_verify.bundle import Bundle
@@ -35,11 +36,6 @@ from tests.integration.audit.history import (
     written_history,
 )
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.scoring.encoders.encoder import Encoder
 
 
 @pytest.fixture

@@ -6,10 +6,12 @@ import json
 import shutil
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
@@ -20,6 +22,7 @@ from streamer.gates.rule import Full
 from streamer.recalibration.comparison import Reading
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.signals.signal_list import signal_list
+from streamer.settings.settings import Settings
 from streamer.store.audit.forgetting import prune
 from streamer.whatif.replay import replay, within_budget
 from streamer_verify.bundle import Bundle
@@ -30,13 +33,6 @@ from tests.integration.audit.history import KEYS, Scribe, event, export, label_e
 from tests.migrated import migrated
 from tests.run_folder import made_once
 from tests.unit.deciding.test_decider import HashingEncoder
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import sqlalchemy as sa
-
-    from streamer.settings.settings import Settings
 
 ENCODER = HashingEncoder()
 BEFORE, AFTER = 60, 12

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,16 +17,12 @@ from streamer import wiring
 from streamer.cli import main
 from streamer.gates.rule import Full
 from streamer.scoring.signals.signal_list import SignalList
+from streamer.settings.settings import Settings
 from streamer.store import prune
 from streamer.store.calibration import run_rows
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamer.settings.settings import Settings
 
 GATE = "bot"
 OTHER = ("--scorer", "choice")

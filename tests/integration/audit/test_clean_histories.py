@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -13,6 +15,7 @@ from streamer import wiring
 from streamer.audit.checkpointing import said
 from streamer.calibration.registry import offered
 from streamer.scoring.signals.signal_list import SignalList
+from streamer.settings.settings import Settings
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
 from streamer_verify.command import complete_lines
@@ -20,17 +23,11 @@ from streamer_verify.logs import read_note
 from streamer_verify.values import canonical_json
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
+from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site
 from tests.integration.judge.test_judge_scores import SCORED_BY, Model, judge_at, scores_at
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
-    from tests.integration.audit.conftest import Record
 
 RULES: dict[str, dict[str, Any]] = {
     "smooth": {"unit": "best", "shape": "smooth", "width": 0.1},

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,17 +14,12 @@ from hypothesis import strategies as st
 
 from streamer import wiring
 from streamer.gates.settings import GateSettings
+from streamer.settings.settings import Settings
 from streamer.store.log.leaves import instant
 from streamer_verify.actions import is_late
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, settings_for, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
 
 DEADLINE = 3600.0
 

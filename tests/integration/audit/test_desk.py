@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -17,20 +19,13 @@ from streamer.events.actions import decode_action
 from streamer.events.desk import decode_desk, desk_id
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.store import prune
+from streamer.store import Store, prune
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.stream.desk_clerk import DeskClerk
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-    from pathlib import Path
-
-    from streamer.store import Store
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 GATE = "front"
 MINUTES = timedelta(minutes=15)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import sqlalchemy as sa
 
@@ -14,11 +16,6 @@ from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime, no_evidence
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.tampering_table import make_site
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 KINDS: Final = {
     "batches": "erased_at IS NULL",

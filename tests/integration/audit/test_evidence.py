@@ -9,8 +9,10 @@ import shutil
 import sqlite3
 import subprocess
 import zipfile
+from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,13 +36,8 @@ from streamer_verify.values import canonical_json
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated
+from tests.services.browser import Browser
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.services.browser import Browser
 
 HOSTILE = "</script><b>#panic()$\x1b[2J \u202eünïcode"
 SEEN = HOSTILE.replace("\x1b", r"\u001b").replace("\u202e", r"\u202e")

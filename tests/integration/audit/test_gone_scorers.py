@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from streamer.settings.settings import load_settings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import Scribe, export, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("unit", ["best", "response"])

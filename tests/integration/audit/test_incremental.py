@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -18,14 +19,10 @@ from streamer.signing.merkle import leaf_hash
 from streamer_verify.command import complete_lines
 from streamer_verify.logs import Log
 from tests.integration.audit.attacker import breaking_in, cut_tail, rebuild_outcomes
+from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import Scribe, event
 from tests.integration.audit.test_audit_commands import here
 from tests.integration.audit.test_tampering import CHANGES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.audit.conftest import Record
 
 __all__ = ["here"]
 

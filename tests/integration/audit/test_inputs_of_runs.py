@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
-
-if TYPE_CHECKING:
-    from tests.integration.audit.conftest import Record
+from tests.integration.audit.conftest import Record
 
 RUN = "SELECT max(id) FROM calibration_runs"
 ONE = f"run = ({RUN}) AND (batch, response_id) = (SELECT batch, response_id FROM calibration_inputs WHERE run = ({RUN}) AND severity IS NOT NULL ORDER BY batch LIMIT 1)"

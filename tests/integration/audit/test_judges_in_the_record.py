@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
+from streamer.settings.settings import Settings
 from streamer.store import prune
 from streamer.store.log import leaves
 from streamer_verify.command import complete_lines
@@ -22,11 +23,6 @@ from tests.integration.audit.judged import BY_A_JUDGE, attempts_of
 from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
 from tests.run_folder import made_once
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
 
 
 @pytest.fixture

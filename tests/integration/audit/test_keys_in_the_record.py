@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamer import wiring
 from streamer.security.api_keys import Rate
+from streamer.settings.settings import Settings
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import Scribe, settings_for
 from tests.integration.audit.test_rates_in_the_record import found
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
 
 
 @pytest.fixture

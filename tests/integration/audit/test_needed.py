@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.needed import needed_text, smallest_budget, spoke_text
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ALPHA = 0.1
 

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer import wiring
 from streamer.deciding.decider import BatchDecider
 from streamer.events.topics import HTTP, HTTP_LOG
-from streamer.journal import Partition, Record, Slice
+from streamer.journal import ActivePolicy, Partition, Record, Slice
+from streamer.settings.settings import Settings
 from streamer.store import prune
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import LOG, Scribe, event, label_event, settings_for, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamer.journal import ActivePolicy
-    from streamer.settings.settings import Settings
 
 ERASE = (
     'UPDATE batches SET prompt = NULL, "references" = NULL, metadata = NULL, content_hash = NULL, salt = NULL,'

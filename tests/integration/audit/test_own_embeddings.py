@@ -6,7 +6,8 @@ import base64
 import copy
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

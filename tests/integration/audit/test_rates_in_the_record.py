@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,17 +11,13 @@ from streamer import wiring
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.audit_sample import is_sampled
+from streamer.settings.settings import Settings
+from streamer.store import Store
 from streamer.store.risk.audit_rates import append
 from streamer_verify.command import complete_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label, settings_for, verify
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
 
 GATE, P, BOOST = "best", 0.25, 3.0
 BASE, RAISED, LATER = range(20), range(20, 80), range(80, 90)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,13 +26,8 @@ from tests.integration.audit.alone import by_one_file, verify_bundle
 from tests.integration.audit.history import KEYS, PRIVATE, Scribe, event, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
 from tests.recorded import ledgers_of
+from tests.services.postgres import PostgresServer
 from tests.services.witness import StrictWitness
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.services.postgres import PostgresServer
 
 
 @dataclass

@@ -7,13 +7,13 @@ import subprocess
 import zipfile
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.settings.settings import load_settings
+from streamer.settings.settings import Settings, load_settings
 from streamer_verify.bundle import FILES, Bundle
 from streamer_verify.command import main
 from streamer_verify.signatures import read_label_keys
@@ -32,9 +32,6 @@ from tests.integration.audit.history import (
     written_history,
 )
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from streamer.settings.settings import Settings
 
 PROGRAM = Path(__file__).parents[3] / "verifiers" / "javascript" / "verify.mjs"
 pytestmark = pytest.mark.node

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpoint_file import CheckpointFile
-from streamer.audit.checkpointing import Checkpointer, Signing, said
+from streamer.audit.checkpointing import Checkpointer, Leadership, Signing, said
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.signing.merkle import leaf_hash, root_of
 from streamer.signing.restorations import origin_of
@@ -22,13 +23,7 @@ from streamer_verify.command import complete_lines
 from tests.faults.site import wait_until
 from tests.integration.audit.history import PRIVATE, Scribe, event, settings_for, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamer.audit.checkpointing import Leadership
-    from tests.services.postgres import PostgresServer
+from tests.services.postgres import PostgresServer
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])

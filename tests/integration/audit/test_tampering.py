@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
@@ -28,12 +28,8 @@ from tests.integration.audit.attacker import (
     remove_checkpoints,
     reseal,
 )
+from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import KEYS, PRIVATE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.integration.audit.conftest import Record
 
 B25 = "(SELECT id FROM batches WHERE gate = 'best' AND batch_id = 'batch-25')"
 B26 = "(SELECT id FROM batches WHERE gate = 'best' AND batch_id = 'batch-26')"

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamer import wiring
 from streamer.settings.settings import Settings
+from streamer.store import Store
 from streamer_verify.command import complete_lines, receipt_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import KEYS, export, verify
+from tests.integration.audit.kept_log import Site
 from tests.integration.audit.tampering_table import (
     ADDITIONS,
     EDITS,
@@ -27,12 +29,6 @@ from tests.integration.audit.tampering_table import (
     stolen_row_of,
     unsealed_rows,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.store import Store
-    from tests.integration.audit.kept_log import Site
 
 
 @pytest.fixture(scope="module")

@@ -5,17 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamer.cli import FAILED, FOUND, main
 from tests.integration.audit.attacker import breaking_in, rebuild_control
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.audit.conftest import Record
+from tests.integration.audit.conftest import Record
 
 pytestmark = pytest.mark.parametrize("template", ["sqlite"], indirect=True)
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer import wiring
+from streamer.settings.settings import Settings
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, export, label_event, settings_for, verify
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
 
 GATE, OWN, OTHER = "pinned", "small@0badcafe", "small@1badcafe"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +22,10 @@ from streamer.errors import UsageError
 from streamer.gates.rule import Cut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import Since
-from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.scoring.signals.signal_list import SignalList
+from streamer.settings.settings import Settings
+from streamer.store import Store
 from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
@@ -29,20 +33,11 @@ from streamer.whatif.rescored import from_texts, rescored
 from streamer.whatif.words import basis_sentence, caveats
 from streamer.wording.numbers import percent
 from tests.integration.audit.attacker import batch_of, breaking_in
+from tests.integration.audit.conftest import Record
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES
 from tests.integration.judge.test_judge_scores import Model, judge_at, scores_at
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from streamer.scoring.encoders.encoder import Encoder
-    from streamer.settings.settings import Settings
-    from streamer.store import Store
-    from tests.integration.audit.conftest import Record
 
 _HOUR = timedelta(hours=1)
 

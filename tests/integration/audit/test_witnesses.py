@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,8 @@ from streamer.audit import signing, witnesses
 from streamer.audit.witnesses import read_witness
 from streamer.cli import main
 from streamer.errors import UsageError
-from streamer.settings.settings import load_settings
+from streamer.settings.settings import Settings, load_settings
+from streamer.signing.notes import VerifierKey
 from streamer.signing.restorations import origin_of
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer_verify.command import main as alone
@@ -30,13 +33,6 @@ from tests.integration.audit.attacker import (
 from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, event, export, verify
 from tests.migrated import migrated
 from tests.services.witness import StrictWitness
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
-    from streamer.signing.notes import VerifierKey
 
 
 @pytest.fixture
