@@ -46,7 +46,6 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.registry import GONE
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import choice_scores
 from streamer.tracing import NO_TRACING
@@ -286,8 +285,6 @@ class BatchDecider:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif settings.scorer in GONE:
-            held = "scorer_failed"
         elif settings.of_event is not None:
             if settings.scores_by.of_given(_given(event, settings.of_event), blank) is None:
                 held = settings.scores_by.missing

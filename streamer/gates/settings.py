@@ -18,7 +18,7 @@ from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.registry import CHOICE, GONE, GRAM, is_plugin, scorer_named
+from streamer.scoring.registry import CHOICE, GRAM, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.signals.signal_list import SignalList
 
@@ -64,8 +64,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
-_IN_PLACE = (*(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None), "event")
-"""``event`` stood there for `logprob`, one of `GONE`."""
+_IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
 
 
 def stands_for(wanted: str, encoder: str) -> bool:
@@ -338,7 +337,7 @@ class GateSettings:
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        if self.scorer not in (*SCORERS, *GONE) and not is_plugin(self.scorer):
+        if self.scorer not in SCORERS and not is_plugin(self.scorer):
             raise ValueError(
                 f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer scorer list` shows installed ones"
             )
@@ -355,8 +354,6 @@ class GateSettings:
 
     def _check_encoder(self) -> None:
         """Refuse an encoder that the scorer does not read, and what stands in its place for another scorer."""
-        if self.scorer in GONE:
-            return
         wanted = self.scores_by.in_place
         if wanted is not None and not stands_for(wanted, self.encoder):
             of_judge = (
