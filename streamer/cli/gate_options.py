@@ -29,6 +29,7 @@ from streamer.gates.settings import (
     UNITS,
     GateSettings,
 )
+from streamer.scoring.judged import FORMS
 from streamer.scoring.signals.signal_list import signal_list
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ SETTINGS: tuple[SettingOption, ...] = (
         field="signals",
         metavar="NAME=LOW..HIGH",
         help="What a gate of method full reads besides the 26 signals of the texts; give it once for each. score, logprob, token_entropy, most_token_entropy, judge (0 to 100): as they "
-        "come with an event. NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
+        "come with an event. final, number, json, call: how far answers agree in that part (see --judged). NAME=LOW..HIGH: a number of your own in the event's signals, with its range. model=NAME: whether "
         "this model gave the answer. none: nothing besides. The whole list is set anew, and its labels count from then on.",
         panel=_POLICY,
         kind=list[str],
@@ -276,6 +277,13 @@ SETTINGS: tuple[SettingOption, ...] = (
         "Metadata key that divides prompts into segments, each with a threshold of its own; none removes it.",
         _METHODS,
         none=True,
+    ),
+    _of(
+        "judged",
+        "FORM",
+        f"What of an answer is scored and labelled: {', '.join(FORMS)}. Reasoning never is, and never goes out, but with raw. After json or call "
+        "fields that are compared as free text: 'json /notes'.",
+        _POLICY,
     ),
     _of(
         "group_by",

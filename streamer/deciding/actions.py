@@ -77,7 +77,11 @@ def action_event(
 ) -> ActionsV1:
     """Say what was decided about one batch, under which policy, and what the audit asks for."""
     settings = policy.settings
+    form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
+    disputed = {}
+    if judged.best is not None and judged.selected is None:
+        disputed = form.disputed(form.parts([r.text for r in responses]), judged.best)
     return ActionsV1(
         schema=SCHEMA,
         action_id=action_id(key),
@@ -97,6 +101,10 @@ def action_event(
                 budget_needed=judged.needed.share
                 if judged.needed is not None and position == (judged.best or 0)
                 else msgspec.UNSET,
+                text=shipped
+                if r.action == "ship" and (shipped := form.ships(r.text)) != r.text
+                else msgspec.UNSET,
+                disputed=disputed if position == judged.best and disputed else msgspec.UNSET,
             )
             for position, r in enumerate(responses)
         ),
@@ -108,7 +116,9 @@ def action_event(
             method=settings.method,
             segment=judged.segment,
         ),
-        scorer=ActionScorerV1(name=settings.scorer, encoder=encoder, embedding_source=embedding_source),
+        scorer=ActionScorerV1(
+            name=settings.scorer, encoder=encoder, embedding_source=embedding_source, judged=settings.judged
+        ),
         audit=ActionAuditV1(
             sampled=sampled,
             probability=sampling_probability,

@@ -214,7 +214,9 @@ class CandidateScorer:
         elif one.held == "scorer_failed" and settings.encoder == one.encoder:
             raise NoScore(one.held)  # the decision has tried these texts already
         elif settings.encoder in self._encoders:
-            (vectors,) = self._encoders[settings.encoder].embed([[r.text for r in one.event.responses]])
+            (vectors,) = self._encoders[settings.encoder].embed(
+                [settings.form.parts([r.text for r in one.event.responses])]
+            )
         else:
             raise NoScore(NO_ENCODER_HERE)
         return answer_batch(
@@ -223,6 +225,7 @@ class CandidateScorer:
             one.blank,
             models_named(one.event),
             encoded=one.rows is None,
+            form=settings.form,
         )
 
     def _ruling(

@@ -19,6 +19,7 @@ from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resol
 from streamer.events.topic import Topic, batch_text, bound_text
 from streamer.gates.settings import HELD_WORDS, Unit
 from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
+from streamer.scoring.judged import MOST_DISPUTED, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,6 +80,27 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
+    text: (
+        Annotated[
+            str,
+            Meta(
+                description="What goes out in the place of the response's text: the answer without its reasoning, or the tool calls as they "
+                "were scored. Absent where the response is held, or goes out as it came."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    disputed: (
+        Annotated[
+            dict[str, Score],
+            Meta(
+                max_length=MOST_DISPUTED,
+                description="Where JSON or tool calls are judged and nothing ships, at the response that could: the fields in which others "
+                "differ, as JSON Pointers of at most 200 characters, each with the share of the others that has the same value.",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
 
 
 class ActionPolicyV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
@@ -111,11 +133,18 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
         str,
         Meta(
             description="The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
-            "nothing was embedded: for an external scorer, and in a hold before scoring; `event` for log-probabilities, `judge:` "
-            "and its name for a judge's marks. Who ran it is in "
+            "nothing was embedded: for an external scorer, and in a hold before scoring; `judge:` and its name for a judge's marks. Who "
+            "ran it is in "
             "`embedding_source`."
         ),
     ]
+    judged: Annotated[
+        str,
+        Meta(
+            description="What of the responses is judged, with its version; after a space the fields that are compared as free text. Absent: "
+            "`whole@1`, all but the reasoning."
+        ),
+    ] = WHOLE.text
     embedding_source: (
         Annotated[
             EmbeddingSource,

@@ -155,6 +155,7 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     ) = None
     segment_by: str | None = None
     group_by: str | None = None
+    judged: str = "whole@1"
     segment_fallback: SegmentFallback = "closed"
     label_floor: Annotated[float, Meta(ge=0, le=1)] | None = None
     hold_action: HoldAction

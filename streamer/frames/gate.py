@@ -46,6 +46,7 @@ from streamer.recalibration.sampled import (
     pooled_segments,
 )
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
@@ -113,6 +114,7 @@ class Gate:
     signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``. The
         method `full` reads them.
     models : at most 20 names of language models, which the method `full` tells apart by the column `model`.
+    judged : what of an answer is judged: `whole` (without reasoning), `final`, `number`, `json`, `call`, or `raw`.
     seed : of methods that draw at random, fixed before severities are read.
 
     Attributes
@@ -162,6 +164,7 @@ class Gate:
         trust_score: bool = False,
         signals: Mapping[str, tuple[float, float]] | None = None,
         models: Sequence[str] = (),
+        judged: str = "whole",
         seed: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -182,6 +185,7 @@ class Gate:
         self.trust_score = trust_score
         self.signals = signals
         self.models = models
+        self.judged = judged
         self.seed = seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -462,12 +466,16 @@ class Gate:
                 "embeddings": "accept",
                 "dimension": DIMENSIONS[0],
                 "signals": signals_of(
-                    table.clouds if table else (), declared_ranges(self.signals or {}), self.models
+                    table.clouds if table else (),
+                    declared_ranges(self.signals or {}),
+                    self.models,
+                    form(self.judged),
                 ).text,
             }
         settings = GateSettings(
             unit=self.unit,
             **reads,
+            judged=self.judged,
             alpha=self.alpha,
             method=method,
             label_floor=self.label_floor,
@@ -526,8 +534,13 @@ class Gate:
         """What these settings read of each prompt, and the dimension of embeddings where they read signals."""
         listed = settings.signal_list
         if listed is None:
-            return scored(table, self.scorer or GRAM, _encode(self.encoder)), None
-        return measured(table, listed, settings.unit, _encode(self.encoder))
+            return scored(
+                table,
+                self.scorer or (CHOICE if settings.form.agrees else GRAM),
+                _encode(self.encoder),
+                settings.form,
+            ), None
+        return measured(table, listed, settings.unit, _encode(self.encoder), settings.form)
 
     def _decisions(
         self, frame: Any, table: Read, found: Sequence[ScoredCloud], *, fitted: bool = False

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 _CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "segment_fallback",
-    "label_floor", "max_attempts", "upstream", "signals", "group_by",
+    "label_floor", "max_attempts", "upstream", "signals", "group_by", "judged",
 )  # fmt: skip
 """With the parameters of method and shape: what a threshold is calibrated for."""
 

@@ -18,6 +18,7 @@ from streamer.calibration.specification import Calibrator
 from streamer.gates import labeller_names, setting_ranges, shapes
 from streamer.gates.setting_ranges import EXTERNAL_PREFIX
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.registry import CHOICE, GRAM, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.signals.signal_list import SignalList
@@ -105,6 +106,7 @@ class GateSettings:
     model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
     signals : the list of signals of each answer that decisions keep, as `SignalList.text`; None: none are kept. The method `full`
         decides by them, and needs the scorer `choice`.
+    judged : what of an answer is scored and labelled, with its version; see `streamer.scoring.judged`.
     encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
         the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
     embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
@@ -168,6 +170,7 @@ class GateSettings:
     scorer: str = GRAM
     model: str | None = None
     signals: str | None = None
+    judged: str = WHOLE.text
     encoder: str
     embeddings: Embeddings = "refuse"
     dimension: int | None = None
@@ -369,6 +372,17 @@ class GateSettings:
             )
 
     def _check_signals(self) -> None:
+        try:
+            judged = form(self.judged)
+        except ValueError as error:
+            raise ValueError(str(error)) from None
+        object.__setattr__(self, "judged", judged.text)
+        if judged.agrees and self.scorer != CHOICE:
+            raise ValueError(
+                f"judged must be whole or raw with the scorer {self.scorer}, not {self.judged!r}"
+            )
+        if judged.name == "call@1" and self.unit != "best":
+            raise ValueError("judged may be call with the unit best alone: a call is made, or none is")
         if self.signals is None:
             if self.calibrator.of_signals:
                 raise ValueError(f"signals must be a list of signals with the method {self.method}")
@@ -377,6 +391,8 @@ class GateSettings:
             SignalList.of_text(self.signals)
         except ValueError as error:
             raise ValueError(f"signals must be a list of signals: {error}") from None
+        if missing := set(judged.signal) - set(SignalList.of_text(self.signals).given):
+            raise ValueError(f"signals must have {missing.pop()}, the agreement in what is judged")
         if self.scorer != CHOICE:
             raise ValueError(
                 f"scorer must be {CHOICE} with a list of signals, not {self.scorer!r}: it chooses the answer that the signals are of"
@@ -425,15 +441,20 @@ class GateSettings:
         return None if self.signals is None else _list_of(self.signals)
 
     @property
+    def form(self) -> Form:
+        """What of an answer is judged."""
+        return form(self.judged)
+
+    @property
     def floor(self) -> float | None:
         """The score, fixed in advance, above which something may ship; None: there is none."""
         fixed = self.calibrator.parameters().get("ship_above")
         return self.label_floor if self.label_floor is not None else (fixed or None)
 
     @property
-    def scored_by(self) -> tuple[str, str, str | None]:
+    def scored_by(self) -> tuple[str, str, str | None, str]:
         """What scores and rows of batches are made by: they can be compared where this is the same."""
-        return self.scorer, self.encoder, self.signals
+        return self.scorer, self.encoder, self.signals, self.judged
 
     @property
     def scores_by(self) -> Scorer:

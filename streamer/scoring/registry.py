@@ -31,6 +31,7 @@ SCORER_NAMES = tuple(one.name for one in SCORERS)
 GRAM = Gram.name
 CHOICE = Choice.name
 
+
 def is_plugin(name: str) -> bool:
     """Whether a gate's scorer is of another package: its name is its entry point's, ``@`` and the specification's hash."""
     return plugins.NAME.fullmatch(name) is not None

@@ -20,6 +20,7 @@ from streamer.scoring.gram import DECIMALS, unit_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from streamer.scoring.judged import Form
     from streamer.scoring.reading import Rule
 
 Floats = NDArray[np.float64]
@@ -34,12 +35,14 @@ class AnswerBatch:
 
     Attributes
     ----------
-    texts : the whole answers.
+    texts : the judged part of each answer.
     forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
     embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
     not_read : why the encoder did not read these answers; its embeddings say nothing then, and no scorer of embeddings is asked.
+    form : what is judged; None: the answers without their reasoning.
+    wholes : the answers without their reasoning, where other parts of them are judged.
     """
 
     texts: Sequence[str]
@@ -48,6 +51,8 @@ class AnswerBatch:
     blank: Sequence[bool]
     models: Sequence[str] = ()
     not_read: tuple[Rule, ...] = ()
+    form: Form | None = None
+    wholes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(self.texts), len(self.forms), len(self.embeddings), len(self.blank)}
@@ -89,8 +94,12 @@ class Scorer(Parametrised, ABC):
     def score(self, batch: AnswerBatch) -> Floats:
         """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
 
+    def holds(self, batch: AnswerBatch) -> bool:
+        """Whether it has nothing to say of a batch, since the encoder did not read it."""
+        return bool(batch.not_read)
+
     def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
-        """Return the scores, and the quantity that they are made of where it is kept with a decision."""
+        """Return the scores, and the quantity that they are made of where it is kept with a decision; not a number: there is none."""
         return self.score(batch), None
 
     def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:

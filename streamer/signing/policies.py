@@ -71,6 +71,7 @@ YOUNGER_SETTINGS: dict[str, object] = {
     "upstream": None,
     "signals": None,
     "group_by": None,
+    "judged": "whole@1",
 }
 """Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
 that are there). A policy that still has this value is signed without the setting, as it was then; any other value is

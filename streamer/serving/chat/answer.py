@@ -14,6 +14,7 @@ from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import form
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def answer(
     every: list[Any] = [*((one.metadata or {})["sampling"] for one in done.earlier), sampling]
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
-    said = "" if shown is None else released or batch.texts[shown] or ""
+    said = "" if shown is None else released or form(action.scorer.judged).ships(batch.texts[shown] or "")
     if is_blank(said):  # in shadow mode the first answer is shown, whatever it is
         shown = None
     told = _told(action, batch, sampling, shown) | {
