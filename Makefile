@@ -39,7 +39,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap wheels docs lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap wheels docs site lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -99,6 +99,10 @@ docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboard
 	$(BIN)/python -m deploy.grafana.generate
 	$(BIN)/python -m tests.inventory
 
+site: $(INSTALLED)  ## Make a site of the docs in site/, with search; a link that leads nowhere fails
+	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --conf-dir docs . site $(ARGS)
+	@echo "open site/docs/index.html"
+
 lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock, and the integrations' packages
 	@$(MIRROR); $(UV) pip compile --quiet pyproject.toml --python-version 3.11 --universal --all-extras --group dev \
 		--generate-hashes --no-header --no-annotate --output-file requirements.lock $(ARGS); \
@@ -108,7 +112,7 @@ lock: | .venv/bin/python  ## Resolve pyproject.toml anew into requirements.lock,
 services: $(KAFKA)  ## Fetch Apache Kafka's jars by Maven, for the tests that stream
 
 clean:  ## Remove what make made; your databases in .streamer stay
-	rm -rf .venv .uv .services build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .uv .services build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find streamer packages tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # ---- what the targets stand on

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from streamer.gates.policy_gate import Needed
     from streamer.gates.rule import Cut
     from streamer.gates.settings import HoldAction, Mode, Unit
+    from streamer.scoring.reading import Rule
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -100,7 +101,8 @@ class OutboxMessage:
 class ScoredResponse:
     """One response of a decided batch. `score` and `raw_energy` are None when the batch was not scored.
 
-    `drawn` says that the audit sample took this response; `uniform` is the random number of a random gate.
+    `drawn` says that the audit sample took this response; `uniform` is the random number of a random gate; `not_read` says why
+    the encoder did not read it, None where it did, or was not asked.
     """
 
     id: str
@@ -110,6 +112,7 @@ class ScoredResponse:
     action: Literal["ship"] | HoldAction
     drawn: bool
     uniform: float | None = None
+    not_read: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,18 @@ FLOW = Row(
             ),
         ),
         Panel(
+            title="Not read by the encoder",
+            unit="reqps",
+            description="Batches, held or not, with an answer that is too long (cut), has characters that the encoder does not "
+            "know (unread), or is to it the same as another (twin), a second.",
+            queries=(
+                Query(
+                    expr=per_second("batches_not_read_total", "gate", "rule", where=GATE),
+                    legend="{{gate}} {{rule}}",
+                ),
+            ),
+        ),
+        Panel(
             title="Records waiting",
             unit="short",
             description="By topic and partition. A line that stands still above zero is a partition that nobody "

@@ -11,6 +11,7 @@ from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.policy_gate import Needed
 from streamer.gates.rule import INDICATOR, Cut, rule_of_text
 from streamer.gates.settings import HELD_WORDS
+from streamer.scoring.reading import SAYS
 from streamer.wording.needed import NO_CHANCE, needed_text, smallest_budget, spoke_text
 from streamer.wording.numbers import counted
 from streamer.wording.policies import cut_text, who
@@ -100,6 +101,8 @@ def _response(response: list[Any], position: int, line: dict[str, Any], models: 
     name, score, _, action, drawn = response
     text = _excerpt(line["content"]["texts"][position]) if line.get("content") else "erased"
     scored = "not scored" if score is None else f"score {score:.6f}"
+    if (rule := (line["facts"].get("not_read") or {position: None})[position]) is not None:
+        scored += f", {SAYS[rule]} ({rule})"
     of = f" by {models[position]}" if models and models[position] else ""
     return f"{name}{of}: {scored}, {action}{', drawn for a label' if drawn else ''}: {text}"
 

@@ -17,11 +17,16 @@ from streamer.cli.options import JsonOption
 from streamer.cli.policies import unread_text
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
+from streamer.scoring.reading import SAYS
 from streamer.security.redaction import redact_text
+from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamer.gates.policy import Policy
+    from streamer.scoring.reading import Rule
     from streamer.settings.settings import Settings
     from streamer.store import Store
 
@@ -243,6 +248,7 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
         }
         closures = {name: store.calibration.alarm_closure(name) for name in policies}
         brought = {name: store.reports.brought_embeddings(name) for name in policies}
+        unread = {name: store.reports.not_read(name) for name in policies}
     if not policies:
         yield _warn("gates", "there is none yet", "streamer gate create NAME")
     configured, beside = settings.encoder.name, settings.encoder.candidate
@@ -261,6 +267,7 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
             )
         yield from _judge_of(policy, settings)
         yield from _own_embeddings(policy, *brought[name])
+        yield from _not_read(policy, *unread[name])
         if policy.state == "closed":
             if waiting:
                 todo = f"{counted(waiting, 'response waits', 'responses wait')} for a label: streamer label queue --gate {name}"
@@ -327,6 +334,19 @@ def _own_embeddings(policy: "Policy", brought: int, not_taken: int) -> Iterator[
             f"gate {policy.gate}",
             f"{not_taken} of {recently} that brought embeddings were held (encoder_mismatch)",
             f"publish embedding_encoder {settings.encoder!r} with embeddings of dimension {settings.dimension}",
+        )
+
+
+def _not_read(policy: "Policy", looked: int, by_rule: "Mapping[Rule, int]") -> Iterator[Diagnosis]:
+    """Say which share of a gate's newest batches its encoder does not read, and why."""
+    if by_rule:
+        shares = (f"{percent(count / looked)} ({rule}: {SAYS[rule]})" for rule, count in by_rule.items())
+        yield _warn(
+            f"gate {policy.gate}",
+            f"of {counted(looked, 'recent batch', 'recent batches')} its encoder did not read {', '.join(shares)}",
+            "label what is drawn of them"
+            if policy.settings.signals is not None
+            else "shorter answers, or an encoder for these: docs/encoders.md",
         )
 
 

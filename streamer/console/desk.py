@@ -9,6 +9,7 @@ from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
+from streamer.scoring.reading import SAYS
 from streamer.store.desk.release_desk import AlreadyDecided, NotAtDesk, Reject, Release
 from streamer.wording.needed import needed_text, smallest_budget
 from streamer.wording.numbers import when
@@ -106,6 +107,7 @@ class DeskPages:
             "wrote": wrote,
             "left": left((found.until - self._clock()).total_seconds()),
             "why": why,
+            "says": SAYS,
             "decision": urlencode({"batch": key.batch_id, "gate": key.gate, "attempt": key.attempt}),
         }
 

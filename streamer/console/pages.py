@@ -23,6 +23,7 @@ from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.skill import separation
 from streamer.risk.rounds.report import report_of
 from streamer.risk.rounds.serving import Course
+from streamer.scoring.reading import SAYS
 from streamer.signing.policies import REFUSAL_TEXTS
 from streamer.store.log.decision_search import Wanted
 from streamer.wording.needed import needed_text
@@ -39,6 +40,7 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import (
     ALARMS,
     alarm_text,
+    decided_text,
     facts,
     figures,
     lasting,
@@ -158,6 +160,10 @@ class Pages:
         policy = self._store.policies.newest(name)
         service = report.service
         shown: OpenFigures | None = None if service is None else service.present or service.period
+        if (
+            shown is not None and not shown.share_served
+        ):  # of what has been read, which says nothing of what ships
+            shown = None
         budget = None if report.terms is None else report.terms.budget
         return {
             "name": name,
@@ -174,6 +180,7 @@ class Pages:
             "shown": shown,
             "bar": None if shown is None or budget is None else interval_bar(shown.judged, budget),
             "waiting": waiting,
+            "decided": None if report.decided is None else decided_text(report.decided),
             "alarms": [
                 {"name": ALARMS[one.kind], "since": one.raised_at, "text": alarm_text(one)}
                 for one in report.alarms
@@ -555,6 +562,7 @@ def _story(found: dict[str, Any], query: Mapping[str, str]) -> dict[str, Any]:
             "drawn": one[4],
             "chosen": one[0] == facts["selected"] or (facts["selected"] is None and one[3] == "ship"),
             "text": content["texts"][position] if content else None,
+            "not_read": SAYS.get((facts.get("not_read") or {position: None})[position]),
         }
         for position, one in enumerate(facts["responses"])
     ]

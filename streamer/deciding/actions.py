@@ -105,6 +105,7 @@ def action_event(
                 if r.action == "ship" and (shipped := form.ships(r.text)) != r.text
                 else msgspec.UNSET,
                 disputed=disputed if position == judged.best and disputed else msgspec.UNSET,
+                not_read=r.not_read or msgspec.UNSET,
             )
             for position, r in enumerate(responses)
         ),

@@ -186,6 +186,8 @@ class CandidateScorer:
                 raise NoScore(scorer.missing)
             return made[0], None
         batch, listed = self._batch(one), settings.signal_list
+        if listed is None and scorer.holds(batch):
+            raise NoScore("not_read")
         measured = None if listed is None else Measured(batch, one.event.prompt)
         found = scorer.score(batch) if measured is None else choice_scores(measured)
         scores: tuple[float, ...] = tuple(found.tolist())

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
     from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Marks, Outcome, Record
     from streamer.scoring.encoders.encoder import CachedEncoder
+    from streamer.scoring.reading import Rule
     from streamer.scoring.scorer import AnswerBatch
     from streamer.scoring.signals.signal_list import SignalList
     from streamer.tracing import Tracing
@@ -98,6 +99,7 @@ class _Pending:
     cloud: tuple[float, ...] | None = None
     asked: tuple[tuple[str, AskedMark], ...] = ()
     signals: NDArray[np.float32] | None = None
+    not_read: tuple[Rule | None, ...] = ()
     batch: AnswerBatch | None = None
     beside: CandidateDecision | None = None
 
@@ -386,7 +388,8 @@ class BatchDecider:
             )
             p.batch = batch if p.active.candidate is not None else None
             listed = p.active.policy.settings.signal_list
-            if listed is None and scorer.holds(batch):
+            p.not_read = batch.not_read if listed is not None or scorer.holds(batch) else ()
+            if listed is None and p.not_read:
                 p.held = "not_read"
                 return
             if listed is None:
@@ -562,6 +565,7 @@ def _responses(p: _Pending, judged: Judged, drawn: frozenset[str]) -> tuple[Scor
             action="ship" if judged.shipped[i] else p.active.policy.settings.hold_action,
             drawn=r.id in drawn,
             uniform=None if judged.uniforms is None else judged.uniforms[i],
+            not_read=p.not_read[i] if p.not_read else None,
         )
         for i, r in enumerate(p.event.responses)
     )

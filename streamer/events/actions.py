@@ -20,6 +20,7 @@ from streamer.events.topic import Topic, batch_text, bound_text
 from streamer.gates.settings import HELD_WORDS, Unit
 from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
 from streamer.scoring.judged import MOST_DISPUTED, WHOLE
+from streamer.scoring.reading import Rule  # noqa: TC001 - the decoder resolves annotations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,6 +98,16 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
                 max_length=MOST_DISPUTED,
                 description="Where JSON or tool calls are judged and nothing ships, at the response that could: the fields in which others "
                 "differ, as JSON Pointers of at most 200 characters, each with the share of the others that has the same value.",
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
+    not_read: (
+        Annotated[
+            Rule,
+            Meta(
+                description="Why the encoder did not read it: it is too long (`cut`), has characters that the encoder does not know "
+                "(`unread`), or looks to it like another (`twin`). Absent where it did, or was not asked."
             ),
         ]
         | msgspec.UnsetType
@@ -275,6 +286,7 @@ def action_message(event: ActionsV1, *, topic: str, key: bytes | None, trace: He
 def _line(event: Mapping[str, Any], _: object) -> list[str]:
     scores = [one["score"] for one in event["responses"] if one.get("score") is not None]
     needed = [one["budget_needed"] for one in event["responses"] if one.get("budget_needed") is not None]
+    unread = [f"{one['not_read']} {one['id']}" for one in event["responses"] if one.get("not_read")]
     policy = event["policy"]
     chosen = f" {event['selected']}" if event.get("selected") else ""
     marks = [
@@ -285,7 +297,7 @@ def _line(event: Mapping[str, Any], _: object) -> list[str]:
         event["gate"],
         batch_text(event),
         HELD_WORDS.get(event["action"], event["action"]) + chosen,
-        event["reason"],
+        event["reason"] + (f" ({', '.join(unread)})" if unread else ""),
         f"best {max(scores):.3f}" if scores else "no score",
         *(
             [f"needs a budget of {100 * max(needed):.3g} %, has {100 * policy['alpha']:.3g} %"]

@@ -4,8 +4,8 @@ An encoder gives a text that it does not read a row of its own in place of a vec
 """
 
 import unicodedata
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,9 +13,16 @@ from numpy.typing import ArrayLike, NDArray
 from streamer.scoring.blank import is_seen
 
 Rule = Literal["cut", "unread", "twin"]
-RULES: tuple[Rule, ...] = ("cut", "unread", "twin")
+RULES: tuple[Rule, ...] = get_args(Rule)
 """`cut`: an answer has more tokens than the model takes. `unread`: at least a tenth of an answer's visible characters are in no token
 that the model knows. `twin`: two answers have one vector and other characters."""
+
+SAYS: Mapping[Rule, str] = {
+    "cut": "too long for the encoder",
+    "unread": "in characters that the encoder does not know",
+    "twin": "to the encoder the same as another",
+}
+"""What an answer is, for people."""
 
 CUT, UNREAD = 0.0, np.nan
 """What the row of a text is filled with that is cut, and of one that is unread."""
@@ -40,28 +47,33 @@ def mostly_unknown(text: str, spans: Sequence[tuple[int, int]]) -> bool:
     return bool((visible & ~known).sum() >= _UNKNOWN * max(1, int(visible.sum())))
 
 
-def not_read(texts: Sequence[str], blank: Sequence[bool], embeddings: ArrayLike) -> tuple[Rule, ...]:
-    """Return which rules hold for a batch, in the order of `RULES`; none: the encoder has read it.
+def not_read(texts: Sequence[str], blank: Sequence[bool], embeddings: ArrayLike) -> tuple[Rule | None, ...]:
+    """Return for each answer why the encoder did not read it, None for one that it did; nothing at all where it read all.
 
     Parameters
     ----------
     embeddings : shape (n, d), as the encoder made them.
     """
-    found: set[Rule] = set()
-    first: dict[bytes, str] = {}
+    found: list[Rule | None] = [None] * len(texts)
+    alike: dict[bytes, list[int]] = {}
     rows: NDArray[np.floating] = np.asarray(embeddings)
-    for text, empty, row in zip(texts, blank, rows, strict=True):
+    for place, (empty, row) in enumerate(zip(blank, rows, strict=True)):
         if empty:
             continue
         if np.isnan(row[0]):
-            found.add("unread")
+            found[place] = "unread"
         elif not row.any():
-            found.add("cut")
+            found[place] = "cut"
         else:
-            other = first.setdefault(row.tobytes(), text)
-            if other != text and _compared(other) != _compared(text):
-                found.add("twin")
-    return tuple(rule for rule in RULES if rule in found)
+            alike.setdefault(row.tobytes(), []).append(place)
+    for places in alike.values():
+        if (
+            len({texts[place] for place in places}) > 1
+            and len({_compared(texts[place]) for place in places}) > 1
+        ):
+            for place in places:
+                found[place] = "twin"
+    return tuple(found) if any(found) else ()
 
 
 def _compared(text: str) -> str:

@@ -40,7 +40,8 @@ class AnswerBatch:
     embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
-    not_read : why the encoder did not read these answers; its embeddings say nothing then, and no scorer of embeddings is asked.
+    not_read : why the encoder did not read each answer, None for one that it did; nothing at all where it read all. Otherwise its
+        embeddings say nothing, and no scorer of embeddings is asked.
     form : what is judged; None: the answers without their reasoning.
     wholes : the answers without their reasoning, where other parts of them are judged.
     """
@@ -50,7 +51,7 @@ class AnswerBatch:
     embeddings: Floats
     blank: Sequence[bool]
     models: Sequence[str] = ()
-    not_read: tuple[Rule, ...] = ()
+    not_read: tuple[Rule | None, ...] = ()
     form: Form | None = None
     wholes: Sequence[str] = ()
 

@@ -113,6 +113,9 @@ _counter, _gauge, _histogram, _info = (partial(_metric, kind) for kind in get_ar
 CATALOGUE: tuple[MetricDefinition, ...] = (
     _counter("batches_total", "gate action reason", "worker",
         "Batches decided, by what was decided (ship, mixed, abstain, regenerate, escalate) and why."),
+    _counter("batches_not_read_total", "gate rule", "worker",
+        "Batches with an answer that the encoder did not read, held or not, by rule: cut (too long), unread (characters that it "
+        "does not know), twin (two with one vector). One batch may count under several."),
     _counter("responses_total", "gate action", "worker", "Responses of decided batches, by action."),
     _counter("dead_letters_total", "code", "worker", "Messages refused and dead-lettered, by error code."),
     _counter("duplicates_total", "gate", "worker",

@@ -18,6 +18,7 @@ from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.events.cloudevents import exemplar
 from streamer.journal import BatchDecision, DeadLetter, LabelRevision
+from streamer.scoring.reading import RULES
 from streamer.signing.policies import REFUSALS
 from streamer.telemetry.catalogue import (
     CATALOGUE,
@@ -186,6 +187,8 @@ class Metrics:
     def _count_decision(self, decision: BatchDecision) -> None:
         gate = decision.key.gate
         self._child("streamer_batches_total", gate, decision.outcome, decision.reason).inc()
+        for rule in {one.not_read for one in decision.responses if one.not_read}:
+            self._child("streamer_batches_not_read_total", gate, rule).inc()
         for action, number in collections.Counter(one.action for one in decision.responses).items():
             self._child("streamer_responses_total", gate, action).inc(number)
         observe = self._child("streamer_response_score", gate).observe
@@ -223,6 +226,8 @@ class Metrics:
             batches.labels(gate, outcome, reason)
         for action in ("ship", settings.hold_action):
             self._of["streamer_responses_total"].labels(gate, action)
+        for rule in RULES if settings.embeds else ():
+            self._of["streamer_batches_not_read_total"].labels(gate, rule)
         for name in ("duplicates_total", "audit_sampled_batches_total", "response_score"):
             self._of[f"streamer_{name}"].labels(gate)
         for refusal in REFUSALS:

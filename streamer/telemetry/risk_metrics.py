@@ -132,7 +132,7 @@ def _open_values(figures: OpenFigures | None) -> dict[str, float | None]:
         "open_served_ratio": figures.share_served,
     }
     for name, interval in (("selective", figures.selective), ("exposure", figures.exposure)):
-        if interval.estimate is not None:
+        if interval.estimate is not None and figures.share_served:
             values |= {
                 f"open_{name}_risk_ratio": interval.estimate,
                 f"open_{name}_risk_lower_ratio": interval.lower,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from streamer.wording.numbers import counted, percent, when
 
 if TYPE_CHECKING:
-    from streamer.risk.rounds.report import AlarmReport, DeskReport, Drawing, RiskReport
+    from streamer.calibration.specification import Risk
+    from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport
     from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
     from streamer.risk.states import BudgetBurn, RiskInterval
 
@@ -32,17 +33,29 @@ _DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted
 def sentence(report: RiskReport) -> str:
     """Say in one sentence how a gate stands."""
     gate = report.gate
+    counts = "" if report.decided is None else f"{decided_text(report.decided)}; "
     if not report.watched:
         return (
-            f"{gate}: not monitored, because its audit probability is 0; "
+            f"{gate}: {counts}not monitored, because its audit probability is 0; "
             f"`streamer gate set {gate} --audit-probability 0.05` draws a sample."
         )
     if report.read_through is None or report.service is None:
-        return f"{gate}: not monitored yet; `streamer recalibrator` does that."
+        return f"{gate}: {counts}not monitored yet; `streamer recalibrator` does that."
     raised = [one for one in report.alarms if one.raised_at is not None]
     alarms = "" if not raised else " ALARM: " + ", ".join(ALARMS[one.kind] for one in raised) + "."
     closed = f" The gate is closed (policy {report.service.policy})." if report.service.closed else ""
     return f"{gate}: {WORDS[report.verdict]}{_because(report, report.service)}{closed}{alarms}"
+
+
+def decided_text(one: Decided) -> str:
+    """Say what needs no label: ``100 decided, 11 shipped, none labelled yet``."""
+    return f"{one.decided} decided, {_shipped(one)}"
+
+
+def _shipped(one: Decided) -> str:
+    if not one.shipped:
+        return "none shipped"
+    return f"{one.shipped} shipped, {one.labelled or 'none'} labelled{'' if one.labelled else ' yet'}"
 
 
 def headline(report: RiskReport | None) -> str | None:
@@ -98,8 +111,8 @@ def figures(report: RiskReport) -> RiskColumns | None:
     rows = [
         ("verdict", *(shown_verdict(report, one) for one in shown)),
         ("since", *(when(one.since) for one in shown)),
-        ("prompts while open", *(str(one.decisions) for one in shown)),
-        ("share served", *(percent(one.share_served) for one in shown)),
+        ("prompts read, while open", *(str(one.decisions) for one in shown)),
+        ("share of them served", *(percent(one.share_served) for one in shown)),
         *_risk_rows(report.terms.budget, shown),
         ("labelled shipped answers", *(str(one.labelled) for one in shown)),
     ]
@@ -111,11 +124,18 @@ def figures(report: RiskReport) -> RiskColumns | None:
 def _risk_rows(budget: float, shown: list[OpenFigures]) -> list[tuple[str, ...]]:
     """The promised risk with its budget, and after it the other one."""
     rows: list[tuple[str, ...]] = []
-    names = (("selective", "error rate among shipped"), ("exposure", "exposure"))
+    names: tuple[tuple[Risk, str], ...] = (
+        ("selective", "error rate among shipped"),
+        ("exposure", "exposure"),
+    )
     for risk, name in sorted(names, key=lambda one: one[0] != shown[0].promised):
         promised = f", budget {percent(budget)}" if shown[0].promised == risk else ""
-        rows.append((f"{name}{promised}", *(interval_text(getattr(one, risk)) for one in shown)))
+        rows.append((f"{name}{promised}", *(_figure(one, risk) for one in shown)))
     return rows
+
+
+def _figure(one: OpenFigures, risk: Risk) -> str:
+    return interval_text(getattr(one, risk)) if one.share_served else "nothing of it shipped"
 
 
 def interval_text(interval: RiskInterval) -> str:
@@ -148,7 +168,9 @@ def _because(report: RiskReport, service: ServiceReport) -> str:
 
 
 def _waiting(report: RiskReport, service: ServiceReport) -> str:
-    backlog = service.backlog
+    backlog, counts = service.backlog, report.decided
+    if counts is not None and counts.shipped and not counts.labelled and service.reason not in _DOUBTS[1:]:
+        return _shipped(counts)
     if service.reason == "reading stands still":
         if backlog is not None and backlog.labels:
             return (
@@ -212,8 +234,14 @@ def _policies(figures: OpenFigures) -> str:
 
 
 def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
-    """Say how far the record is read, how the bounds hold, how much budget is used, how often is drawn: names and texts."""
+    """Say what was decided, how far the record is read, how the bounds hold, how much budget is used, how often is drawn."""
     found = []
+    if (counts := report.decided) is not None:
+        held = ", ".join(f"{count} {reason}" for reason, count in counts.held.items())
+        said = decided_text(counts) + (f"; held: {held}" if held else "")
+        found.append(("decided", f"{said}; since {when(counts.since)}"))
+        hours = [f"{one.at:%H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
+        found.append(("shipped by hour", ", ".join(hours)))
     if report.read_through is not None:
         lag = "" if report.service is None else f"; labels take {lasting(report.service.label_lag_seconds)}"
         found.append(("read through", when(report.read_through) + lag))

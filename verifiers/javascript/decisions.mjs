@@ -188,6 +188,7 @@ export class Decisions {
     if (!scores.length || scores.some((score) => score === null)) {
       if (scores.some((score) => score !== null)) fault("some responses have a score, and some have none");
       if (OF_SCORED.includes(facts.reason)) fault(`it has no scores, which the reason ${facts.reason} does not explain`);
+      if (facts.reason === "not_read" && facts.not_read === undefined) fault("it was held as not read, and names no answer");
       if (facts.outcome !== hold || facts.selected !== null || actions.some((one) => one !== hold)) fault("it was not scored, and not held");
       report.count("actions derived again");
       return { scored: false, best: null };
@@ -197,6 +198,8 @@ export class Decisions {
       return { scored: true, best: null };
     }
     this.#madeOf(facts, place);
+    const marks = ["cut", "unread", "twin"].map((one) => Number(facts.not_read?.includes(one) ?? false)).join("");
+    if (marks !== unread(facts.signals)) fault("which answers were not read does not follow from its signals");
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
     const blank = texts && !texts.includes(null) // a gate may keep no texts
@@ -337,6 +340,7 @@ export class Decisions {
       reason: facts.reason,
       responses: facts.responses.map(([response, score, , one], i) => ({
         id: response, score, action: one, ...(facts.budget && i === best && { budget_needed: facts.budget[0] / (facts.budget[1] + 1) }),
+        ...(facts.not_read?.[i] && { not_read: facts.not_read[i] }),
       })),
       policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
       scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source },

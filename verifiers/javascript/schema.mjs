@@ -115,6 +115,7 @@ function uneven({ facts, content, judged }) {
   const { responses } = facts;
   const lists = [
     ["facts.uniforms", facts.uniforms, responses.length],
+    ["facts.not_read", facts.not_read, responses.length],
     ["content.texts", content?.texts, responses.length],
     ["judged", judged, facts.judged?.length ?? 0],
   ];

@@ -342,8 +342,9 @@ def _result(
         )
     if data.encoder is not None and data.unread:
         notes = (
-            f"The encoder cannot read an answer of {percent(data.unread / len(sizes))} of the prompts: a cut holds these, and a gate of "
-            "all signals does until 20 labelled prompts of their kind say what they are worth.",
+            f"{percent(data.unread / len(sizes))} of your prompts have answers that the encoder cannot read; a cut holds these, and a gate "
+            "of all signals does until 20 labelled prompts of their kind say what they are worth. Shorten them, or take an encoder for "
+            "their length or language (docs/encoders.md).",
             *notes,
         )
     return DataSetResult(

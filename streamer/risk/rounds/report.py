@@ -10,6 +10,8 @@ from streamer.gates.audit_rate import day_of
 from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
@@ -52,6 +54,36 @@ class AlarmReport:
     pending_since: datetime | None = None
     known_evidence_ratio: float | None = None
     limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedHour:
+    """What was decided in the hour that began at `at`, and of how much of it something shipped."""
+
+    at: datetime
+    decided: int
+    shipped: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What is on record of a gate's decisions in the last budget period: known at once, without a label.
+
+    Attributes
+    ----------
+    since : when the first that is counted was made; of many decisions the newest are.
+    shipped : of the `decided` those of which something shipped.
+    labelled : of these those with a label on what shipped, whoever asked for it.
+    held : the others, by the reason on record.
+    hours : the last 24 hours in which anything was decided, in order.
+    """
+
+    since: datetime
+    decided: int
+    shipped: int
+    labelled: int
+    held: Mapping[str, int]
+    hours: tuple[DecidedHour, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +172,7 @@ class RiskReport:
     late : labels that came after their decision was read, ever.
     unwatched : decisions that no sequence read, because no sample could have taken them, ever.
     drawing : how often decisions are drawn for labelling; None where that was not asked.
+    decided : what needs no label; None where that was not asked, or nothing was decided.
     """
 
     gate: str
@@ -158,6 +191,7 @@ class RiskReport:
     service: ServiceReport | None = None
     burn: BudgetBurn | None = None
     drawing: Drawing | None = None
+    decided: Decided | None = None
 
     def alarm(self, kind: AlarmKind) -> AlarmReport | None:
         """Return the alarm of a kind that is nearest to being raised, or was raised first; None where there is none."""

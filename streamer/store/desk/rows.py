@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.gates.batch_key import BatchKey
+    from streamer.scoring.reading import Rule
     from streamer.store.db.schema.types import Row
 
 ROW: Final = (
@@ -80,11 +81,14 @@ class WaitingBatch:
 
 
 class DeskAnswer(NamedTuple):
-    """One of its answers: `text` as it would be released, `came` as it came where that is another; both are None once erased."""
+    """One of its answers: `text` as it would be released, `came` as it came where that is another; both are None once erased. `not_read` is
+    None where the encoder read it, or was not asked.
+    """
 
     id: str
     text: str | None
     score: float | None
+    not_read: Rule | None = None
     came: str | None = None
 
 
@@ -206,15 +210,14 @@ def event_of(row: Row) -> DeskV1:
 def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
     """Read a batch's answers, in order."""
     query = (
-        sa.select(*responses.c["response_id", "text", "score"], gate_revisions.c.judged)
+        sa.select(*responses.c["response_id", "text", "score", "not_read"], gate_revisions.c.judged)
         .join(decisions, decisions.c.batch == responses.c.batch)
         .join(policies, POLICY_OF_DECISION)
         .join(gate_revisions, REVISION_OF_POLICY)
     )
     rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
-    return tuple(_answer(row.response_id, row.text, row.score, row.judged) for row in rows)
-
-
-def _answer(name: str, came: str | None, score: float | None, judged: str) -> DeskAnswer:
-    text = None if came is None else form(judged).ships(came)
-    return DeskAnswer(name, text, score, None if text == came else came)
+    found = []
+    for name, came, score, not_read, judged in rows:
+        text = None if came is None else form(judged).ships(came)
+        found.append(DeskAnswer(name, text, score, not_read, None if text == came else came))
+    return tuple(found)

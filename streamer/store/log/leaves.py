@@ -95,6 +95,8 @@ def decision_facts(
         own |= {"audit_rate": decision["audit_rate"], "extra_draw": decision["extra_draw"]}
     if any(row["uniform"] is not None for row in responses):
         own["uniforms"] = [row["uniform"] for row in responses]
+    if any(row["not_read"] for row in responses):
+        own["not_read"] = [row["not_read"] for row in responses]
     if judgements:
         own["judged"] = [judgement_facts(row) for row in in_order(judgements)]
     return own | {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.journal import Partition
+from streamer.scoring.reading import RULES, Rule
 from streamer.store.db import roles
 from streamer.store.db.pooling import pooling
 from streamer.store.db.schema import (
@@ -121,6 +122,25 @@ class Reports:
         with self._database.reading() as connection:
             brought, refused = connection.execute(query).one()
         return int(brought), int(refused)
+
+    def not_read(self, gate: str, *, newest: int = 1000) -> tuple[int, dict[Rule, int]]:
+        """How many newest decisions of a gate are looked at, and by each rule, those with an answer that the encoder did not read."""
+        latest = (
+            sa.select(decisions.c.batch)
+            .where(decisions.c.gate == gate)
+            .order_by(decisions.c.batch.desc())
+            .limit(newest)
+            .subquery()
+        )
+        query = (
+            sa.select(responses.c.not_read, sa.func.count(latest.c.batch.distinct()))
+            .join_from(latest, responses, responses.c.batch == latest.c.batch)
+            .group_by(responses.c.not_read)
+        )
+        with self._database.reading() as connection:
+            looked = connection.scalar(sa.select(sa.func.count()).select_from(latest))
+            found = dict(map(tuple, connection.execute(query.where(responses.c.not_read.is_not(None)))))
+        return int(looked or 0), {rule: found[rule] for rule in RULES if rule in found}
 
     def decided_batches(self, gate: str) -> dict[str, DecidedScores]:
         """Scores and marks of every first attempt of a gate, by batch id."""

@@ -84,6 +84,7 @@ def response_rows(decision: BatchDecision, batch: int) -> list[dict[str, Any]]:
             "action": response.action,
             "drawn": bool(response.drawn),
             "uniform": response.uniform,
+            "not_read": response.not_read,
         }
         for position, response in enumerate(decision.responses)
     ]

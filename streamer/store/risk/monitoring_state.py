@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -20,6 +21,7 @@ from streamer.store.policies.policy_rows import newest_keys, read_versions
 from streamer.store.risk import audit_rates, monitored_decisions
 from streamer.store.risk.alerts import raise_alert
 from streamer.store.risk.calibrated import calibrated
+from streamer.store.risk.decided import decided
 from streamer.store.risk.monitoring_rows import (
     read_watch,
     sequence_of,
@@ -113,14 +115,13 @@ class Monitoring:
                 return None
             policy, watch = found[0].active.policy, read_watch(connection, gate)
             labels = self._read.table(connection, gate)
-            backlog = monitored_decisions.backlog(
-                connection, labels, gate, policy.settings.severity_kind, after=watch.read
-            )
+            kind, period = policy.settings.severity_kind, timedelta(days=policy.settings.budget_period_days)
+            backlog = monitored_decisions.backlog(connection, labels, gate, kind, after=watch.read)
+            counts = decided(connection, labels, gate, kind=kind, now=now, period=period)
             rate, extra = _rate(connection, gate)
-        drawing = Drawing.of(rate, extra, policy.settings, now)
-        return with_verdict(
-            report_of(watch, policy.settings, drawing), watch, policy, now=now, backlog=backlog
-        )
+        report = report_of(watch, policy.settings, Drawing.of(rate, extra, policy.settings, now))
+        report = replace(report, decided=counts)
+        return with_verdict(report, watch, policy, now=now, backlog=backlog)
 
     def sequences(self, gate: str) -> list[WatchedSequence]:
         """Every sequence of a gate, the newest first."""

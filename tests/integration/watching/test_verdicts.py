@@ -57,6 +57,43 @@ def test_a_closed_phase_and_five_labels_are_too_early_for_a_verdict(
     )
 
 
+def test_what_needs_no_label_is_said_at_once(
+    new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed phase, then answers that shipped and wait for their labels behind held ones that need none."""
+    rng = np.random.default_rng(76)
+    traffic = new_traffic(alpha=0.1, audit_probability=1.0)
+    traffic.open_gate(**CLOSED)
+    traffic.decide(80, rng=rng, outcome="abstain", reason="no_threshold")
+    traffic.open_gate()
+    start = START + 80 * MINUTE
+    traffic.decide(9, rng=rng, start=start, shipped=0.0, reason="scored")
+    unread = said(traffic, monkeypatch, start + 9 * MINUTE)[0].splitlines()[0]
+    assert unread.startswith(f"{GATE}: 89 decided, none shipped; not monitored yet")
+    shipped = traffic.decide(11, rng=rng, start=start + 9 * MINUTE)
+    now = start + 20 * MINUTE
+    watcher, metrics = traffic.watcher(), RecalibratorMetrics()
+    watcher.watch(GATE, now=now)
+    text, values = said(traffic, monkeypatch, now)
+    assert text.splitlines()[0].startswith(
+        f"{GATE}: not known yet whether the budget is kept: 11 shipped, none labelled yet."
+    )
+    assert "0 %, between 0 % and 0 %" not in text
+    assert "nothing has shipped" not in text
+    assert values["decided"]["held"] == {"no_threshold": 80, "scored": 9}
+    counts = ("decided", "shipped", "labelled")
+    assert [values["decided"][name] for name in counts] == [100, 11, 0]
+    hours = [(one["decided"], one["shipped"]) for one in values["decided"]["hours"]]
+    assert hours == [(60, 0), (40, 11)]
+    # The metrics, and `streamer dev` after them, do not say that nothing is at risk.
+    report = traffic.store.monitoring.judged(GATE, now=now)
+    assert report is not None
+    RiskMetrics(metrics.of).show_risk(report)
+    assert f'open_exposure_risk_ratio{{gate="{GATE}",over="policy"}}' not in scraped(metrics)
+    traffic.label(shipped[:1], lambda _: 0.0, at=now)
+    assert said(traffic, monkeypatch, now)[1]["decided"]["labelled"] == 1
+
+
 def test_kept_only_while_reading_reaches_to_now(
     new_traffic: Callable[..., Traffic], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates.settings import HOLD_ACTIONS, MODES, UNITS
+from streamer.scoring.reading import RULES
 from streamer.store.db.schema.types import (
     BIGINT,
     DOCUMENT,
@@ -70,6 +71,7 @@ responses = sa.Table(
     sa.Column("score", REAL, comment="NULL when the batch was not scored"),
     sa.Column("uniform", REAL, comment="the random number of a gate that ships by chance"),
     sa.Column("raw_energy", REAL),
+    sa.Column("not_read", sa.Text, comment="why the encoder did not read it; NULL: it did, or was not asked"),
     required("action", sa.Text),
     required("drawn", sa.Boolean, comment="the audit sample asks for its severity"),
     sa.UniqueConstraint("batch", "response_id"),
@@ -78,6 +80,7 @@ responses = sa.Table(
     within_unit_interval("score"),
     check("uniform", "uniform > 0 AND uniform < 1"),
     check("raw_energy", "raw_energy >= -1e300 AND raw_energy <= 1e300"),
+    one_of("not_read", RULES),
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
 )
