@@ -263,7 +263,7 @@ def batch_row(rows: Rows, blank: Sequence[bool]) -> Rows:
 
 def _is_form(name: str) -> bool:
     try:
-        return form(name).text == name and form(name).agrees is not None
+        return isinstance(name, str) and form(name).text == name and form(name).agrees is not None
     except ValueError:
         return False
 

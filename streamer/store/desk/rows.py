@@ -217,7 +217,7 @@ def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
     )
     rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
     found = []
-    for name, came, score, not_read, judged in rows:
+    for name, came, score, not_read, judged in map(tuple, rows):
         text = None if came is None else form(judged).ships(came)
         found.append(DeskAnswer(name, text, score, not_read, None if text == came else came))
     return tuple(found)
