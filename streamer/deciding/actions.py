@@ -79,9 +79,6 @@ def action_event(
     settings = policy.settings
     form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
-    disputed = {}
-    if judged.best is not None and judged.selected is None:
-        disputed = form.disputed(form.parts([r.text for r in responses]), judged.best)
     return ActionsV1(
         schema=SCHEMA,
         action_id=action_id(key),
@@ -101,10 +98,7 @@ def action_event(
                 budget_needed=judged.needed.share
                 if judged.needed is not None and position == (judged.best or 0)
                 else msgspec.UNSET,
-                text=shipped
-                if r.action == "ship" and (shipped := form.ships(r.text)) != r.text
-                else msgspec.UNSET,
-                disputed=disputed if position == judged.best and disputed else msgspec.UNSET,
+                span=span if r.action == "ship" and (span := form.span(r.text)) is not None else msgspec.UNSET,
                 not_read=r.not_read or msgspec.UNSET,
             )
             for position, r in enumerate(responses)

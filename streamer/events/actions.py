@@ -19,7 +19,7 @@ from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resol
 from streamer.events.topic import Topic, batch_text, bound_text
 from streamer.gates.settings import HELD_WORDS, Unit
 from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
-from streamer.scoring.judged import MOST_DISPUTED, WHOLE
+from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import Rule  # noqa: TC001 - the decoder resolves annotations
 
 if TYPE_CHECKING:
@@ -81,23 +81,12 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
-    text: (
+    span: (
         Annotated[
-            str,
+            tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]],
             Meta(
-                description="What goes out in the place of the response's text: the answer without its reasoning, or the tool calls as they "
-                "were scored. Absent where the response is held, or goes out as it came."
-            ),
-        ]
-        | msgspec.UnsetType
-    ) = msgspec.UNSET
-    disputed: (
-        Annotated[
-            dict[str, Score],
-            Meta(
-                max_length=MOST_DISPUTED,
-                description="Where JSON or tool calls are judged and nothing ships, at the response that could: the fields in which others "
-                "differ, as JSON Pointers of at most 200 characters, each with the share of the others that has the same value.",
+                description="Which code points of the response's text go out, from and up to: what stands before is reasoning. Absent where "
+                "nothing goes out, or all."
             ),
         ]
         | msgspec.UnsetType

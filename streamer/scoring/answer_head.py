@@ -30,7 +30,9 @@ _FINAL = re.compile(_BEFORE + r"final(?:[ \t]+answer)?" + _AFTER, re.IGNORECASE 
 FIELD = re.compile(_BEFORE + r"(?:final(?:[ \t]+answer)?|answer)" + _AFTER, re.IGNORECASE | re.MULTILINE)
 """``Final:``, ``Final answer:`` or ``Answer:``, and what stands around it."""
 
-_TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
+WHITE = " \t\n\r\v\f"
+"""What is left out around an answer behind its reasoning."""
+_TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE | re.ASCII)
 _SAYS_FINAL = re.compile("final", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
@@ -46,7 +48,7 @@ def whole(text: str) -> str:
     tags = list(_TAG.finditer(text)) if "<" in text else []
     if not tags:
         return text
-    return text[tags[-1].end() :].strip() if tags[-1][1] else ""
+    return text[tags[-1].end() :].strip(WHITE) if tags[-1][1] else ""
 
 
 def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.answer_head import FIELD, answer_head, rest_of_line, whole
+from streamer.scoring.answer_head import FIELD, WHITE, answer_head, rest_of_line, whole
 from streamer.scoring.blank import is_blank
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured, last_number, words_of
@@ -197,6 +197,13 @@ class Form:
         if self.agrees is None:
             raise ValueError(f"{self.name} has no agreement of its own")
         return self.agrees(parts, self)
+
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return which characters go out of a text that ships, from and up to; None: all, or another text than what stands there."""
+        if self.ships is not whole or (out := whole(text)) == text:
+            return None
+        end = len(text.rstrip(WHITE))
+        return end - len(out), end
 
     def shown(self, text: str) -> tuple[str, ...]:
         """Return what a person sees of the judged part: its fields, each with its value; nothing where all that ships is judged."""

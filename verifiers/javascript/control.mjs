@@ -181,7 +181,7 @@ export const normalRule = (text) => (text === null ? null : parse(text));
 
 /** What a threshold is calibrated for: `audit-format.md`, "A policy and its run". */
 const CALIBRATED_FOR = [
-  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "label_floor", "max_attempts", "upstream", "group_by",
+  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "label_floor", "max_attempts", "upstream", "group_by", "judged",
 ];
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
@@ -211,7 +211,7 @@ const FIRST_SETTINGS = [
 const LATER_SETTINGS = {
   embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
   window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null, desk_deadline_seconds: null, upstream: null, signals: null, group_by: null,
+  two_people: false, model: null, desk_deadline_seconds: null, upstream: null, signals: null, group_by: null, judged: "whole@1",
 };
 const FLOATS = new Set([
   "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",

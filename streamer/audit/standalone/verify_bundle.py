@@ -71,7 +71,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 CALIBRATED_FOR = (
     "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals",
+    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals", "judged",
     "group_by",
 )  # fmt: skip
 MEANS_SOMETHING_UNDER = {
@@ -96,7 +96,7 @@ SIGNED_IF_OTHER: dict[str, Any] = {
     "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
     "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
     "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "upstream": None, "signals": None, "group_by": None,
+    "upstream": None, "signals": None, "group_by": None, "judged": "whole@1",
 }  # fmt: skip
 """Those that it covers where they have another value."""
 SIGNED_AS_FLOATS = frozenset((
@@ -339,7 +339,7 @@ control.gate_revisions: gate text, revision count, unit best|response|batch, sco
  text?, signals text?, encoder text, embeddings refuse|accept, dimension count?, upstream text?,
  severity_kind text, labellers json:names?, signed_labels bool, alpha inner, method text, eta above,
  draws some, delta inner, rho share, shape text, width above, parameters json:numbers?, segment_by
- text?, group_by text?, segment_fallback closed|pooled, label_floor number?, hold_action
+ text?, group_by text?, judged text, segment_fallback closed|pooled, label_floor number?, hold_action
  abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode
  shadow|enforce, audit_probability share, audit_draws count, audit_boost number?, audit_boost_most
  count, label_deadline_seconds seconds, pending age|worst|labelled-only, window count?,
@@ -1008,6 +1008,10 @@ _UNSEEN_OTHERS = frozenset(
 )  # fmt: skip
 
 
+_WHITE = " \t\n\r\v\f"
+_REASONING = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE | re.ASCII)
+
+
 def is_blank(text: str) -> bool:
     """Report whether a text has nothing that a reader could see."""
     first = text[:1]
@@ -1017,6 +1021,12 @@ def is_blank(text: str) -> bool:
         unicodedata.category(character) not in _UNSEEN_CATEGORIES and character not in _UNSEEN_OTHERS
         for character in text
     )
+
+
+def judged_text(settings: dict[str, Any], text: str) -> str:
+    """Return an answer without its reasoning, empty where that does not end; by a gate that reads answers raw as it is."""
+    tags = [] if settings.get("judged") == "raw@1" else list(_REASONING.finditer(text))
+    return text if not tags else text[tags[-1].end() :].strip(_WHITE) if tags[-1][1] else ""
 
 
 Derived = tuple[list[bool], int | None, tuple[str, float | None]]
@@ -1266,7 +1276,7 @@ def _of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) ->
     """Whether a run for these settings reads what was decided under those: of the same upstream, and the same list of signals."""
     return all(
         wanted.get(name) is None or (served is not None and served.get(name) == wanted[name])
-        for name in ("upstream", "signals")
+        for name in ("upstream", "signals", "judged")
     )
 
 
@@ -2253,8 +2263,9 @@ class Verifier:
             if "missing" not in of_row:  # else that was said
                 self._erased(of_row, decision.facts["decided_at"], where, row["gate"])
         elif own is not None:
-            same = own["texts"][names.index(row["response_id"])] == shown["text"]
-            if same == row["edited"]:
+            came = own["texts"][names.index(row["response_id"])]
+            same = judged_text(decision.settings, came) == shown["text"]
+            if same == row["edited"] and not decision.settings["judged"].startswith("call@"):
                 self.fault(
                     "desk",
                     where,
@@ -2418,8 +2429,10 @@ class Verifier:
             if marks != (unread(facts.get("signals")) or (0.0,) * 3):
                 self.fault("action", place, "which answers were not read does not follow from its signals")
             content = line.get("content")
-            if content is not None and None not in content["texts"]:
-                blank = list(map(is_blank, content["texts"]))
+            if settings["judged"].partition("@")[0] not in ("whole", "raw"):
+                blank = [response[2] is None for response in facts["responses"]]  # nothing in it is judged
+            elif content is not None and None not in content["texts"]:
+                blank = [is_blank(judged_text(settings, text)) for text in content["texts"]]
             else:
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
@@ -2605,13 +2618,17 @@ class Verifier:
                 {"id": one[0], "score": one[1], "action": one[3]}
                 | (needed if position == best else {})
                 | ({} if rule is None else {"not_read": rule})
-                for position, (one, rule) in enumerate(zip(facts["responses"], not_read, strict=True))
+                | said
+                for position, (one, rule, said) in enumerate(
+                    zip(facts["responses"], not_read, self._spans(decision, event), strict=True)
+                )
             ],
             "policy": {
                 "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
                 "method": settings["method"], "segment": facts.get("segment"),
             },
-            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()},
+            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()}
+            | ({} if settings["judged"] == "whole@1" else {"judged": settings["judged"]}),
             "audit": {
                 "sampled": facts["sampled"],
                 "probability": facts["sampling_probability"],
@@ -2629,6 +2646,22 @@ class Verifier:
         if moment_of(event.get("decided_at")) != facts["decided_at"]:
             self.fault("action", place, "the published event says another moment of decision")
         return event.get("desk_until")
+
+    @staticmethod
+    def _spans(decision: _Decision, event: dict[str, Any]) -> list[dict[str, Any]]:
+        """Which part of each text that ships goes out, where that is not all; as the event says it, where texts are erased."""
+        content, published = decision.line.get("content"), event.get("responses")
+        texts = None if content is None or None in content["texts"] else content["texts"]
+        made: list[dict[str, Any]] = []
+        for position, response in enumerate(decision.facts["responses"]):
+            said = published[position] if isinstance(published, list) and position < len(published) else {}
+            span = said.get("span") if isinstance(said, dict) else None
+            if texts is not None and not decision.settings["judged"].startswith("call@"):
+                text = texts[position]
+                out, end = judged_text(decision.settings, text), len(text.rstrip(_WHITE))
+                span = None if out == text else [end - len(out), end]
+            made.append({"span": span} if span is not None and response[3] == "ship" else {})
+        return made
 
     # the ends
 
@@ -4353,7 +4386,8 @@ class _ScoresAgain:
         if content is None or None in content["texts"]:
             self._left_out("their texts are erased, or not in the bundle")
             return
-        texts = content["texts"]
+        settings = self._verifier.settings(facts["batch"][0], facts["policy"]) or {}
+        texts = [judged_text(settings, text) for text in content["texts"]]
         blank = [is_blank(text) for text in texts]
         rows: list[Sequence[float]] = []
         for text, empty in zip(texts, blank, strict=True):

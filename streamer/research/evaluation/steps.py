@@ -257,10 +257,8 @@ def _scored(
         for unit in UNITS
         if unit in options.units and unit != "response"
     }
-    if signals.given:
-        scored = scored.with_note(
-            f"Method full reads what came with the answers too: {', '.join(signals.given)}."
-        )
+    if came := [name for name in signals.given if name not in data.form.signal]:
+        scored = scored.with_note(f"Method full reads what came with the answers too: {', '.join(came)}.")
     return replace(scored, chosen=chosen)
 
 
