@@ -98,7 +98,9 @@ def action_event(
                 budget_needed=judged.needed.share
                 if judged.needed is not None and position == (judged.best or 0)
                 else msgspec.UNSET,
-                span=span if r.action == "ship" and (span := form.span(r.text)) is not None else msgspec.UNSET,
+                span=span
+                if r.action == "ship" and (span := form.span(r.text)) is not None
+                else msgspec.UNSET,
                 not_read=r.not_read or msgspec.UNSET,
             )
             for position, r in enumerate(responses)
