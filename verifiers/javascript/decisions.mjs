@@ -320,7 +320,7 @@ export class Decisions {
   }
 
   /** The published event says what was recorded. */
-  #event({ facts, action, place, source }, policy, best) {
+  #event({ facts, raw, action, place, source }, policy, best) {
     const { report } = this;
     if (!action) return;
     let event;
@@ -354,7 +354,7 @@ export class Decisions {
       responses: facts.responses.map(([response, score, , one], i) => ({
         id: response, score, action: one, ...(facts.budget && i === best && { budget_needed: facts.budget[0] / (facts.budget[1] + 1) }),
         ...(facts.not_read?.[i] && { not_read: facts.not_read[i] }),
-        ...withSpan(one, spanOf(raw.content?.texts?.[i] ?? null, event.responses?.[i] ?? {}, settings)),
+        ...withSpan(one, spanOf(raw?.content?.texts?.[i] ?? null, event.responses?.[i] ?? {}, settings)),
       })),
       policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
       scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source, ...(settings.judged !== "whole@1" && { judged: settings.judged }) },
