@@ -454,9 +454,10 @@ class Gate:
             raise ValueError(f'parameters must be a dict, like {{"delta": 0.05}}, not {self.parameters!r}')
         given = dict(self.parameters or {})
         method = self._method(table)
-        if method != Full.name:
+        judged = form(self.judged)
+        if method != Full.name and not judged.agrees:
             reads: dict[str, Any] = {"scorer": _OWN, "encoder": NO_ENCODER, "embeddings": "refuse"}
-        elif self.scorer not in (None, CHOICE):
+        elif method == Full.name and self.scorer not in (None, CHOICE):
             raise ValueError(
                 f"scorer must be left out with method {method}, which reads all signals, not {self.scorer!r}"
             )
@@ -466,7 +467,9 @@ class Gate:
                 "encoder": f"{EXTERNAL_PREFIX}table",
                 "embeddings": "accept",
                 "dimension": DIMENSIONS[0],
-                "signals": signals_of(
+                "signals": None
+                if method != Full.name
+                else signals_of(
                     table.clouds if table else (),
                     declared_ranges(self.signals or {}),
                     self.models,
