@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import datetime  # noqa: TC003 - of a field
+from datetime import datetime
 from typing import NamedTuple
 
 ED25519 = 1
