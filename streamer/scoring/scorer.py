@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,13 +20,27 @@ from streamer.scoring.gram import DECIMALS, unit_rows
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.scoring.judged import Form
     from streamer.scoring.reading import Rule
 
 Floats = NDArray[np.float64]
 
 Given = tuple[tuple[float, ...], tuple[float | None, ...] | None]
 """n scores, and the n numbers that they were made of where these are kept."""
+
+
+class Judges(Protocol):
+    """What of an answer is judged: `streamer.scoring.judged.Form` is."""
+
+    @property
+    def agrees(self) -> object:
+        """None: no more is known of it than of any text."""
+
+    @property
+    def structured(self) -> bool:
+        """Whether it is JSON."""
+
+    def agreement(self, parts: Sequence[str]) -> Floats:
+        """Return how far each agrees with the others, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +66,7 @@ class AnswerBatch:
     blank: Sequence[bool]
     models: Sequence[str] = ()
     not_read: tuple[Rule | None, ...] = ()
-    form: Form | None = None
+    form: Judges | None = None
     wholes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
