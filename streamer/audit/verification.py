@@ -18,6 +18,7 @@ from streamer.audit.rederive import ActionRules, contradiction
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
+from streamer_verify.alarms import Alarms
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
 from streamer_verify.command import receipt_lines as receipt_lines
@@ -215,15 +216,15 @@ def verify_record(
         seen = None if since is None else (since.size, since.root)
         verifier.log_of_heads(snapshot.heads(), head["record_id"], seen=seen)
         after = _not_again(since, verifier)
-        runs = Runs(trusted.labels, signing.verify)
+        runs, alarms = Runs(trusted.labels, signing.verify), Alarms()
         control = _calibrated_again(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
-        verifier.control(head, runs.control(control, head["record_id"]))
+        verifier.control(head, alarms.control(runs.control(control, head["record_id"])))
         watched = _watched(
             formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
         )
-        verifier.outcomes(runs.outcomes(watched))
+        verifier.outcomes(alarms.outcomes(runs.outcomes(watched)))
         if rescorer is not None:
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
@@ -234,6 +235,7 @@ def verify_record(
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
             check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
+            alarms.check(runs, verifier)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             heads, root, edges = newest

@@ -117,7 +117,7 @@ class SiteScribe(KeepingScribe):
         """Write what people and the service write beside the traffic: alerts, keys, gates, and an erasure."""
         store, at = self.store, wiring.now()
         raised = [
-            alert("best", "risk", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
+            alert("best", "draws", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
             for one in range(2)
         ]
         for one in raised:
@@ -154,7 +154,7 @@ class SiteScribe(KeepingScribe):
                 BatchKey("desk", f"batch-{number}", 1), act, by="account:ana", remark=f"as it was, {name}"
             )
         rate = AuditRate(
-            boosted=True, since=now, until=now + timedelta(days=9), evidence=0.5, extra=0, reason=name
+            boosted=True, since=now, until=now + timedelta(days=9), evidence=0.0, extra=0, reason=name
         )
         store._database.writing(lambda connection: audit_rates.append(connection, "raised", rate, now))
         self.send(*(event("raised", n) for n in range(first, first + 6)), partition=1)
