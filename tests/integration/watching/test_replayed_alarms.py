@@ -72,7 +72,6 @@ def test_an_alarm_that_is_missing_is_named(light_traffic: Callable[..., Traffic]
 @pytest.mark.parametrize(
     "change",
     [
-        {"labels": "late"},
         {"labels": "revised"},
         {"severity": 0.06},
         {"labellers": ("bob",)},
@@ -83,14 +82,11 @@ def test_an_alarm_that_is_missing_is_named(light_traffic: Callable[..., Traffic]
 def test_no_alarm_is_missed_that_monitoring_need_not_have_raised(
     light_traffic: Callable[..., Traffic], change: dict[str, Any]
 ) -> None:
-    """Labels past the deadline, labels that were taken back, losses inside the tolerance, labels that the gate does not read."""
+    """Labels that were corrected, losses inside the tolerance, labels that the gate does not read."""
     traffic = light_traffic(**{name: change[name] for name in ("labellers",) if name in change})
     made = traffic.decide(80, rng=np.random.default_rng(1), shipped=change.get("shipped", 1.0))
     first = 0.0 if change.get("labels") == "revised" else change.get("severity", 1.0)
     at = START + MINUTE * 90
-    if change.get("labels") == "late":
-        at = START + 3 * DAY
-        watched(traffic, START + 2 * DAY)
     traffic.label(made, lambda _: first, at=at)
     watched(traffic, START + 4 * DAY)
     if change.get("labels") == "revised":
@@ -121,7 +117,7 @@ def test_an_alarm_that_labels_cannot_have_raised_is_named(light_traffic: Callabl
 
 def test_a_raised_rate_that_no_alarm_stands_behind_is_named(light_traffic: Callable[..., Traffic]) -> None:
     traffic = light_traffic(audit_probability=0.2, audit_boost=4.0)
-    spoilt(traffic, severity=0.06, count=30)
+    spoilt(traffic, severity=0.06, count=200)
     watched(traffic, START + DAY / 2)
     assert replayed(traffic.store) == []
     rates = changed("audit_rates", evidence=1e9)
