@@ -242,9 +242,12 @@ def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
     """Say what was decided, how far the record is read, how the bounds hold, how much budget is used, how often is drawn."""
     found = []
     if (counts := report.decided) is not None:
-        held = ", ".join(f"{count} {reason}" for reason, count in counts.held.items())
+        held = ", ".join(
+            f"{count} {'by score' if reason == 'scored' else reason.replace('_', ' ')}"
+            for reason, count in counts.held.items()
+        )
         said = decided_text(counts) + (f"; held: {held}" if held else "")
-        found.append(("decided", f"{said}; since {when(counts.since)}"))
+        found.append(("prompts", f"{said}; since {when(counts.since)}"))
         hours = [f"{one.at:%H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
         found.append(("shipped by hour", ", ".join(hours)))
     if report.read_through is not None:

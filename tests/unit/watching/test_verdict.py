@@ -203,27 +203,6 @@ def test_pages_and_restarts_change_nothing(pages: int) -> None:
     assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
 
 
-def test_what_an_older_version_read_is_read_again() -> None:
-    """It moves the place of reading on and knows nothing of the rest."""
-    decisions = many_labels(1, 2)
-    whole = read(decisions, now=after(decisions))
-    some = read(decisions[:100], now=after(decisions))
-    of_older = read(decisions[100:200], now=after(decisions), watch=replace(some, service=None))
-    for known in (some.service, None):
-        there = replace(of_older, service=known)
-        again = there
-        behind = True
-        while behind:
-            again, behind = serve(
-                again,
-                again,
-                [],
-                [],
-                lambda low, high: [one for one in decisions if low < one.number <= high][:40],
-            )
-        assert read(decisions[200:], now=after(decisions), watch=again).service == whole.service
-
-
 def test_nothing_is_kept_while_reading_stands_still() -> None:
     decisions = many_labels(1, 2)
     watch = read(decisions, now=after(decisions))
