@@ -1,4 +1,4 @@
-"""How soon the risk alarm sees a change, how much ships until then, and how often it is wrong; beside the alarm before it.
+"""How soon the risk alarm sees a change, how much ships until then, and how often it is wrong.
 
     python benchmarks/alarm.py [--streams 400] [--short]
 
@@ -34,6 +34,7 @@ AT_ALPHA = 0.01
 U = np.array(STRENGTHS)
 INFLOW = RESTART_EVERY / (FALSE_EVERY * DELTA)
 BOOST, BOOST_FROM = 4.0, 0.1
+ENGINES = {"this": 1.0, "adaptive": BOOST}
 
 MISSED: list[str] = []
 
@@ -64,24 +65,6 @@ class Bets:
         self.draws += drawn
         on = drawn if known is None else drawn & known
         self.stakes *= 1 + np.multiply.outer(np.where(on, loss / THETA - 1, 0.0), U)
-
-
-class Before:
-    """The alarm before it: every decision, weighted by its draw; restarts every 500; for all time."""
-
-    STRENGTHS = 0.27 * 2.0 ** -np.arange(7) / THETA
-
-    def __init__(self, streams: int) -> None:
-        self.stakes = np.zeros((streams, 7))
-        self.seen = 0
-
-    def observe(self, weighted: np.ndarray) -> np.ndarray:
-        if self.seen % 500 == 0:
-            self.stakes += 6 / (np.pi * (self.seen // 500 + 1)) ** 2
-        self.seen += 1
-        self.stakes *= 1 + np.multiply.outer(weighted - THETA, self.STRENGTHS)
-        found: np.ndarray = self.stakes.mean(axis=1)
-        return found
 
 
 def told(name: str, found: float, target: float | None) -> str:
@@ -124,30 +107,22 @@ def until_alarm(
     streams: int,
     rng: np.random.Generator,
     *,
-    engine: str,
+    boost: float,
     most: int,
 ) -> dict[float, tuple[float, float]]:
-    """Median decisions and bad shipped until the alarm; `engine` is before, this or adaptive; labels come at once.
+    """Median decisions and bad shipped until the alarm; `boost` is that of the adaptive audit; labels come at once.
 
     `closed_before` decisions of a closed phase stand before the open ones, or after them where it is negative.
     """
-    before, bets = Before(streams), Bets(streams)
+    bets = Bets(streams)
     raised = np.zeros(streams, dtype=bool)
 
     def decide(risk: float, *, ships: bool = True) -> np.ndarray:
         loss = ((rng.random(streams) < risk) & ships).astype(float)
-        if engine == "before":
-            drawn = rng.random(streams) < p
-            raised_now = before.observe(np.where(drawn, loss / p, 0.0)) >= LEVEL
-        elif ships:
-            chance = p
-            if engine == "adaptive":
-                chance = np.where(bets.evidence >= BOOST_FROM, min(1.0, BOOST * p), p)
+        if ships:
+            chance = np.where(bets.evidence >= BOOST_FROM, min(1.0, boost * p), p)
             bets.draw(rng.random(streams) < chance, loss)
-            raised_now = bets.evidence >= LEVEL
-        else:
-            return loss
-        raised[raised_now] = True
+            raised[bets.evidence >= LEVEL] = True
         return loss
 
     for _ in range(max(0, closed_before)):
@@ -157,11 +132,10 @@ def until_alarm(
     for _ in range(max(0, -closed_before)):
         decide(0.0, ships=False)
     quiet = ~raised  # an alarm before the jump is another matter
-    begun = (bets.copy(), before.stakes.copy(), before.seen)
+    begun = bets.copy()
     result = {}
     for jump in jumps:
-        bets, before.stakes, before.seen = begun[0].copy(), begun[1].copy(), begun[2]
-        raised = ~quiet
+        bets, raised = begun.copy(), ~quiet
         found, bad = np.full(streams, np.inf), np.zeros(streams)
         for n in range(1, most + 1):
             bad += np.where(raised, 0.0, decide(jump))
@@ -189,13 +163,12 @@ def decisions_table(streams: int, rng: np.random.Generator, *, short: bool) -> N
     for p, opened, closed, jumps in cells:
         where = f"p {p}, {opened} open" + (f", {abs(closed)} closed" if closed else "")
         found = {
-            engine: until_alarm(p, opened, closed, list(jumps), streams, rng, engine=engine, most=12_000)
-            for engine in ("before", "this", "adaptive")
+            engine: until_alarm(p, opened, closed, list(jumps), streams, rng, boost=boost, most=12_000)
+            for engine, boost in ENGINES.items()
         }
         for jump, targets in jumps.items():
-            name = f"{where}, to {jump}"
-            said = [f"before {found['before'][jump][0]:.0f}/{found['before'][jump][1]:.0f}"]
-            for engine, target in zip(("this", "adaptive"), targets, strict=True):
+            name, said = f"{where}, to {jump}", []
+            for engine, target in zip(ENGINES, targets, strict=True):
                 decisions, bad = found[engine][jump]
                 said.append(f"{engine} {told(f'{name}, {engine}', decisions, target)}/{bad:.0f}")
             print(f"  {name:<44} {'; '.join(said)}")
@@ -209,8 +182,8 @@ def late_labels_table(streams: int, rng: np.random.Generator, *, every: int) -> 
     targets = {0.5: (420, 350), 0.3: (800, 600), 0.2: (1830, None)}
     for jump, (plain, adaptive) in targets.items():
         after = {0.5: 1400, 0.3: 2200, 0.2: 3600}[jump]
-        said = [f"before {_before_late(p, opened, 5000, jump, streams, rng):.0f}"]
-        for name, boost, target in (("this", 1.0, plain), ("adaptive", BOOST, adaptive)):
+        said = []
+        for (name, boost), target in zip(ENGINES.items(), (plain, adaptive), strict=True):
             found = _late(p, opened, after, jump, streams, rng, boost=boost, every=every)
             said.append(f"{name} {told(f'late labels, to {jump}, {name}', found, target)}")
         print(f"  to {jump:<41} {'; '.join(said)}")
@@ -267,25 +240,6 @@ def _late(
         found[reached & np.isinf(found)] = decided
         if decided > opened and (found <= decided).mean() > 0.6:
             break
-    return float(np.median(found[found > opened]) - opened)
-
-
-def _before_late(
-    p: float, opened: int, after: int, jump: float, streams: int, rng: np.random.Generator
-) -> float:
-    """The first draw that waits holds up all behind it."""
-    total = opened + after
-    drawn = rng.random((streams, total)) < p
-    losses = rng.random((streams, total)) < np.where(np.arange(total) < opened, QUIET, jump)
-    times = np.broadcast_to(np.arange(total, dtype=float), drawn.shape)
-    arrivals = np.minimum(_arrivals(times, rng), times + 5000)
-    overdue = arrivals == times + 5000
-    read_at = np.maximum.accumulate(np.where(drawn, arrivals, 0.0), axis=1)
-    engine, found = Before(streams), np.full(streams, np.inf)
-    for t in range(total):
-        evidence = engine.observe(np.where(drawn[:, t] & ~overdue[:, t], losses[:, t] / p, 0.0))
-        new = (evidence >= LEVEL) & np.isinf(found)
-        found[new] = np.maximum(read_at[new, t], t)
     return float(np.median(found[found > opened]) - opened)
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from streamer.journal import OutboxMessage
     from streamer.recalibration.service import Leadership
     from streamer.signing.notes import SignedHead
+    from streamer.signing.restorations import Restoration
 
 log = structlog.get_logger(__name__)
 
@@ -43,10 +44,22 @@ class HeadStore(Protocol):
         data: bytes,
         *,
         before: SignedHead,
-        make: Callable[[int, bytes], tuple[bytes, OutboxMessage | None]],
+        make: Callable[[str, int, bytes], tuple[bytes, OutboxMessage | None]],
         now: datetime,
     ) -> SignedHead | None:
         """Append a leaf and store the checkpoint of the log with it, unless another process appended one first."""
+        ...
+
+    def origin(self) -> str:
+        """The origin of checkpoints now."""
+        ...
+
+    def restorations(self) -> Sequence[Restoration]:
+        """Every backup that was restored, the oldest first."""
+        ...
+
+    def restore(self, make: Callable[[str, int], tuple[Restoration, str]], *, now: datetime) -> Restoration:
+        """Record what was given up; `make` returns that and its signature, given the record's id and a number."""
         ...
 
     def root(self, first: int, end: int) -> bytes:
@@ -68,11 +81,6 @@ class HeadStore(Protocol):
     def keep_cosigned(self, witness: str, size: int, note: bytes) -> None:
         """Keep what a witness has cosigned, in place of what it cosigned before."""
         ...
-
-
-def origin_of(record_id: str) -> str:
-    """The origin of a record's checkpoints: the name of its log of heads, under which its key signs."""
-    return f"streamer/{record_id}"
 
 
 def said(value: bytes) -> Note:
@@ -122,7 +130,7 @@ class Checkpointer:
             if not _grown(standing, known) and not (due and signed.published < signed.size):
                 appended = signed
                 break
-            make = partial(self._make, standing["record"], now if due else None)
+            make = partial(self._make, now if due else None)
             at = now.astimezone(UTC).isoformat(timespec="microseconds")
             leaf = canonical_json({**standing, "index": signed.size, "at": at})
             appended = self.store.append(leaf, before=signed, make=make, now=now)
@@ -131,9 +139,9 @@ class Checkpointer:
         return appended
 
     def _make(
-        self, record_id: str, published_at: datetime | None, size: int, root: bytes
+        self, published_at: datetime | None, origin: str, size: int, root: bytes
     ) -> tuple[bytes, OutboxMessage | None]:
-        note = self.signer.checkpoint(origin_of(record_id), size, root)
+        note = self.signer.checkpoint(origin, size, root)
         if published_at is None:
             return note, None
         return note, checkpoint_message(note, topic=self.topic, at=published_at)
@@ -161,7 +169,7 @@ class Checkpointer:
                 log.error("audit.checkpoint_file_of_another_record", path=str(self.file.path))
                 return (
                     f"{self.file.path} has checkpoint {other.size} of another record, or of another history of this one;"
-                    " name another file, also after a restore"
+                    " after a restore run `streamer audit restored`, else name another file"
                 )
         self._kept = newest.published
         return None
@@ -172,14 +180,21 @@ class Checkpointer:
         while True:
             last = file.last()
             held = None if last is None else said(last)
-            if held is not None and (
-                held.origin != said(value).origin
-                or held.size > newest.size
-                or self.store.root(0, held.size) != held.root
-            ):
+            ours = held is not None and self.covers(held, newest)
+            if held is not None and not ours and not self.given_up(held):
                 return held
-            if (held is not None and held.size >= newest.published) or file.append(value, after=last):
+            if (ours and held is not None and held.size >= newest.published) or file.append(
+                value, after=last
+            ):
                 return None
+
+    def covers(self, note: Note, newest: SignedHead) -> bool:
+        """Whether the log of heads is the one that a checkpoint is of."""
+        return note.size <= newest.size and self.store.root(0, note.size) == note.root
+
+    def given_up(self, note: Note) -> bool:
+        """Whether a checkpoint is of heads that were given up where a backup was restored."""
+        return any(one.gives_up(note.origin, note.size) for one in self.store.restorations())
 
 
 def _grown(standing: dict[str, Any], known: dict[str, Any]) -> bool:

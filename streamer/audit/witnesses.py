@@ -36,7 +36,16 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0
 
 
 class WitnessFailed(StreamerError):
-    """A witness did not cosign a checkpoint."""
+    """A witness did not cosign a checkpoint.
+
+    Attributes
+    ----------
+    cosigned : how many heads of another history of this record it has cosigned; None: it said nothing of that.
+    """
+
+    def __init__(self, message: str, *, cosigned: int | None = None) -> None:
+        super().__init__(message)
+        self.cosigned = cosigned
 
 
 class Witness(NamedTuple):
@@ -80,9 +89,12 @@ def ask(one: Witness, store: HeadStore) -> int:
             break
         if (reached := _size(answer)) > newest.size:
             raise WitnessFailed(
-                f"it has cosigned checkpoint {reached}, and the record ends at {newest.size}: was a backup restored?"
+                f"it has cosigned checkpoint {reached}, and the record ends at {newest.size}: was a backup restored? Then run"
+                " `streamer audit restored`",
+                cosigned=reached,
             )
-    raise WitnessFailed(_REFUSALS.get(status, f"it answered with status {status}"))
+    failed = _REFUSALS.get(status, f"it answered with status {status}")
+    raise WitnessFailed(failed, cosigned=reached if status == 422 else None)
 
 
 _REFUSALS = {
@@ -102,8 +114,9 @@ def _good(key: VerifierKey, note: Note) -> Iterator[bytes]:
 
 
 def reached_by(one: Witness, store: HeadStore) -> int:
-    """How many heads a witness has cosigned, as far as is known."""
-    return next((known.size for known in store.cosigned() if known.witness == one.key.name), 0)
+    """How many heads a witness has cosigned under the present origin, as far as is known."""
+    origin, key = b"%s\n" % store.origin().encode(), one.key.name
+    return next((it.size for it in store.cosigned() if it.witness == key and it.note.startswith(origin)), 0)
 
 
 def send(witnesses: Iterable[Witness], store: HeadStore) -> dict[str, str | None]:

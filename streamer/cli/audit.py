@@ -22,6 +22,7 @@ from streamer.wording.numbers import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store
     from streamer.store.audit.chained_rows import ChainedRowsSnapshot
@@ -479,26 +480,29 @@ def checkpoint(json: opt.JsonOption = False) -> None:
 
     Exit status 1 if the file does not have it or a witness did not cosign it; they get it later.
     """
-    from streamer.audit.checkpointing import origin_of
-    from streamer.audit.signing import Signer
-    from streamer.audit.witnesses import send
-
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
-        checkpointer, witnesses = wiring.checkpointer(settings, store), wiring.witnesses(settings)
-        before, newest = store.heads.newest().size, checkpointer.run(publish=True)
-        kept_back = checkpointer.keep_up(newest)
-        failed = send(witnesses, store.heads)
-        reached = {one.witness: one.size for one in store.heads.cosigned()}
-        origin = origin_of(store.heads.standing()[0]["record"])
+        _sign_now(settings, store, json=json)
+
+
+def _sign_now(settings: "Settings", store: "Store", *, json: bool, **about: Any) -> None:
+    """Sign, publish and have witnesses cosign; `about` is printed with `json`, too. Exits with status 1 if somebody does not have it."""
+    from streamer.audit.witnesses import send
+
+    checkpointer, witnesses = wiring.checkpointer(settings, store), wiring.witnesses(settings)
+    before, newest = store.heads.newest().size, checkpointer.run(publish=True)
+    kept_back = checkpointer.keep_up(newest)
+    failed = send(witnesses, store.heads)
+    reached = {one.witness: one.size for one in store.heads.cosigned()}
     announce_now(settings)
-    key = str(Signer(settings.audit.private_key or "").verifier_key(origin))
+    key = str(checkpointer.signer.verifier_key(store.heads.origin()))
     if json:
         told = [
             {"witness": name, "cosigned": reached.get(name, 0), "failed": why} for name, why in failed.items()
         ]
         print_json(
             {"made": newest.size > before, "size": newest.size, "witnesses": told, "verifier_key": key}
+            | about
         )
     else:
         say(
@@ -516,6 +520,41 @@ def checkpoint(json: opt.JsonOption = False) -> None:
             say(f"{name} has cosigned checkpoint {reached[name]}.")
     if kept_back is not None or any(failed.values()):
         raise typer.Exit(1)
+
+
+@app.command()
+def restored(
+    reason: opt.ReasonOption,
+    checkpoints: _CheckpointsOption = None,
+    by: opt.ByOption = None,
+    json: opt.JsonOption = False,
+) -> None:
+    """Put on record that a backup was restored: the checkpoints made after the backup are given up, and a new origin begins.
+
+    Run it before anything else works with the restored database. It finds what is lost in the configured file of checkpoints,
+    on the topic, and at the witnesses, and signs on. Who runs a witness must be given the new verifier key.
+
+    Exit status as of `streamer audit checkpoint`.
+    """
+    import json as text
+
+    from streamer.audit.restoring import give_up
+
+    settings = wiring.load_settings()
+    with wiring.open_store(settings) as store:
+        made = give_up(
+            wiring.checkpointer(settings, store),
+            wiring.known_checkpoints(settings, checkpoints),
+            wiring.witnesses(settings),
+            by=opt.who(by),
+            reason=reason,
+        )
+        given_up = text.loads(made.given_up)
+        if not json:
+            for origin, most in given_up:
+                say(f"Heads {made.kept + 1} to {most} of {origin} are given up.")
+            say(f"The record goes on as {made.origin}.")
+        _sign_now(settings, store, json=json, origin=made.origin, kept=made.kept, given_up=given_up)
 
 
 @app.command()

@@ -18,15 +18,6 @@ def serve(
         str, typer.Option(metavar="HOST", help="Address to listen on, of this machine's own.")
     ] = "127.0.0.1",
     port: Annotated[int, opt.port("Port to listen on")] = 8080,
-    instance: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=2**31 - 1,
-            help="Number of this process, different for each process over one database.",
-        ),
-    ] = 0,
     wait: Annotated[
         float,
         typer.Option(
@@ -44,12 +35,10 @@ def serve(
     docs/endpoint.md has the requests and responses. With --json the first line on standard output is an object with the
     addresses.
 
-    Exit status: 0 stopped after answering what it had taken, 1 crashed, 70 another process took its number, 124 it did not
+    Exit status: 0 stopped after answering what it had taken, 1 crashed, 70 another process took its slot, 124 it did not
     stop in time.
     """
     from streamer.wiring import run_serving
 
-    run = partial(
-        run_serving, kafka=kafka, host=host, port=port, instance=instance, wait=wait, sentence=sentence
-    )
+    run = partial(run_serving, kafka=kafka, host=host, port=port, wait=wait, sentence=sentence)
     raise typer.Exit(run_service(run, None, until_stdin_closes=until_stdin_closes, json=json))

@@ -14,6 +14,7 @@ from streamer.errors import BadMessage
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies, requests
+from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
 from streamer.serving.deadlines import deadline, desk_seconds, wanted_seconds
 from streamer.serving.gate_view import gate_view
@@ -165,25 +166,24 @@ def _json(content: bytes, headers: dict[str, str] | None = None) -> Response:
     return Response(content, headers=headers, media_type="application/json")
 
 
-async def _problem(_request: Request, error: Exception) -> Response:
+async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, Problem)
-    return error.response()
+    return refuse(request.url.path, error)
 
 
-async def _refused(_request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, BadMessage)
-    return refused(error.code, error.detail).response()
+    return refuse(request.url.path, refused(error.code, error.detail))
 
 
-async def _not_there(_request: Request, error: Exception) -> Response:
+async def _not_there(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     code = "method_not_allowed" if error.status_code == 405 else "not_found"
-    response = Problem(
-        error.status_code, code, f"{error.detail}; GET /openapi.json lists what there is"
-    ).response()
+    problem = Problem(error.status_code, code, f"{error.detail}; GET /openapi.json lists what there is")
+    response = refuse(request.url.path, problem)
     response.headers.update(error.headers or {})
     return response
 
 
-async def _failed(_request: Request, _error: Exception) -> Response:
-    return refused("internal_error", "the service failed; hold, and see its log").response()
+async def _failed(request: Request, _error: Exception) -> Response:
+    return refuse(request.url.path, refused("internal_error", "the service failed; hold, and see its log"))

@@ -102,7 +102,7 @@ class ServiceHealth(WorkerHealth):
         self, answers: PendingAnswers, observer: StreamObserver, *, essential: Collection[str]
     ) -> None:
         super().__init__(observer, dependencies=["database"], essential=essential)
-        self.unjoined = "its partitions are not leased yet"
+        self.unjoined = "its slot is not leased, or not any more"
         self._answers = answers
 
     def submitted(self, partition: Partition) -> None:

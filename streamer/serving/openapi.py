@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import resources
 from typing import Any, Final
 
 import msgspec
@@ -13,142 +14,11 @@ from streamer.events.generate import components
 from streamer.events.labels import LabelsV1
 from streamer.events.responses import ResponsesV1
 from streamer.serving.bodies import MOST_LABELS
-from streamer.serving.chat.request import MODEL_PREFIX
 from streamer.serving.gate_view import GateView
 
 _MAY_BE_LEFT_OUT: Final = {
     "ResponsesV1": {"schema", "gate", "batch_id"},
     "LabelsV1": {"schema", "gate", "labelled_at"},
-}
-_PROBLEM: Final = {
-    "type": "object",
-    "description": "RFC 9457. Whoever asked must hold.",
-    "required": ["type", "title", "status", "detail", "code", "action"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string", "description": "Stable; docs/endpoint.md lists them."},
-        "action": {"const": "abstain"},
-    },
-}
-_NULLABLE_TEXT: Final = {"type": ["string", "null"]}
-_ERROR: Final = {
-    "type": "object",
-    "description": "OpenAI's. Whoever asked must hold.",
-    "required": ["error"],
-    "properties": {
-        "error": {
-            "type": "object",
-            "required": ["message", "type", "param", "code", "streamer"],
-            "properties": {
-                "message": {"type": "string"},
-                "type": {
-                    "type": "string",
-                    "description": "`held` where the gate's upstream gives holds a status.",
-                },
-                "param": _NULLABLE_TEXT,
-                "code": {"type": "string"},
-                "streamer": {"type": "object", "required": ["action"]},
-            },
-        }
-    },
-}
-_CHAT_REQUEST: Final = {
-    "type": "object",
-    "description": "OpenAI's, as far as a gate can answer for it; docs/endpoint.md says what is refused.",
-    "required": ["model", "messages"],
-    "properties": {
-        "model": {
-            "type": "string",
-            "pattern": f"^{MODEL_PREFIX}",
-            "description": "`gate/` and the gate's name.",
-        },
-        "messages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object", "required": ["role", "content"]},
-        },
-        "metadata": {"type": ["object", "null"], "description": "Kept with the batch."},
-        "stream": {"type": ["boolean", "null"]},
-        "stream_options": {"type": ["object", "null"]},
-    },
-}
-_COMPLETION: Final = {
-    "type": "object",
-    "description": "OpenAI's, of one choice, with the decision in `streamer`.",
-    "required": ["id", "object", "created", "model", "choices", "usage", "streamer"],
-    "properties": {
-        "id": {"type": "string"},
-        "object": {"const": "chat.completion"},
-        "created": {"type": "integer"},
-        "model": {"type": "string"},
-        "choices": {
-            "type": "array",
-            "minItems": 1,
-            "maxItems": 1,
-            "items": {
-                "type": "object",
-                "required": ["index", "finish_reason", "message"],
-                "properties": {
-                    "index": {"const": 0},
-                    "finish_reason": {
-                        "enum": ["stop", "length", "content_filter"],
-                        "description": "`content_filter`: held, and the message is the upstream's hold message.",
-                    },
-                    "message": {"type": "object", "required": ["role", "content"]},
-                },
-            },
-        },
-        "usage": {"type": "object", "description": "The sum of all upstream calls."},
-        "streamer": {
-            "type": "object",
-            "required": ["gate", "batch_id", "action", "reason", "enforced", "selected", "shown"],
-        },
-    },
-}
-_MODELS: Final = {
-    "type": "object",
-    "required": ["object", "data"],
-    "properties": {
-        "object": {"const": "list"},
-        "data": {
-            "type": "array",
-            "items": {"type": "object", "required": ["id", "object", "created", "owned_by"]},
-        },
-    },
-}
-_RECORDED: Final = {
-    "type": "object",
-    "required": ["recorded"],
-    "properties": {
-        "recorded": {"type": "integer", "minimum": 0},
-        "unrecorded": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "How many of these name a batch, attempt or answer that is not in the record: they change nothing "
-            "until it is.",
-        },
-        "other_kind": {
-            "type": "integer",
-            "minimum": 1,
-            "description": "How many of these are of another kind than the gate's: they change no threshold.",
-        },
-    },
-}
-_AT_DESK: Final = {
-    "type": "object",
-    "description": "A batch that still waits for a person. Whoever asked must hold.",
-    "required": ["schema", "gate", "batch_id", "attempt", "action", "until"],
-    "properties": {
-        "schema": {"const": "streamer.desk.v1"},
-        "gate": {"type": "string"},
-        "batch_id": {"type": "string"},
-        "attempt": {"type": "integer"},
-        "action": {"const": "waiting"},
-        "until": {"type": "string", "format": "date-time"},
-    },
 }
 _REFUSALS: Final = {
     400: "The request cannot be read.",
@@ -172,15 +42,8 @@ def document() -> bytes:
     for name, optional in _MAY_BE_LEFT_OUT.items():
         required = [member for member in schemas[name]["required"] if member not in optional]
         schemas[name] = schemas[name] | {"required": required}
-    schemas |= {
-        "Problem": _PROBLEM,
-        "Recorded": _RECORDED,
-        "AtDesk": _AT_DESK,
-        "Error": _ERROR,
-        "ChatRequest": _CHAT_REQUEST,
-        "Completion": _COMPLETION,
-        "Models": _MODELS,
-    }
+    written = resources.files("streamer.serving").joinpath("schemas.json").read_bytes()
+    schemas |= msgspec.json.decode(written)
     gate = _parameter("gate", "path", "The gate's name.", {"type": "string"})
     batch = _parameter("batch_id", "path", "The batch.", {"type": "string"})
     attempt = _parameter("attempt", "query", "Of the batch.", {"type": "integer", "minimum": 1, "default": 1})
@@ -203,6 +66,7 @@ def document() -> bytes:
     repeat = _parameter(
         "Idempotency-Key", "header", "The `batch_id`; a repeat samples nothing.", {"type": "string"}
     )
+    asked = [repeat, prefers, waits[1]]
     severities = {
         "oneOf": [_ref("LabelsV1"), {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}]
     }
@@ -251,7 +115,27 @@ def document() -> bytes:
                         body=severities,
                     )
                 },
-                "/v1/chat/completions": {"post": _complete([repeat, prefers, waits[1]])},
+                "/v1/chat/completions": {
+                    "post": _in_place_of_a_model("complete", "ChatRequest", "Completion", asked)
+                },
+                "/v1/responses": {
+                    "post": _in_place_of_a_model("respond", "ResponseRequest", "Response", asked)
+                },
+                "/v1/models/{model}": {
+                    "get": _in_openais_form(
+                        _operation(
+                            "showModel",
+                            "Show a gate that has an upstream.",
+                            [
+                                _parameter(
+                                    "model", "path", "As in the list, or the gate's name.", {"type": "string"}
+                                )
+                            ],
+                            _ref("Model"),
+                            (),
+                        )
+                    )
+                },
                 "/v1/models": {
                     "get": _in_openais_form(
                         _operation(
@@ -280,15 +164,17 @@ def _find_at_desk(parameters: list[dict[str, Any]]) -> dict[str, Any]:
     return operation
 
 
-def _complete(parameters: list[dict[str, Any]]) -> dict[str, Any]:
+def _in_place_of_a_model(
+    identity: str, request: str, answer: str, parameters: list[dict[str, Any]]
+) -> dict[str, Any]:
     operation = _in_openais_form(
         _operation(
-            "complete",
+            identity,
             "Sample answers from the gate's upstream, decide, and return the selected one.",
             parameters,
-            _ref("Completion"),
+            _ref(answer),
             (),
-            body=_ref("ChatRequest"),
+            body=_ref(request),
         )
     )
     operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}

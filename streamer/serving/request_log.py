@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 from streamer.errors import Unavailable
 from streamer.events import codes
 from streamer.events.labels import label_revision
-from streamer.events.topics import HTTP, HTTP_LABELS, HTTP_LATE, HTTP_LOG
 from streamer.journal import BatchDecision, DeadLetter, Partition
 from streamer.serving.lane import Ended
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
@@ -97,14 +96,15 @@ class TakenLabels(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLog:
-    """The partitions of one instance, and what becomes of requests there.
+    """The partitions of one slot, and what becomes of requests there.
 
     Attributes
     ----------
     main : decides batches.
     side : never waits for an encoder: it records severities, and holds of batches that `main` has not decided in time. Whichever
         lane commits a batch first, its decision stands, and the other's record is a duplicate of it.
-    reachable : whether the database answered when it was last asked to commit.
+    partitions : where batches, late batches and severities are numbered.
+    reachable : whether a request can be recorded now: the slot is ours, and the database answered when it was last asked to commit.
     executor : where reading the database blocks.
     """
 
@@ -114,16 +114,9 @@ class RequestLog:
     actions: Actions
     labels: Labels
     judges: RiskVerdict
-    instance: int
+    partitions: tuple[Partition, Partition, Partition]
     reachable: Callable[[], bool]
     executor: Executor
-
-    def partitions(self) -> tuple[Partition, Partition, Partition]:
-        """Where batches, late batches and severities are numbered."""
-        batches, late, labels = (
-            Partition(HTTP_LOG, topic, self.instance) for topic in (HTTP, HTTP_LATE, HTTP_LABELS)
-        )
-        return batches, late, labels
 
     async def decide(
         self, batch: BatchBody, deadline: Deadline, *, headers: Headers, timestamp_ms: int
@@ -138,7 +131,7 @@ class RequestLog:
         """
         await self.policy(batch.event.gate)
         self._admit(self.main)
-        here, late, _ = self.partitions()
+        here, late, _ = self.partitions
         key = batch.event.batch_id.encode()
         asked = self.main.submit(
             here, batch.value, key=key, headers=headers, timestamp_ms=timestamp_ms, deadline_ms=deadline.ms
@@ -202,7 +195,7 @@ class RequestLog:
             return TakenLabels(0, 0, 0)
         kind = (await self.policy(gate)).settings.severity_kind
         self._admit(self.side, len(severities))
-        *_, here = self.partitions()
+        *_, here = self.partitions
         asked = {
             self.side.submit(
                 here, one.value, key=one.event.batch_id.encode(), headers=(), timestamp_ms=timestamp_ms
@@ -231,7 +224,7 @@ class RequestLog:
             return
         lane = self.side if labels else self.main
         self._admit(lane)
-        here = self.partitions()[2 if labels else 0]
+        here = self.partitions[2 if labels else 0]
         asked = lane.submit(here, value, key=b"", headers=(), timestamp_ms=timestamp_ms)
         if await _first({asked}, until=deadline.at) is None:
             raise unavailable(_UNKNOWN)

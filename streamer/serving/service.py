@@ -1,4 +1,4 @@
-"""One instance of the service from its leases to its end: the components of this package and of the stream, connected."""
+"""The service from its leases to its end: the components of this package and of the stream, connected."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from streamer.journal import Journal
     from streamer.serving.lane import PendingAnswers, ServiceHealth
     from streamer.serving.request_log import RequestLog
+    from streamer.serving.slots import Slots
     from streamer.stream.ending import Ending
     from streamer.stream.hooks import Hooks
     from streamer.stream.relay import Relay
@@ -40,7 +41,7 @@ _PUBLISH_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What an instance is made of.
+    """What it is made of.
 
     Attributes
     ----------
@@ -52,6 +53,7 @@ class Service:
 
     request_log: RequestLog
     journal: Journal
+    slots: Slots
     answers: PendingAnswers
     server: Server
     relay: Relay | None
@@ -67,7 +69,7 @@ class Service:
         Raises
         ------
         WorkerHalted
-            When another process took the partitions. Whoever waits is told that nothing is known.
+            When another process took the slot. Whoever waits is told that nothing is known.
         """
         with signals_set(self.ending.asked):
             if await self.ending.unless_asked(self._lease()) is not None:
@@ -78,6 +80,7 @@ class Service:
             asyncio.create_task(lane.run(), name=f"serving-{name}")
             for name, lane in (("main", self.request_log.main), ("side", self.request_log.side))
         ]
+        recording.append(asyncio.create_task(self.slots.keep(), name="serving-slots"))
         if self.relay is not None:
             recording.append(asyncio.create_task(self.relay.run(), name="serving-relay"))
         serving = asyncio.create_task(self.server.serve(sockets=sockets), name="serving-http")
@@ -107,7 +110,7 @@ class Service:
             await asyncio.gather(*recording, serving, stop, return_exceptions=True)
 
     async def _lease(self) -> bool:
-        partitions = self.request_log.partitions()
+        partitions = self.request_log.partitions
         leases = await until_available(
             self.executor,
             lambda: self.journal.lease(partitions),
@@ -119,12 +122,10 @@ class Service:
         batches, late, labels = partitions
         self.request_log.main.install([leases[batches]])
         self.request_log.side.install([leases[late], leases[labels]])
-        self.health.joined = lambda: True
+        self.health.joined = self.slots.mine
         for partition in partitions:
             self.health.lag(partition.topic, partition.number, 0)
-        log.info(
-            "serving.started", instance=self.request_log.instance, next_offset=leases[batches].next_offset
-        )
+        log.info("serving.started", slot=self.slots.number, next_offset=leases[batches].next_offset)
         return True
 
     async def _let_others_finish(self, recording: list[asyncio.Task[None]]) -> None:

@@ -344,6 +344,11 @@ class Store:
         with self._database.reading(snapshot=True) as connection:
             return recorded_batch(connection, key)
 
+    def waiting_partitions(self, log_id: str) -> list[int]:
+        """The numbers of this log's partitions whose messages wait to be published."""
+        with self._database.reading() as connection:
+            return outbox.waiting_partitions(connection, log_id)
+
     def unpublished_topics(
         self, sources: Sequence[Partition], *, ownerless: timedelta | None = timedelta(0)
     ) -> list[str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamer.wiring.audit import (
         checkpointer,
         compared_with_log,
+        known_checkpoints,
         outside_checkpoints,
         receipts,
         rescorer,
@@ -50,8 +51,8 @@ else:
     _NAMES = {
         "streamer.settings.settings": "load_settings",
         "streamer.wiring.asking": "what_if",
-        "streamer.wiring.audit": "checkpointer compared_with_log outside_checkpoints receipts rescorer "
-        "signer signing trusted_keys witnesses",
+        "streamer.wiring.audit": "checkpointer compared_with_log known_checkpoints outside_checkpoints receipts "
+        "rescorer signer signing trusted_keys witnesses",
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
         "streamer.wiring.console": "run_console",
@@ -72,7 +73,7 @@ else:
 __all__ = [
     "adopt_candidate", "check_database", "check_topics",
     "checkpointer", "compared_with_log", "connection", "create_topics", "encoder", "encoder_identity",
-    "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "label_keys", "limits",
+    "endpoint_encoder", "judge", "judge_scoring_id", "key_block", "known_checkpoints", "label_keys", "limits",
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
     "run_serving", "run_signer", "run_worker", "set_candidate", "signer", "signing", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",

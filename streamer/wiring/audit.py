@@ -133,6 +133,13 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
         raise UsageError(f"cannot read the checkpoints {named}: {error.strerror}") from error
 
 
+def known_checkpoints(settings: Settings, where: str | None) -> list[bytes]:
+    """Read the checkpoints of a place, as `outside_checkpoints` does, or else of the file and of the topic, as far as these exist."""
+    found = outside_checkpoints(settings, where)
+    both = where is None and settings.kafka.bootstrap_servers is not None
+    return [*(found[0] if found is not None else []), *(_from_topic(settings) if both else [])]
+
+
 def rescorer(settings: Settings, tolerance: float | None) -> Rescorer:
     """Return what scores stored texts again, with the configured encoders if there are some; loading each takes seconds."""
     from streamer.audit.rescoring import TOLERANCE, Rescorer

@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from streamer.errors import Unavailable, UsageError
+from streamer.events.topics import HTTP_LOG
 from streamer.gates.settings import NO_ENCODER
 from streamer.security.loopback import is_loopback
 from streamer.wiring.configured_judge import judge_scores
@@ -48,8 +49,10 @@ if TYPE_CHECKING:
     from streamer.serving.releases import Releases
     from streamer.serving.request_log import RequestLog
     from streamer.serving.service import Service
+    from streamer.serving.slots import Slots
     from streamer.settings.settings import Settings
     from streamer.store import Store
+    from streamer.store.db.leases import ProcessLease
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.hooks import Hooks
     from streamer.stream.relay import Relay
@@ -67,7 +70,6 @@ def run_serving(
     kafka: bool,
     host: str,
     port: int,
-    instance: int,
     wait: float,
     sentence: Callable[[RiskReport], str],
     announce: Callable[[Mapping[str, object]], None],
@@ -77,7 +79,6 @@ def run_serving(
     Parameters
     ----------
     kafka : publish what is decided.
-    instance : the number of its partition.
     wait : seconds that a request may take, > 0.
     sentence : says how a gate stands.
     announce : gets the addresses once they are known, before the service is ready.
@@ -135,7 +136,6 @@ def run_serving(
                 "http": http.url,
                 "encoder": encoder_id,
                 "broker": "none" if broker is None else broker.bootstrap,
-                "instance": instance,
                 "upstreams": ", ".join(f"{gate}: {one.upstream.id}" for gate, one in samplers.items())
                 or "none",
             }
@@ -159,14 +159,17 @@ def run_serving(
             hooks=Hooks(observer=health, failpoint=from_environment(), tracing=traces),
             threads=_threads(stack),
         )
-        relay = None if broker is None else _relay(broker, shared, lambda: request_log)
+        relay = None if broker is None else _relay(broker, shared, lambda: request_log, lambda: slots)
         judge = stack.enter_context(judge_scores(settings, metrics, traces))
-        request_log = _request_log(shared, judge, relay, instance, sentence)
+        slots = _slots(shared, relay, *at_last(store.leases.free_slot))
+        stack.callback(slots.release)
+        request_log = _request_log(shared, judge, relay, slots, sentence)
         authorize = Authorize(ring, RateLimits(), listening=host, clock=now, monotonic=time.monotonic)
         app, chat, releases = _application(shared, request_log, samplers, authorize, wait)
         service = Service(
             request_log=request_log,
             journal=store,
+            slots=slots,
             answers=answers,
             server=server(
                 measured(app, metrics, traces),
@@ -233,12 +236,13 @@ def _request_log(
     shared: _Shared,
     judge: JudgeScores | None,
     relay: Relay | None,
-    instance: int,
+    slots: Slots,
     sentence: Callable[[RiskReport], str],
 ) -> RequestLog:
     from streamer.deciding.decider import BatchDecider
     from streamer.serving.lane import Lane, LaneLimits
     from streamer.serving.request_log import RequestLog
+    from streamer.serving.slots import partitions_of
 
     settings, store, threads = shared.settings, shared.store, shared.threads
     decider = partial(
@@ -278,8 +282,8 @@ def _request_log(
         actions=store,
         labels=store.labels,
         judges=partial(_judged, store, sentence),
-        instance=instance,
-        reachable=partial(shared.health.reachable, "database", "decider"),
+        partitions=partitions_of(slots.number),
+        reachable=lambda: slots.mine() and shared.health.reachable("database", "decider"),
         executor=threads["read"],
     )
 
@@ -330,7 +334,24 @@ async def _run(service: Service, listening: socket, chat: ChatCounter) -> None:
         await chat.close()
 
 
-def _relay(broker: KafkaConnection, shared: _Shared, log: Callable[[], RequestLog]) -> Relay:
+def _slots(shared: _Shared, relay: Relay | None, number: int, own: ProcessLease) -> Slots:
+    from streamer.serving.slots import Slots
+
+    store = shared.store
+    return Slots(
+        number,
+        own,
+        lease=store.leases.of_slot,
+        waiting=None if relay is None else partial(store.waiting_partitions, HTTP_LOG),
+        journal=store,
+        executor=shared.threads["lease"],
+        wake=_nothing if relay is None else relay.wake,
+    )
+
+
+def _relay(
+    broker: KafkaConnection, shared: _Shared, log: Callable[[], RequestLog], slots: Callable[[], Slots]
+) -> Relay:
     from streamer.stream.relay import Relay
     from streamer.stream.relay_lane import RelayLimits
 
@@ -338,7 +359,7 @@ def _relay(broker: KafkaConnection, shared: _Shared, log: Callable[[], RequestLo
         broker,
         shared.store,
         executor=shared.threads["relay"],
-        sources=lambda: {**log().main.intake.leases, **log().side.intake.leases},
+        sources=lambda: {**log().main.intake.leases, **log().side.intake.leases, **slots().adopted()},
         # Workers look after what commands left behind: two publishers could leave an older policy as the last one.
         takes_ownerless=lambda: False,
         limits=RelayLimits(max_request_size=limits(shared.settings).max_output_bytes),

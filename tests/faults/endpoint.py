@@ -120,6 +120,14 @@ class Site:
             "STREAMER_LOGGING_FORMAT": "json",
         } | self.settings
 
+    def end_slot(self, number: int) -> None:
+        """Let the lease of a slot run out."""
+        with self.engine.begin() as connection:
+            schema = "streamer." if self.engine.dialect.name == "postgresql" else ""
+            connection.exec_driver_sql(
+                f"UPDATE {schema}leases SET expires_at = '2000-01-01' WHERE name = 'serve-{number}'"
+            )
+
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         with self.engine.begin() as connection:
             if self.engine.dialect.name == "postgresql":

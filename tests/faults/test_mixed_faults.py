@@ -60,7 +60,7 @@ SHIPPED_LATE_BY = f"{SHIPPED_LATE} AND batch IN (SELECT id FROM streamer.batches
 
 
 class Instances:
-    """Two endpoints, each started again under its number and port when it is killed."""
+    """Two endpoints, each started again under its port when it is killed."""
 
     def __init__(self, site: Doors, upstream: str) -> None:
         self._site, self._upstream = site, upstream
@@ -69,7 +69,7 @@ class Instances:
         self.bases = [one.base for one in self.now]
 
     def _start(self, number: int) -> Endpoint:
-        words = ("--port", self._ports[number], "--instance", str(number))
+        words = ("--port", self._ports[number])
         return self._site.serve(*words, kafka=True, ready=False, STREAMER_UPSTREAMS=self._upstream)
 
     def kill(self, rng: random.Random) -> None:

@@ -54,7 +54,7 @@ class StrictWitness:
 
     Attributes
     ----------
-    log : the verifier key of the log that it knows; None: it knows none.
+    log : the verifier key of the log that it knows now; None: it knows none.
     newest : the checkpoint that it cosigned last, with its signature.
     answers : the status of each answer.
     broken : an answer that it gives whatever it is asked; None: it does as the protocol says.
@@ -68,7 +68,7 @@ class StrictWitness:
         self.newest: bytes | None = None
         self.answers: list[int] = []
         self.broken: tuple[int, bytes] | None = None
-        self._known: Note | None = None
+        self._all_known: dict[str, Note] = {}
         witness = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -95,6 +95,10 @@ class StrictWitness:
     def address(self) -> str:
         """As `audit.witnesses` has it."""
         return f"{self.key} http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def _known(self) -> Note | None:
+        return None if self.log is None else self._all_known.get(self.log.name)
 
     @property
     def size(self) -> int:
@@ -139,7 +143,7 @@ class StrictWitness:
         signature = now.to_bytes(8) + self._private.sign(
             b"cosignature/v1\ntime %d\n%s" % (now, checkpoint.text)
         )
-        self._known, self.newest = checkpoint, note + self.key.line(signature)
+        self._all_known[checkpoint.origin], self.newest = checkpoint, note + self.key.line(signature)
         return 200, self.key.line(signature)
 
     def __enter__(self) -> StrictWitness:

@@ -3,7 +3,7 @@
 import { canonical, parse, plain } from "./json.mjs";
 import { canonicalObject, decode, jsonLines, lines } from "./bundle.mjs";
 import { wrongForm } from "./schema.mjs";
-import { MerkleLog, goodSignature, keyHash, leafHash, seedCommitment, sha256 } from "./hashes.mjs";
+import { MerkleLog, goodSignature, keyHash, leafHash, seedCommitment, sha256, signed } from "./hashes.mjs";
 import { micros } from "./moments.mjs";
 
 const BACKWARDS = 60_000_000n; // microseconds: a clock that runs further back is told
@@ -66,7 +66,7 @@ const WRITTEN_AT = {
   calibration_runs: "finished_at", candidate_policies: "at", data_gaps: "recorded_at", dead_letter_replays: "at",
   desk_outcomes: "at", encoders: "first_seen_at", erasures: "at", gate_revisions: "created_at", gates: "created_at",
   judgements: "judged_at", label_revisions: "received_at", label_signatures: "received_at", policies: "valid_from", policy_events: "at",
-  proposal_rejections: "rejected_at",
+  proposal_rejections: "rejected_at", restorations: "at",
 };
 
 /** Compare when a row says that it was written with when it was sealed. */
@@ -195,14 +195,20 @@ const NOTE = /^(([^\x00-\x1f\x7f]+)\n([1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n(
  * Checkpoints, as signed notes: their signatures, the log of heads against each, and the record against every head under the newest.
  *
  * `outside` are those that somebody kept (null: only the bundle's own count). Those that say more heads than the bundle has are
- * younger, unless they were made before it. Returns the newest head that a checkpoint covers, or null.
+ * younger, unless they were made before it. What contradicts the log of heads is a fault, unless it was given up where a backup was
+ * restored. Returns the newest head that a checkpoint covers, or null.
  */
-export function checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates }, report) {
+export function checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates, restorations = [] }, report) {
   const notes = [...checkpointsOf(outside ?? [], "the file", keys, report), ...checkpointsOf(own, "the bundle", keys, report)];
   const known = manifest.head.record_id;
+  const given = givenUp(restorations, known, keys, report);
+  const origins = new Set([`streamer/${known}`, ...given.flatMap(({ origin, next }) => [origin, next])]);
   for (const { place, origin } of notes) {
-    if (origin !== `streamer/${known}`) report.fault("checkpoint", place, "it is of another record");
+    if (!origins.has(origin)) report.fault("checkpoint", place, "it is of another record");
   }
+  const contradicts = ({ place, origin, size }, detail) => {
+    if (!given.some((one) => one.origin === origin && one.kept < size && size <= one.most)) report.fault("checkpoint", place, detail);
+  };
   const most = notes.reduce((all, { size }) => Math.max(all, size), 0);
   const log = new MerkleLog();
   const last = new Map();
@@ -223,16 +229,34 @@ export function checkCheckpoints({ own, outside, heads, keys, manifest, control,
     }
     if (head !== null) compare(head, place, control, chains, gates, report);
     for (const one of bySize.get(number) ?? []) {
-      if (one.root !== log.root()) report.fault("checkpoint", one.place, "it was made of another log of heads");
+      if (one.root !== log.root()) contradicts(one, "it was made of another log of heads");
       else newest = head ?? newest;
     }
   }
-  for (const { size, made_at: at, place } of notes.filter((one) => one.size > log.size)) {
+  for (const one of notes.filter(({ size }) => size > log.size)) {
+    const { size, made_at: at, place } = one;
     const mine = place.endsWith("(the bundle)") || (at !== null && micros(at) <= micros(manifest.made_at));
-    if (mine) report.fault("checkpoint", place, `it saw ${size} heads, there are ${log.size}: the newest were cut off`);
+    if (mine) contradicts(one, `it saw ${size} heads, there are ${log.size}: the newest were cut off`);
     else report.note("younger", `checkpoints beyond the ${log.size} heads of the bundle: they are younger, or the end was cut off`);
   }
   return newest;
+}
+
+/** What was given up where backups were restored: of each origin how many heads stay, how many were given up, and the next origin. */
+function givenUp(restorations, record, keys, report) {
+  const found = [];
+  for (const { row, place } of restorations) {
+    const { signature, ...said } = row;
+    if (![...keys.values()].some((key) => signed(key, "streamer.restoration.v1", canonical({ ...said, record }), signature))) {
+      report.fault("signature", place, "no trusted key has signed it");
+      continue;
+    }
+    for (const [origin, most] of plain(parse(row.given_up))) {
+      found.push({ origin, kept: row.kept, most, next: row.origin });
+      report.note(`restored ${row.id} ${origin}`, `heads ${row.kept + 1} to ${most} of ${origin}: a backup was restored at ${row.at}, and ${row.by} gave them up`);
+    }
+  }
+  return found;
 }
 
 function checkpointsOf(bytesOfLines, origin, keys, report) {

@@ -7,6 +7,7 @@ import { Waits } from "./waits.mjs";
 const KEYS = {
   gates: ["name"], gate_revisions: ["gate", "revision"], policies: ["gate", "version"], calibration_runs: ["id"], audit_rates: ["id"],
   api_keys: ["id"], api_key_revocations: ["id"], accounts: ["name", "revision"], proposal_rejections: ["run"],
+  restorations: ["id"],
 };
 
 export class Governance {
@@ -21,6 +22,7 @@ export class Governance {
   fileLabels = [];
   labelSignatures = [];
   desk = [];
+  restorations = []; // backups that were restored
   judgements = []; // what judges were asked and said for labels
   waits = new Waits();
   carried = new Map(); // scorer, batch and response: what an adopted candidate made of an earlier decision
@@ -45,6 +47,7 @@ export class Governance {
     else if (kind === "calibration_runs") this.runs.set(row.id, this.#run(entry));
     else if (kind === "proposal_rejections") this.waits.rejection(row);
     else if (kind === "audit_rates") this.rates.set(row.id, { row, index });
+    else if (kind === "restorations") this.restorations.push(entry);
     else if (kind === "erasures") this.erasures.push({ row, place, index });
     else if (kind === "label_revisions") this.#addLabel(entry);
     else if (kind === "label_signatures") this.labelSignatures.push({ row, index });

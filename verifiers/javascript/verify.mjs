@@ -61,8 +61,8 @@ export function verifyBundle({ bundle, publicKey, checkpoints, receipts, policyK
     else guarded(report, entry.place, () => checkRefusals(entry, decisions, report));
     if (entry.kind === "label") labels.addOutcome(entry);
   });
-  const { gates } = governance;
-  const newest = checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates }, report);
+  const { gates, restorations } = governance;
+  const newest = checkCheckpoints({ own, outside, heads, keys, manifest, control, chains, gates, restorations }, report);
   for (const entry of others) guarded(report, entry.place, () => decisions.add(entry));
   for (const entry of governance.judgements) guarded(report, entry.place, () => decisions.words(entry));
   checkUnchained(bundle, report);

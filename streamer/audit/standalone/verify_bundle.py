@@ -278,6 +278,7 @@ nothing:
 names = text*
 batch = [text;text;count]
 ends = [text;text;count;count;hash]*
+given_up = [text;count]*
 age cut: pending age|worst|labelled-only, seconds number, because text, draws count, waiting count,
  unused count, unused_labelled count, middle_seconds number, delays count, delay_seconds number?,
  deadline_seconds number, window count?
@@ -386,6 +387,8 @@ control.desk_outcomes: id text, gate text, batch_id text, attempt count, action 
  text, until time, at time
 control.desk_outcomes+: content? released, erased_at? time, missing? text
 control.dead_letter_replays: id count, dead_letter count, at time, by text
+control.restorations: id count, at time, by text, reason text, origin text, kept count, given_up
+ json:given_up, signature base64
 control.carried_scores: batch count, scorer text, response_id text, score share, of batch
 control.carried_signals: list hash, batch count, signals hex, of batch
 control.candidate_policies: id count, gate text, settings json:object?, state cut|open|closed|full?,
@@ -1308,7 +1311,7 @@ WRITTEN_AT = {
     "desk_outcomes": "at", "encoders": "first_seen_at", "erasures": "at", "gate_revisions": "created_at", "gates": "created_at",
     "judgements": "judged_at",
     "label_revisions": "received_at", "label_signatures": "received_at", "policies": "valid_from", "policy_events": "at",
-    "proposal_rejections": "rejected_at",
+    "proposal_rejections": "rejected_at", "restorations": "at",
 }  # fmt: skip
 """The column of a control row that says when it was written. An alert is raised before that, and a rate may begin later."""
 
@@ -1349,7 +1352,10 @@ class Verifier:
         self.counts: Counter[str] = Counter()
         self.left_out: dict[str, Any] | None = None
         # Of each size of the log of heads: its root, who says so, and whether that may be younger than the record.
-        self._signed: dict[int, list[tuple[str, str, bool]]] = {}
+        self._signed: dict[int, list[tuple[str, str, bool, str]]] = {}
+        self._apart: list[
+            tuple[str, int, str, str]
+        ] = []  # what contradicts the log, and may have been given up
         self._origins: dict[str, str] = {}
         self._newest: tuple[int, str, dict[str, Any]] | None = None
         self._remembered: tuple[int, dict[str, Any] | None] = (0, None)
@@ -1445,7 +1451,7 @@ class Verifier:
                 continue
             there = True
             self._origins.setdefault(note.origin, place)
-            self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger))
+            self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger, note.origin))
         if not complete and not there:
             self.notes["outside"] = (
                 f"{origin} has no checkpoint: the one beside the record was taken, and whoever can change it could"
@@ -1461,11 +1467,8 @@ class Verifier:
         """
         if seen is not None:
             place = f"checkpoint {seen[0]} (an earlier verification)"
-            self._signed.setdefault(seen[0], []).append((seen[1], place, False))
+            self._signed.setdefault(seen[0], []).append((seen[1], place, False, ""))
             self._remembered = seen[0], None
-        for origin, place in self._origins.items():
-            if origin != f"streamer/{record_id}":
-                self.fault("checkpoint", place, "it is of another record")
         if not self._signed:
             self.notes["checkpoints"] = (
                 "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
@@ -1475,25 +1478,23 @@ class Verifier:
         for line in itertools.islice(lines, newest):
             log.append(hashlib.sha256(b"\x00" + line).digest())
             facts = self._head(line, log.size, record_id)
-            for root, place, _ in self._signed.pop(log.size, ()):
+            for root, place, _, origin in self._signed.pop(log.size, ()):
                 if root != log.root():
-                    self.fault("checkpoint", place, "it was made of another log of heads")
+                    said = "it was made of another log of heads"
+                    self._apart.append((origin, log.size, place, said))
                 elif facts is not None:
                     self._newest = log.size, root, facts
                     if log.size == self._remembered[0]:
                         self._remembered = log.size, facts
         for size, where in sorted(self._signed.items()):
-            for _, place, younger in where:
+            for _, place, younger, origin in where:
                 if younger:
                     self.notes["younger"] = (
                         f"checkpoints beyond the {log.size} heads of the record: they are younger, or the end was cut off"
                     )
                 else:
-                    self.fault(
-                        "checkpoint",
-                        place,
-                        f"it saw {size} heads, there are {log.size}: the newest were cut off",
-                    )
+                    said = f"it saw {size} heads, there are {log.size}: the newest were cut off"
+                    self._apart.append((origin, size, place, said))
         self.counts["checkpoints"] += 0 if self._newest is None else self._newest[0]
 
     def _head(self, line: bytes, number: int, record_id: str) -> dict[str, Any] | None:
@@ -1681,9 +1682,39 @@ class Verifier:
             self._control_roots[log.size] = self._append((), log, line, place)
             self.counts["control entries"] += 1
         self._control_size = log.size
+        self._restored()
         for forgotten in self._forgotten:
             self._allowed(*forgotten)
         self._end((), "control", log, head["control"], None)
+
+    def _restored(self) -> None:
+        """Say what was given up where backups were restored; a checkpoint that contradicts the record otherwise is a fault."""
+        base = f"streamer/{self._record_id}"
+        known, given = {base}, []
+        for (number,), row in self._rows.get("restorations", {}).items():
+            leaf = self._control_leaf["restorations", (number,)]
+            said = {name: value for name, value in row.items() if name != "signature"}
+            signed = b"streamer.restoration.v1\x00" + canonical_json({**said, "record": self._record_id})
+            signature = base64.b64decode(row["signature"])
+            if self._keys and not any(self._verify_signature(key, signed, signature) for key in self._keys):
+                self.fault(
+                    "signature", f"control, leaf {leaf}, restorations id {number}",
+                    "its signature is not good for what it says, or of a key that is not trusted",
+                )  # fmt: skip
+                continue
+            known.add(row["origin"])
+            for origin, most in json.loads(row["given_up"]):
+                known.add(origin)
+                given.append((origin, row["kept"], most))
+                self.notes[f"restored {number} {origin}"] = (
+                    f"heads {row['kept'] + 1} to {most} of {origin}: a backup was restored at {row['at']}, and {row['by']} gave them up"
+                )
+        for origin, place in self._origins.items():
+            if origin not in known:
+                self.fault("checkpoint", place, "it is of another record")
+        for origin, size, place, detail in self._apart:
+            if not any(origin in ("", name) and kept < size <= most for name, kept, most in given):
+                self.fault("checkpoint", place, detail)
 
     def policy_signatures(self, keys: Sequence[bytes]) -> None:
         """Verify the signatures of policies by the public keys that may sign them; after `control`.
@@ -1733,6 +1764,7 @@ class Verifier:
             "api_key_revocations": ("id",),
             "accounts": ("name", "revision"),
             "proposal_rejections": ("run",),
+            "restorations": ("id",),
         }.get(kind)
         if kind == "label_revisions":
             self._label(row, row["effective_at"], place)

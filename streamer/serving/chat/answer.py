@@ -1,14 +1,11 @@
-"""What a caller gets, in OpenAI's forms: a completion, the same as server-sent events, or an error."""
+"""What a caller gets of a recorded decision, before a protocol gives it a form."""
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-
-import msgspec
-from starlette.responses import Response
 
 from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
@@ -24,19 +21,47 @@ if TYPE_CHECKING:
     from streamer.serving.chat.counter import Completed
     from streamer.serving.chat.request import ChatRequest
     from streamer.serving.chat.upstream import Upstream
-    from streamer.serving.problems import Problem
     from streamer.serving.releases import State
 
-_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-_FINISHED: Final = ("stop", "length")
-_HELD: Final = "content_filter"
+HELD: Final = "content_filter"
 _PARAMETERS: Final = ("temperature", "top_p", "max_tokens")
 
 
-def answer(
-    done: Completed, upstream: Upstream, request: ChatRequest, *, desk: State | None = None
-) -> Response:
-    """Return a recorded decision as the caller asked for it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A decision as it is told.
+
+    Attributes
+    ----------
+    id : of its action.
+    created : when it was decided, in seconds since 1970.
+    model : the gate, as it is listed.
+    text : what is shown; of a hold the upstream's hold message.
+    finish_reason : `stop`, `length` or, of a hold, `HELD`.
+    hold_status : of HTTP, of a hold that is an error; else None.
+    usage : tokens read and written by all calls; None where an upstream did not count them.
+    told : the member `streamer`.
+    headers : of HTTP.
+    """
+
+    id: str
+    created: int
+    model: str
+    text: str
+    finish_reason: str
+    hold_status: int | None
+    usage: tuple[int, int] | None
+    told: dict[str, Any]
+    headers: dict[str, str]
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing is shown but the hold message."""
+        return self.finish_reason == HELD
+
+
+def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: State | None = None) -> Answer:
+    """Return what a caller is told of a recorded decision.
 
     Parameters
     ----------
@@ -84,59 +109,17 @@ def answer(
     headers = {name: value for name, value in headers.items() if value}
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
-    if shown is None and upstream.hold_status is not None:
-        # A client that asks again on its own would pay for other answers.
-        return _error(
-            upstream.hold_status, "held", action.reason, upstream.hold_message, told,
-            headers=headers | {"x-should-retry": "false"},
-        )  # fmt: skip
-    text, finish_reason = upstream.hold_message, _HELD
-    if shown is not None:
-        place = [one.id for one in action.responses].index(shown)
-        text = said
-        reason = sampling["finish_reasons"][place]
-        finish_reason = reason if reason in _FINISHED else _FINISHED[0]
-    whole = {
-        "id": f"chatcmpl-{action.action_id}",
-        "created": int(action.decided_at.timestamp()),
-        "model": f"{MODEL_PREFIX}{request.gate}",
-        "streamer": told,
-    }
-    usage = _usage(every)
-    if request.stream:
-        events = _events(whole, text, finish_reason, usage if request.usage_chunk else None)
-        return Response(
-            events, headers=headers | {"cache-control": "no-store"}, media_type="text/event-stream"
-        )
-    choice = {
-        "index": 0,
-        "finish_reason": finish_reason,
-        "logprobs": None,
-        "message": {"role": "assistant", "content": text, "refusal": None},
-    }
-    body = (
-        whole
-        | {"object": "chat.completion", "choices": [choice]}
-        | ({} if usage is None else {"usage": usage})
-    )
-    return Response(msgspec.json.encode(body), headers=headers, media_type="application/json")
-
-
-def error(problem: Problem) -> Response:
-    """Return a problem in OpenAI's form."""
-    kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
-    headers = {} if problem.retry is None else {"retry-after": str(math.ceil(problem.retry))}
-    if problem.status == 401:
-        headers["www-authenticate"] = "Bearer"
-    if problem.status == 409:
-        headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
-    return _error(
-        problem.status,
-        kind,
-        problem.code,
-        problem.detail,
-        {"action": "abstain"},
-        param=problem.param if isinstance(problem, ChatProblem) else None,
+    place = None if shown is None else [one.id for one in action.responses].index(shown)
+    reason = None if place is None else sampling["finish_reasons"][place]
+    return Answer(
+        id=action.action_id,
+        created=int(action.decided_at.timestamp()),
+        model=f"{MODEL_PREFIX}{request.gate}",
+        text=upstream.hold_message if shown is None else said,
+        finish_reason=HELD if place is None else "length" if reason == "length" else "stop",
+        hold_status=upstream.hold_status if place is None else None,
+        usage=_usage(every),
+        told=told,
         headers=headers,
     )
 
@@ -158,6 +141,7 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "enforced": action.enforced,
         "selected": action.selected,
         "shown": shown,
+        "label": {"batch_id": action.batch_id, "response_id": shown or _best(action)},
         "policy_version": action.policy.version,
         "upstream": (batch.metadata or {})[UPSTREAM],
         "parameters": {
@@ -167,6 +151,12 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         "problem": sampling["problem"],
         "answers": len(action.responses),
     }
+
+
+def _best(action: ActionsV1) -> str | None:
+    """The id of the answer with the highest score, the first of several; None where none was scored."""
+    scored = {one.id: one.score for one in action.responses if one.score is not None}
+    return action.selected or max(scored, key=scored.__getitem__, default=None)
 
 
 def _rung(batch: RecordedBatch) -> dict[str, Any]:
@@ -200,49 +190,15 @@ def _desk(action: ActionsV1, desk: State) -> dict[str, Any]:
     }
 
 
-def _usage(every: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+def _usage(every: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
     """The tokens of all calls; None where an upstream did not count them."""
     read, written = ([one[name] for one in every] for name in ("input_tokens", "output_tokens"))
     if None in read or None in written:
         return None
-    return {
-        "prompt_tokens": sum(read),
-        "completion_tokens": sum(written),
-        "total_tokens": sum(read) + sum(written),
-    }
+    return sum(read), sum(written)
 
 
 def _total(costs: list[float | None]) -> float | None:
     """The sum of what calls cost; None where one is not known."""
     known = [one for one in costs if one is not None]
     return float(sum(map(Decimal, map(str, known)))) if len(known) == len(costs) else None
-
-
-def _events(whole: dict[str, Any], text: str, finish_reason: str, usage: dict[str, int] | None) -> bytes:
-    deltas: list[tuple[dict[str, str], str | None]] = [
-        ({"role": "assistant", "content": ""}, None),
-        ({"content": text}, None),
-        ({}, finish_reason),
-    ]
-    chunks: list[dict[str, Any]] = [
-        {"choices": [{"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}]}
-        for delta, reason in deltas
-    ]
-    if usage is not None:
-        chunks = [chunk | {"usage": None} for chunk in chunks] + [{"choices": [], "usage": usage}]
-    events = [msgspec.json.encode(whole | {"object": "chat.completion.chunk"} | chunk) for chunk in chunks]
-    return b"".join(b"data: " + event + b"\n\n" for event in (*events, b"[DONE]"))
-
-
-def _error(
-    status: int,
-    kind: str,
-    code: str,
-    message: str,
-    told: dict[str, Any],
-    *,
-    param: str | None = None,
-    headers: dict[str, str],
-) -> Response:
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code, "streamer": told}}
-    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")

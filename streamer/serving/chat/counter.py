@@ -16,7 +16,7 @@ from streamer.events.responses import ResponsesV1, ResponseV1
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import RecordedBatch
 from streamer.serving.bodies import BatchBody
-from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest
+from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest, no_model
 from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
 from streamer.serving.chat.sampler import Sampled, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
@@ -159,12 +159,7 @@ class ChatCounter:
         """What is sampled for a gate, and its settings. Raises `Problem`."""
         sampler = self.samplers.get(gate)
         if sampler is None:
-            raise ChatProblem(
-                404,
-                "model_not_found",
-                f"gate {gate!r} has no upstream here; give it one in [upstreams.{gate}] of the settings",
-                param="model",
-            )
+            raise no_model(gate)
         return sampler, (await self._log.policy(gate)).settings
 
     async def _decided(

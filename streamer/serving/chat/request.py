@@ -15,7 +15,7 @@ from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from streamer.serving.chat.upstream import Upstream
 
@@ -35,6 +35,7 @@ _OF_THE_UPSTREAM: Final[Mapping[str, str]] = {
     "top_p": "top_p",
     "max_tokens": "max_tokens",
     "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
 }
 """Sampling parameters, and the upstream's setting of each."""
 _OF_NOBODY: Final = frozenset(
@@ -111,6 +112,7 @@ class ChatRequest:
     sampling : the sampling parameters that the caller names.
     stream : whether the answer is to come as server-sent events.
     usage_chunk : whether the last of these tells the usage.
+    asked : the whole body, in the words of its protocol.
     size : bytes of the request's body.
     """
 
@@ -120,6 +122,7 @@ class ChatRequest:
     sampling: Mapping[str, object]
     stream: bool
     usage_chunk: bool
+    asked: Mapping[str, Any]
     size: int
 
     @property
@@ -146,20 +149,23 @@ class ChatRequest:
             for name in self.ignored(upstream):
                 own = _own(upstream, name)
                 stands = "sends none" if own is None else f"samples with {own}"
-                raise _unsupported(
+                raise unsupported(
                     name,
                     f"the gate is calibrated on answers of its upstream, which {stands}; leave {name} out",
                 )
         if upstream.system_prompt is not None and any(
             message.role in ("system", "developer") for message in self.messages
         ):
-            raise _unsupported(
+            raise unsupported(
                 "messages", "the system prompt is the gate's own: leave system and developer messages out"
             )
 
 
-def read(raw: bytes) -> ChatRequest:
-    """Read a request's body. Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for."""
+def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> ChatRequest:
+    """Read a request's body, which `as_chat` makes one of `POST /v1/chat/completions`.
+
+    Raises `ChatProblem` for what is none, or asks for what a gate cannot answer for.
+    """
     try:
         body = msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -172,21 +178,22 @@ def read(raw: bytes) -> ChatRequest:
         raise ChatProblem(400, "bad_request", "the body is not a JSON object")
     given = {
         name: value
-        for name, value in body.items()
+        for name, value in as_chat(body).items()
         if value is not None and not any(_same(value, neutral) for neutral in _NEUTRAL.get(name, ()))
     }
     for name in given.keys() - _TAKEN - _NOT_SENT - _OF_THE_UPSTREAM.keys() - _OF_NOBODY:
-        raise _unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
+        raise unsupported(name, _ADVICE.get(name, f"the gate cannot take {name} into account; leave it out"))
     for name in _OF_THE_UPSTREAM:
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
-            raise _invalid(name, "a number")
+            raise invalid(name, "a number")
     return ChatRequest(
-        gate=_gate(given.get("model")),
+        gate=gate_of(given.get("model")),
         messages=_messages(given.get("messages")),
         metadata=_metadata(given.get("metadata", {})),
         sampling={name: given[name] for name in (*_OF_THE_UPSTREAM, *sorted(_OF_NOBODY)) if name in given},
         stream=_flag(given.get("stream", False), "stream"),
         usage_chunk=_usage_chunk(given.get("stream_options", {})),
+        asked=body,
         size=len(raw),
     )
 
@@ -201,81 +208,92 @@ def _same(value: object, neutral: object) -> bool:
     return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
-def _gate(model: object) -> str:
-    if not isinstance(model, str) or not model.startswith(MODEL_PREFIX):
-        raise ChatProblem(
-            404,
-            "model_not_found",
-            "model must name a gate, like gate/support-bot; GET /v1/models lists those that have an upstream",
-            param="model",
-        )
+def gate_of(model: object) -> str:
+    """The gate that a model's name means: `gate/NAME`, or NAME alone. Raises `ChatProblem`."""
+    if not isinstance(model, str):
+        raise invalid("model", "the name of a gate, like gate/support-bot; GET /v1/models lists them")
     return model.removeprefix(MODEL_PREFIX)
+
+
+def no_model(gate: str) -> ChatProblem:
+    """There is no such gate for chat requests."""
+    return ChatProblem(
+        404,
+        "model_not_found",
+        f"gate {gate!r} has no upstream here; GET /v1/models lists those that have, and [upstreams.{gate}] of the settings "
+        "gives it one",
+        param="model",
+    )
 
 
 def _messages(messages: object) -> tuple[Message, ...]:
     if not isinstance(messages, list) or not messages:
-        raise _invalid("messages", "a list of at least one message")
+        raise invalid("messages", "a list of at least one message")
     return tuple(_message(message, f"messages[{place}]") for place, message in enumerate(messages))
 
 
 def _message(message: object, where: str) -> Message:
     if not isinstance(message, dict):
-        raise _invalid(where, "an object with role and content")
+        raise invalid(where, "an object with role and content")
     role = message.get("role")
     if role in ("tool", "function"):
-        raise _unsupported(f"{where}.role", _TOOLS)
+        raise unsupported(f"{where}.role", _TOOLS)
     if role not in _ROLES:
-        raise _invalid(f"{where}.role", f"one of {', '.join(_ROLES)}")
+        raise invalid(f"{where}.role", f"one of {', '.join(_ROLES)}")
     if not isinstance(message.get("name", ""), str | None):
-        raise _invalid(f"{where}.name", "a text")
+        raise invalid(f"{where}.name", "a text")
+    refusal = message.get("refusal")  # of a turn that was held
     for name, value in message.items():
         # Whoever sends an earlier answer back sends its empty members, too.
-        if name not in ("role", "content", "name") and value not in (None, "", [], {}):
+        if name not in ("role", "content", "refusal", "name") and value not in (None, "", [], {}):
             advice = _TOOLS if name in ("tool_calls", "function_call") else f"leave {name} out"
-            raise _unsupported(f"{where}.{name}", advice)
-    return Message(role, _content(message.get("content"), f"{where}.content"))
+            raise unsupported(f"{where}.{name}", advice)
+    content = message.get("content")
+    return Message(role, _content(refusal if content is None and refusal else content, f"{where}.content"))
 
 
 def _content(content: object, where: str) -> str:
     if isinstance(content, str):
         return content
     if not isinstance(content, list) or not content:
-        raise _invalid(where, "a text, or a list of parts of type text")
+        raise invalid(where, "a text, or a list of parts of type text")
     texts = []
     for place, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind != "text":
-            raise _unsupported(f"{where}[{place}]", f"only text is gated, and this is a part of type {kind}")
+            raise unsupported(f"{where}[{place}]", f"only text is gated, and this is a part of type {kind}")
         if not isinstance(part.get("text"), str):
-            raise _invalid(f"{where}[{place}].text", "a text")
+            raise invalid(f"{where}[{place}].text", "a text")
         texts.append(part["text"])
     return "".join(texts)
 
 
 def _metadata(metadata: object) -> dict[str, str]:
     if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise _invalid("metadata", "an object of texts")
+        raise invalid("metadata", "an object of texts")
     for name in OWN_METADATA:
         if name in metadata:
-            raise _unsupported(f"metadata.{name}", "it says how the answers were made; use another key")
+            raise unsupported(f"metadata.{name}", "it says how the answers were made; use another key")
     return metadata
 
 
 def _usage_chunk(options: object) -> bool:
     if not isinstance(options, dict):
-        raise _invalid("stream_options", "an object")
+        raise invalid("stream_options", "an object")
     return _flag(options.get("include_usage") or False, "stream_options.include_usage")
 
 
 def _flag(value: object, name: str) -> bool:
     if not isinstance(value, bool):
-        raise _invalid(name, "true or false")
+        raise invalid(name, "true or false")
     return value
 
 
-def _invalid(param: str, wanted: str) -> ChatProblem:
+def invalid(param: str, wanted: str) -> ChatProblem:
+    """A value that is none; `wanted` : what it must be."""
     return ChatProblem(400, "invalid_value", f"{param} must be {wanted}", param=param)
 
 
-def _unsupported(param: str, advice: str) -> ChatProblem:
+def unsupported(param: str, advice: str) -> ChatProblem:
+    """What a gate cannot answer for, and what to do."""
     return ChatProblem(400, "unsupported_parameter", f"{param}: {advice}", param=param)

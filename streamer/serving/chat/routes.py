@@ -1,25 +1,25 @@
-"""The addresses of OpenAI's protocol."""
+"""The addresses at which a gate answers in place of a model."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.actions import decode_action
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import requests
-from streamer.serving.chat.answer import answer, error
-from streamer.serving.chat.request import MODEL_PREFIX, read
+from streamer.serving.chat.answer import answer
+from streamer.serving.chat.protocols import PROTOCOLS, respond
+from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
 from streamer.serving.deadlines import desk_seconds
-from streamer.serving.problems import Problem, refused
+from streamer.serving.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from datetime import datetime
 
     from starlette.requests import Request
@@ -55,7 +55,8 @@ def chat_routes(
         desk_seconds(
             request.headers.getlist("prefer")
         )  # what cannot be read is refused before anything is spent
-        asked = read(await requests.body(request, most_bytes, until))
+        path = request.url.path
+        asked = read(await requests.body(request, most_bytes, until), PROTOCOLS[path].as_chat)
         _admitted(await authorize(request, asked.gate, "decide"))
         done = await counter.complete(
             asked,
@@ -65,7 +66,7 @@ def chat_routes(
             timestamp_ms=int(now.timestamp() * 1000),
         )
         state = await _at_desk(done.batch, desk_seconds(request.headers.getlist("prefer")))
-        found = answer(done, counter.samplers[asked.gate].upstream, asked, desk=state)
+        found = respond(path, answer(done, counter.samplers[asked.gate].upstream, asked, desk=state), asked)
         found.headers.update(requests.applied(request, until))
         return found
 
@@ -79,46 +80,42 @@ def chat_routes(
 
     async def models(request: Request) -> Response:
         _admitted(authorize.enter(request))
-        found = []
-        for gate in sorted(counter.samplers):
-            if counter.is_later(gate) or not authorize.sees(request, gate):
-                continue
-            try:
-                policy = await request_log.policy(gate)
-            except Problem as problem:
-                if problem.code != codes.UNKNOWN_GATE:
-                    raise
-                continue  # configured, and not created yet
-            found.append(
-                {
-                    "id": f"{MODEL_PREFIX}{gate}",
-                    "object": "model",
-                    "created": int(policy.valid_from.timestamp()),
-                    "owned_by": counter.samplers[gate].upstream.id,
-                }
-            )
-        return Response(msgspec.json.encode({"object": "list", "data": found}), media_type="application/json")
+        found = [await _model(request, gate) for gate in sorted(counter.samplers)]
+        listed = {"object": "list", "data": [one for one in found if one is not None]}
+        return Response(msgspec.json.encode(listed), media_type="application/json")
+
+    async def model(request: Request) -> Response:
+        _admitted(authorize.enter(request))
+        gate = gate_of(request.path_params["model"])
+        found = await _model(request, gate)
+        if found is None:
+            raise no_model(gate)
+        return Response(msgspec.json.encode(found), media_type="application/json")
+
+    async def _model(request: Request, gate: str) -> dict[str, Any] | None:
+        """A gate that may be asked, as a model; None: it may not."""
+        if gate not in counter.samplers or counter.is_later(gate) or not authorize.sees(request, gate):
+            return None
+        try:
+            policy = await request_log.policy(gate)
+        except Problem as problem:
+            if problem.code != codes.UNKNOWN_GATE:
+                raise
+            return None  # configured, and not created yet
+        return {
+            "id": f"{MODEL_PREFIX}{gate}",
+            "object": "model",
+            "created": int(policy.valid_from.timestamp()),
+            "owned_by": counter.samplers[gate].upstream.id,
+        }
 
     return [
-        Route("/v1/chat/completions", _in_openais_form(complete), methods=["POST"]),
-        Route("/v1/models", _in_openais_form(models), methods=["GET"]),
+        *(Route(path, complete, methods=["POST"]) for path in PROTOCOLS),
+        Route("/v1/models", models, methods=["GET"]),
+        Route("/v1/models/{model:path}", model, methods=["GET"]),
     ]
 
 
 def _admitted(problem: Problem | None) -> None:
     if problem is not None:
         raise problem
-
-
-def _in_openais_form(
-    handle: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    async def answered(request: Request) -> Response:
-        try:
-            return await handle(request)
-        except Problem as problem:
-            return error(problem)
-        except BadMessage as bad:
-            return error(refused(bad.code, bad.detail))
-
-    return answered

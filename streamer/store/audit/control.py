@@ -3,7 +3,7 @@
 A partition's log covers what came in by the log. Gates, their revisions, policies and their story, calibration
 runs, encoders, data gaps, audit rates, candidate policies, API keys and their revocations, accounts, rejected proposals, labels that came by a
 file and their signatures, what a judge was asked and said for labels, alerts and their acknowledgements, what allowed texts to be erased, refused messages that were sent again,
-what became of batches at the desk, and what an adopted candidate made of earlier batches are written by commands and the recalibrator; each such row is sealed here, in the
+what became of batches at the desk, what an adopted candidate made of earlier batches, and restored backups are written by commands and the recalibrator; each such row is sealed here, in the
 transaction that writes it. What is sealed is the whole row as the database returns it, so that a new column enters by
 itself.
 
@@ -59,6 +59,7 @@ from streamer.store.db.schema import (
     policies,
     policy_events,
     proposal_rejections,
+    restorations,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ SEALED_TABLES = (
     carried_signals,
     candidate_policies,
     judgements,
+    restorations,
 )
 """Whose rows the control log holds. Of the labels and their signatures those that did not come by the log, of judgements those
 that gave no score."""

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from streamer.signing.commitments import salt_commitment, seed_commitment
 from streamer.signing.merkle import HASH_BYTES, Edge, inclusion_proof, leaf_hash, node_hash, subtrees
 from streamer.signing.notes import SignedHead
+from streamer.signing.restorations import Restoration, origin_of
 from streamer.store.audit import control
 from streamer.store.db.engine import upsert
-from streamer.store.db.schema import cosignatures, gates, heads, signed_head
+from streamer.store.db.schema import cosignatures, gates, heads, restorations, signed_head
 from streamer.store.log.outbox import enqueue
 from streamer.store.log.progress import partition_heads
 
@@ -55,7 +56,7 @@ class Heads:
         data: bytes,
         *,
         before: SignedHead,
-        make: Callable[[int, bytes], tuple[bytes, OutboxMessage | None]],
+        make: Callable[[str, int, bytes], tuple[bytes, OutboxMessage | None]],
         now: datetime,
     ) -> SignedHead | None:
         """Append a leaf and store the checkpoint of the log with it; None where another process appended one first.
@@ -64,7 +65,7 @@ class Heads:
         ----------
         data : what the leaf is the hash of.
         before : the newest checkpoint, as `standing` gave it.
-        make : returns the checkpoint of a size and a root, and the event of it; None: it is not published.
+        make : returns the checkpoint of an origin, a size and a root, and the event of it; None: it is not published.
         """
 
         def work(connection: sa.Connection) -> SignedHead | None:
@@ -73,7 +74,7 @@ class Heads:
                 return None
             log = Edge(row, b"".join(_subtrees(connection, 0, row)))
             ended = log.append(leaf_hash(data))
-            note, message = make(log.size, log.root())
+            note, message = make(origin(connection), log.size, log.root())
             connection.execute(sa.insert(heads).values(leaf_index=row, data=data, nodes=b"".join(ended)))
             new = SignedHead(log.size, before.published, before.published_at, note)
             if message is not None:
@@ -95,6 +96,25 @@ class Heads:
     def cosigned(self) -> Sequence[Any]:
         """The newest checkpoint that each witness has cosigned."""
         return self._read(all_cosigned)
+
+    def origin(self) -> str:
+        """The origin of checkpoints now."""
+        return self._read(origin)
+
+    def restorations(self) -> list[Restoration]:
+        """Every backup that was restored, the oldest first."""
+        return self._read(all_restorations)
+
+    def restore(self, make: Callable[[str, int], tuple[Restoration, str]], *, now: datetime) -> Restoration:
+        """Record what was given up; `make` returns that and its signature, given the record's id and a number."""
+
+        def work(connection: sa.Connection) -> Restoration:
+            record_id = control.head(connection, lock=True).record_id.hex()
+            made, signature = make(record_id, len(all_restorations(connection)) + 1)
+            control.insert(connection, restorations, made._asdict() | {"signature": signature}, now=now)
+            return made
+
+        return self._database.writing(work)
 
     def root(self, first: int, end: int) -> bytes:
         """The root over a range of leaves, as `streamer.signing.merkle` asks for it."""
@@ -161,6 +181,18 @@ def newest_signed(connection: sa.Connection) -> SignedHead:
     """The newest checkpoint."""
     row = connection.execute(sa.select(*(signed_head.c[name] for name in SignedHead._fields))).one_or_none()
     return NOTHING_SIGNED if row is None else SignedHead(*row)
+
+
+def all_restorations(connection: sa.Connection) -> list[Restoration]:
+    """Every backup that was restored, the oldest first."""
+    query = sa.select(*(restorations.c[name] for name in Restoration._fields)).order_by(restorations.c.id)
+    return [Restoration(*row) for row in connection.execute(query)]
+
+
+def origin(connection: sa.Connection) -> str:
+    """The origin of checkpoints now."""
+    restored = all_restorations(connection)
+    return restored[-1].origin if restored else origin_of(control.head(connection).record_id.hex())
 
 
 def all_cosigned(connection: sa.Connection) -> Sequence[Any]:

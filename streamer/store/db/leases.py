@@ -1,4 +1,4 @@
-"""Leases: who leads among recalibrators, who signs, and who calibrates a gate. A row each, with an expiry and an epoch.
+"""Leases: who leads among recalibrators, who signs, who calibrates a gate, and whose a slot of `streamer serve` is. A row each, with an expiry and an epoch.
 
 A lease belongs to the holder of its row until the row expires; a thread renews it meanwhile. A process that hangs or is cut off
 renews nothing, and another one takes the lease over, with the next epoch. Whatever is written under a lease reads the row
@@ -16,6 +16,7 @@ import threading
 import time
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -76,6 +77,18 @@ class Leases:
     def of_signer(self) -> ProcessLease:
         """The holder signs where the logs stand."""
         return ProcessLease(self._database, SIGNER, seconds=self._seconds, sign_of_life=SIGN_OF_LIFE_SECONDS)
+
+    def of_slot(self, number: int) -> ProcessLease:
+        """The holder records its requests in the partitions of this number."""
+        return ProcessLease(self._database, f"serve-{number}", seconds=self._seconds)
+
+    def free_slot(self) -> tuple[int, ProcessLease]:
+        """Take the free slot with the lowest number."""
+        for number in count():
+            lease = self.of_slot(number)
+            if lease.held():
+                return number, lease
+        raise AssertionError("numbers do not end")
 
     @contextmanager
     def of_gate(self, gate: str, *, wait_seconds: float) -> Iterator[ProcessLease]:
@@ -140,7 +153,15 @@ class ProcessLease:
 
     def lapsed(self) -> bool:
         """Report, without asking the database, whether it was ours and could not be renewed in time."""
-        return self._epoch is not None and time.monotonic() >= self._until
+        return self._epoch is not None and not self.certain()
+
+    def certain(self) -> bool:
+        """Report, without asking the database, whether it is ours: nobody else can have it yet."""
+        return self._epoch is not None and time.monotonic() < self._until
+
+    def renewed(self) -> bool:
+        """Lengthen it, and report whether it was ours all the time. Raises `Unavailable`, and then nobody knows."""
+        return self._renew()
 
     def check(self, connection: sa.Connection) -> None:
         """Raise `LeaseLost` unless it is still ours; nobody takes it over before this transaction has ended.

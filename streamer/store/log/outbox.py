@@ -80,6 +80,13 @@ def unpublished_topics(
     return sorted(found)
 
 
+def waiting_partitions(connection: sa.Connection, log_id: str) -> list[int]:
+    """The numbers of a log's partitions with messages in the queue."""
+    columns = pending_messages.c
+    query = sa.select(columns.source_partition).where(QUEUED, columns.source_log_id == log_id)
+    return list(connection.scalars(query.distinct()))
+
+
 def unpublished(
     connection: sa.Connection,
     limit: int,

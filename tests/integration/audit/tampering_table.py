@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.bundle import NOT_EVIDENCE
-from streamer.audit.checkpointing import Checkpointer, origin_of
+from streamer.audit.checkpointing import Checkpointer
 from streamer.events.alerts import alert
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.gates.audit_rate import AuditRate
@@ -32,6 +32,7 @@ from streamer.recalibration import age_cut
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash
+from streamer.signing.restorations import origin_of
 from streamer.store import prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations

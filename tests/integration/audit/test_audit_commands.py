@@ -14,7 +14,7 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.checkpointing import origin_of, said
+from streamer.audit.checkpointing import said
 from streamer.audit.rescoring import Rescorer
 from streamer.audit.standalone import verify_bundle
 from streamer.audit.standalone.verify_bundle import Bundle
@@ -23,6 +23,7 @@ from streamer.events.checkpoints import encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.signing.restorations import origin_of
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
 from tests.integration.audit.history import (
     LOG,

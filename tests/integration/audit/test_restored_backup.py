@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from streamer import wiring
+from streamer.audit import signing
+from streamer.audit.standalone.verify_bundle import Bundle, complete_lines
+from streamer.audit.witnesses import read_witness, send
+from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
+from streamer.signing.notes import read_verifier_key
+from streamer.signing.restorations import Restoration
 from streamer.store.desk.release_desk import Reject, Release
-from tests.integration.audit.history import Scribe, event, label_event, settings_for, verify
+from tests.integration.audit.alone import by_one_file, verify_bundle
+from tests.integration.audit.history import KEYS, PRIVATE, Scribe, event, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics
 from tests.recorded import ledgers_of
+from tests.services.witness import StrictWitness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,3 +206,116 @@ def test_what_was_lost_is_named(database: Database) -> None:
     site = Site(life.site().directory, settings, KeptLog({}), life.receipts[since:])
     by_receipts, _, alone = site.faults()
     assert (by_receipts, alone) == ([], [])
+
+
+def _signed_on(
+    life: Life, witness: StrictWitness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> dict[str, Any]:
+    """Run `audit restored` as an operator does, and give the witness the new key."""
+    environment = {
+        "DATABASE_URL": life.database.url,
+        "AUDIT_PRIVATE_KEY": PRIVATE,
+        "AUDIT_CHECKPOINT_FILE": str(life.site().directory / "checkpoints.jsonl"),
+        "AUDIT_WITNESSES": json.dumps([witness.address]),
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(f"STREAMER_{name}", value)
+    assert main(["audit", "restored", "--reason", "a disk broke", "--by", "ana", "--json"]) == 1
+    printed = capsys.readouterr()
+    assert "does not know this record" in printed.err
+    said: dict[str, Any] = json.loads(printed.out)
+    witness.log = read_verifier_key(said["verifier_key"])
+    assert main(["audit", "checkpoint"]) == 0
+    assert main(["audit", "restored", "--reason", "once more"]) == 2, "nothing else was lost"
+    capsys.readouterr()
+    return said
+
+
+def test_what_a_restored_backup_has_not_is_given_up_on_record(
+    database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    life = Life(database)
+    life.go_on(0)
+    with StrictWitness() as witness:
+
+        def cosign() -> bytes:
+            """Have the witness cosign the newest; returns what it keeps."""
+            with wiring.open_store(life.site().settings) as store:
+                witness.log = signing.Signer(PRIVATE).verifier_key(store.heads.origin())
+                assert send([read_witness(witness.address)], store.heads) == {witness.key.name: None}
+            assert witness.newest is not None
+            return witness.newest
+
+        kept = [cosign()]
+        database.back_up()
+        for first in (20, 30):
+            life.go_on(first)
+            kept.append(cosign())
+        database.restore()
+        assert any("the newest were cut off" in one for one in life.site().faults()[2])
+        said = _signed_on(life, witness, monkeypatch, capsys)
+        record = said["origin"].split("/")[1]
+        assert (said["kept"], said["given_up"], said["made"], said["size"]) == (
+            2, [[f"streamer/{record}", 4]], True, 3,
+        )  # fmt: skip
+        life.read_again(20)
+        life.receipts.clear()
+        database.back_up()
+        life.go_on(50)
+        life.receipts.clear()
+        kept.append(cosign())
+
+        def everybody_agrees(*given_up: str) -> None:
+            """All verifiers go on, and say what was given up, whoever's checkpoints they are given."""
+            assert life.site().faults()[::2] == ([], [])
+            folder = life.site().directory
+            file = complete_lines((folder / "checkpoints.jsonl").read_bytes())
+            for outside in (file, *([one] for one in kept)):
+                report = verify(life.site().settings, outside=outside)
+                alone = verify_bundle(folder / "bundle", KEYS, outside)
+                assert (report.faults, alone.faults) == ((), [])
+                for notes in (report.notes, alone.notes.values()):
+                    assert sorted(one.partition(":")[0] for one in notes if "restored" in one) == sorted(
+                        given_up
+                    )
+
+        first_loss = f"heads 3 to 4 of streamer/{record}"
+        everybody_agrees(first_loss)
+        # The same backup's end is lost again, of a log that has another origin now.
+        before = said
+        database.restore()
+        assert any("the newest were cut off" in one for one in life.site().faults()[2])
+        said = _signed_on(life, witness, monkeypatch, capsys)
+        assert said["given_up"] == [[before["origin"], said["size"]]]
+        assert said["kept"] == said["size"] - 1
+        life.go_on(60)
+        life.receipts.clear()
+        kept.append(cosign())
+        everybody_agrees(first_loss, f"heads {said['kept'] + 1} to {said['size']} of {before['origin']}")
+
+
+def test_nothing_is_given_up_without_the_key(tmp_path: Path) -> None:
+    """Who can write the database writes such a row, too; without the key of checkpoints it is a forgery and excuses nothing."""
+    database = Database(tmp_path, None)
+    life = Life(database)
+    life.go_on(0)
+    database.back_up()
+    life.go_on(20)
+    database.restore()
+    settings = life.site().settings
+    stranger = signing.Signer(signing.generate_keys()[0])
+    with wiring.open_store(settings) as store:
+
+        def make(record_id: str, number: int) -> tuple[Restoration, str]:
+            lost = json.dumps([[f"streamer/{record_id}", 9]])
+            made = Restoration(number, wiring.now(), "ana", "-", f"streamer/{record_id}/0", 2, lost)
+            return made, stranger.sign(made.statement(record_id))
+
+        store.heads.restore(make, now=wiring.now())
+    _, _, alone = life.site().faults()
+    report = verify(settings)
+    for details in (alone, [one.detail for one in report.faults]):
+        assert any("signature is not good" in one for one in details)
+        assert any("the newest were cut off" in one for one in details)
+    bundle = Bundle(life.site().directory / "bundle")
+    assert not any("restored" in one for one in by_one_file(bundle, KEYS, None).notes.values())

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import Site
+from tests.integration.serving.model_server import ENCODER, GATES, Model, Plain, agreeing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,3 +41,30 @@ def site(new_site: Callable[..., Site], migrated_database_url: str) -> Site:
 def sqlite_site(new_site: Callable[..., Site], migrated_sqlite_url: str) -> Site:
     """For what no database has a part in."""
     return new_site(migrated_sqlite_url)
+
+
+@pytest.fixture(scope="module")
+def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path) -> Iterator[Plain]:
+    folder = tmp_path_factory.mktemp("chat")
+    shutil.copy(migrated_sqlite_file, folder / "audit.db")
+    site = Site(f"sqlite:///{folder / 'audit.db'}", folder)
+    with Model() as model, closing(site):
+        for gate in GATES:
+            own: dict[str, Any] = {
+                "mode": "shadow" if gate.startswith("shadow") else "enforce",
+                "segment_by": "upstream" if gate == "segmented" else None,
+            }
+            of = {"scorer": "gram", "encoder": ENCODER}
+            if gate == "likely":
+                listed = signal_list(["logprob", "token_entropy", "most_token_entropy"])
+                of |= {"scorer": "choice", "signals": listed.text}
+            site.gate(gate, **of, **own)
+        yield Plain(site, model, model.serve(site, gates=GATES))
+        site.check()
+
+
+@pytest.fixture
+def plain(_plain: Plain) -> Plain:
+    _plain.model.reply = agreeing
+    _plain.model.requests.clear()
+    return _plain

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.calibration.threshold import Threshold
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.wiring import upstream_id
+from tests.faults.endpoint import GATE
 from tests.faults.site import record_threshold
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
 
@@ -22,6 +23,31 @@ ENCODER = "openai:small@64"
 ANSWERS = 4
 KEY = "sk-nobody-may-read-this"
 AGREED = "It left the depot this morning."
+
+
+GATES: dict[str, dict[str, Any]] = {
+    GATE: {},
+    "likely": {},
+    "away": {"base_url": "http://127.0.0.1:9/v1"},
+    "one-by-one": {"per_request": 1, "concurrency": 1},
+    "cached": {"per_request": 1, "cached": "accept"},
+    "prompted": {"system_prompt": "Short answer first."},
+    "segmented": {},
+    "tempered": {"temperature": 0.7, "max_tokens": 200},
+    "shadow": {},
+    "shadow-first": {"in_shadow": "first"},
+    "status": {"hold_status": 503, "hold_message": "Ask a person."},
+    "until-sure": {"answers": 9, "steps": [3, 6], "stop_above": 0.9, "stop_below": 0.1},
+}
+"""Gates and what is special about their upstreams."""
+
+
+class Plain(NamedTuple):
+    """Gates of `GATES`, their model, and one endpoint, for tests that need no process of their own."""
+
+    site: Site
+    model: Model
+    endpoint: Endpoint
 
 
 def agreeing(request: ChatRequest) -> ChatReply:

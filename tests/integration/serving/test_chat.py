@@ -6,13 +6,11 @@ import asyncio
 import json
 import math
 import os
-import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openai
@@ -21,22 +19,30 @@ import pytest
 from streamer.cli import main
 from streamer.gates.settings import GateSettings
 from streamer.labels.llm.record import Message
-from streamer.scoring.signals.signal_list import signal_list
 from streamer.serving.chat.sampler import Sampled, Sampler
 from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
 from tests.faults.endpoint import GATE, PATIENCE, Site
 from tests.faults.site import wait_until
-from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, KEY, Model, agreeing, differing
+from tests.integration.serving.model_server import (
+    AGREED,
+    ANSWERS,
+    ENCODER,
+    GATES,
+    KEY,
+    Model,
+    agreeing,
+    differing,
+)
 from tests.integration.serving.test_keys import asks_for_keys, key
 from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
     from tests.faults.endpoint import Endpoint
+    from tests.integration.serving.model_server import Plain
 
 MODEL = f"gate/{GATE}"
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
@@ -59,58 +65,6 @@ def site(new_site: Callable[..., Site], migrated_database_url: str) -> Site:
 @pytest.fixture
 def sqlite_site(new_site: Callable[..., Site], migrated_sqlite_url: str) -> Site:
     return new_site(migrated_sqlite_url, scorer="gram", encoder=ENCODER)
-
-
-GATES: dict[str, dict[str, Any]] = {
-    GATE: {},
-    "likely": {},
-    "away": {"base_url": "http://127.0.0.1:9/v1"},
-    "one-by-one": {"per_request": 1, "concurrency": 1},
-    "cached": {"per_request": 1, "cached": "accept"},
-    "prompted": {"system_prompt": "Short answer first."},
-    "segmented": {},
-    "tempered": {"temperature": 0.7, "max_tokens": 200},
-    "shadow": {},
-    "shadow-first": {"in_shadow": "first"},
-    "status": {"hold_status": 503, "hold_message": "Ask a person."},
-    "until-sure": {"answers": 9, "steps": [3, 6], "stop_above": 0.9, "stop_below": 0.1},
-}
-"""Gates and what is special about their upstreams."""
-
-
-class Plain(NamedTuple):
-    """These gates, their model, and one endpoint, for tests that need no process of their own."""
-
-    site: Site
-    model: Model
-    endpoint: Endpoint
-
-
-@pytest.fixture(scope="module")
-def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path) -> Iterator[Plain]:
-    folder = tmp_path_factory.mktemp("chat")
-    shutil.copy(migrated_sqlite_file, folder / "audit.db")
-    site = Site(f"sqlite:///{folder / 'audit.db'}", folder)
-    with Model() as model, closing(site):
-        for gate in GATES:
-            own: dict[str, Any] = {
-                "mode": "shadow" if gate.startswith("shadow") else "enforce",
-                "segment_by": "upstream" if gate == "segmented" else None,
-            }
-            of = {"scorer": "gram", "encoder": ENCODER}
-            if gate == "likely":
-                listed = signal_list(["logprob", "token_entropy", "most_token_entropy"])
-                of |= {"scorer": "choice", "signals": listed.text}
-            site.gate(gate, **of, **own)
-        yield Plain(site, model, model.serve(site, gates=GATES))
-        site.check()
-
-
-@pytest.fixture
-def plain(_plain: Plain) -> Plain:
-    _plain.model.reply = agreeing
-    _plain.model.requests.clear()
-    return _plain
 
 
 def client(endpoint: Endpoint, **options: Any) -> openai.OpenAI:
@@ -292,11 +246,14 @@ def test_every_client_gets_the_same_whole_or_streamed(plain: Plain) -> None:
             assert last.choices == []
             deltas = [chunk.choices[0].delta for chunk in chunks]
             assert deltas[0].role == "assistant"
-            assert "".join(delta.content or "" for delta in deltas) == text
+            assert "".join((delta.content or "") + (delta.refusal or "") for delta in deltas) == text
+            assert any(delta.content for delta in deltas) == ships
             assert [chunk.choices[0].finish_reason for chunk in chunks] == [None, None, finished]
         else:
             (choice,) = came[0].choices
-            assert (choice.message.content, choice.finish_reason) == (text, finished)
+            message = choice.message
+            assert (message.content if ships else message.refusal, choice.finish_reason) == (text, finished)
+            assert None in (message.content, message.refusal)
 
 
 def test_a_stream_is_server_sent_events_that_end_with_done(plain: Plain) -> None:
@@ -537,7 +494,7 @@ def test_what_cannot_be_sampled_whole_is_held_and_on_record(sqlite_site: Site, m
         model.reply = reply
         completion = ask(endpoint)
         assert completion.choices[0].finish_reason == "content_filter", name
-        assert completion.choices[0].message.content == HELD
+        assert completion.choices[0].message.refusal == HELD
         told = completion.streamer
         assert (told["action"], told["reason"], told["problem"]) == (
             "abstain",
@@ -598,7 +555,7 @@ def test_at_its_deadline_a_request_is_held(plain: Plain) -> None:
 def test_in_shadow_nothing_is_shown_unless_the_first_answer_is_wanted(plain: Plain) -> None:
     _, model, endpoint = plain
     completion = ask(endpoint, gate="shadow")
-    assert completion.choices[0].message.content == HELD
+    assert completion.choices[0].message.refusal == HELD
     assert (completion.streamer["action"], completion.streamer["enforced"]) == ("ship", False)
     model.reply = differing
     completion = ask(endpoint, gate="shadow-first")
@@ -685,7 +642,7 @@ def test_a_repeat_that_cannot_wait_for_the_first_is_told_to_ask_again(plain: Pla
 def test_two_instances_that_sample_for_one_key_give_one_answer(sqlite_site: Site, model: Model) -> None:
     site = sqlite_site
     model.reply = lambda request: ChatReply(**{**differing(request).__dict__, "after": 1})
-    endpoints = [model.serve(site, "--instance", str(number), in_shadow="first") for number in range(2)]
+    endpoints = [model.serve(site, in_shadow="first") for _ in range(2)]
     with ThreadPoolExecutor(2) as pool:
         came = list(pool.map(lambda one: post(one, headers={"idempotency-key": "same"}), endpoints))
     assert len({one.content for one in came}) == 1
@@ -880,7 +837,8 @@ def test_a_gate_that_cannot_answer_says_why(sqlite_site: Site, model: Model) -> 
         ("gate/forgetful", 400, "keeps no texts"),
         ("gate/nobody", 404, "create it"),
         ("gate/other", 404, r"[upstreams.other]"),
-        ("gpt-4o-mini", 404, "must name a gate"),
+        ("gpt-4o-mini", 404, "has no upstream here; GET /v1/models lists those that have"),
+        (4711, 400, "must be the name of a gate"),
     ):
         answer = post(endpoint, model=name)
         assert answer.status_code == status, name
@@ -892,8 +850,42 @@ def test_a_gate_that_cannot_answer_says_why(sqlite_site: Site, model: Model) -> 
 
 def test_the_gates_are_listed_as_models(plain: Plain) -> None:
     with client(plain.endpoint) as made:
-        assert [one.id for one in made.models.list()] == [f"gate/{name}" for name in sorted(GATES)]
+        listed = list(made.models.list())
+        assert [one.id for one in listed] == [f"gate/{name}" for name in sorted(GATES)]
+        for name in (MODEL, GATE):
+            assert made.models.retrieve(name) in listed
+        with pytest.raises(openai.NotFoundError, match=r"no upstream here; GET /v1/models lists"):
+            made.models.retrieve("gpt-4o-mini")
+        completion = made.chat.completions.create(model=GATE, messages=PROMPT)
+    assert completion.choices[0].message.content == AGREED
+    assert plain.endpoint.client.get(f"/v1/models/gate%2F{GATE}").json()["id"] == MODEL
     assert f"{GATE}: small@" in plain.endpoint.announced["upstreams"]
+
+
+def test_what_to_label_is_named_also_of_what_is_held(plain: Plain) -> None:
+    site, model, endpoint = plain
+    for model.reply in (agreeing, two_of_three, differing):
+        told = ask(endpoint).streamer
+        row = site.rows(
+            "SELECT r.response_id, r.score FROM responses r JOIN batches b ON b.id = r.batch "
+            f"WHERE b.batch_id = '{told['batch_id']}' ORDER BY r.score DESC LIMIT 1"
+        )
+        assert told["label"] == {"batch_id": told["batch_id"], "response_id": row[0][0]}
+        label = told["label"] | {"severity": 0, "kind": "human", "labeller": "ana"}
+        assert endpoint.client.post(f"/v1/gates/{GATE}/labels", json=label).json() == {"recorded": 1}
+
+
+def test_an_address_without_a_gate_says_where_to_ask(plain: Plain) -> None:
+    with client(plain.endpoint) as made:
+        with pytest.raises(openai.NotFoundError, match="use POST /v1/chat/completions"):
+            made.completions.create(model=MODEL, prompt="Where?")
+        with pytest.raises(openai.NotFoundError, match="ask the model's own endpoint"):
+            made.embeddings.create(model=MODEL, input="Where?")
+        with pytest.raises(openai.NotFoundError, match="responses are not kept"):
+            made.responses.retrieve("resp_1")
+    for answer in (plain.endpoint.client.get("/v1/chat/completions"), plain.endpoint.client.get("/v1/files")):
+        assert answer.status_code in (404, 405)
+        assert answer.json()["error"]["streamer"] == {"action": "abstain"}
 
 
 def test_who_may_ask(sqlite_site: Site, model: Model) -> None:

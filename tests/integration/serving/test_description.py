@@ -85,6 +85,11 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     chat = {"model": "gate/chatty", "messages": [{"role": "user", "content": "Where?"}]}
     obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat))
     obeys("/v1/chat/completions", endpoint.client.post("/v1/chat/completions", json=chat | {"n": 2}))
+    asked = {"model": "chatty", "input": "Where?"}
+    obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked))
+    obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked | {"prompt": {"id": "p"}}))
+    obeys("/v1/models/{model}", endpoint.client.get("/v1/models/gate/chatty"))
+    obeys("/v1/models/{model}", endpoint.client.get("/v1/models/nobody"))
     obeys("/v1/models", endpoint.client.get("/v1/models"))
     assert {operation for operation, status in answered if status == 200} == {
         one["operationId"] for one in operations

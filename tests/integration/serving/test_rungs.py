@@ -127,7 +127,8 @@ def told(answer: httpx.Response) -> dict[str, Any]:
 
 
 def text(answer: httpx.Response) -> str:
-    found: str = answer.json()["choices"][0]["message"]["content"]
+    message = answer.json()["choices"][0]["message"]
+    found: str = message["content"] or message["refusal"]
     return found
 
 

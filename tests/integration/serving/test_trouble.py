@@ -66,10 +66,13 @@ def test_a_stop_answers_what_was_taken(site: Site) -> None:
     agree(site, [heard("b-1", asked.result())])
 
 
-def test_an_instance_whose_number_another_took_ends_and_says_so(site: Site) -> None:
+def test_a_process_whose_slot_another_took_ends_and_says_so(site: Site) -> None:
     first = site.serve()
     told = {"b-1": first.ask(batch("b-1"))}
+    first.process.send_signal(signal.SIGSTOP)
+    site.end_slot(0)
     second = site.serve()
+    first.process.send_signal(signal.SIGCONT)
     told["b-2"] = first.ask(batch("b-2"))
     held(told["b-2"], 503, "unavailable")
     assert first.process.wait(PATIENCE) == 70
@@ -79,7 +82,7 @@ def test_an_instance_whose_number_another_took_ends_and_says_so(site: Site) -> N
 
 
 def test_two_instances_and_many_clients_over_the_same_batches(site: Site) -> None:
-    endpoints = [site.serve("--instance", str(number)) for number in range(2)]
+    endpoints = [site.serve() for _ in range(2)]
     names = [f"b-{number % 40}" for number in range(160)]
 
     def ask(place: int) -> bytes:

@@ -102,6 +102,13 @@ def by_a_chat(world: World, name: str, text: str, gate: str = "chat") -> bool:
     return bool(choice["message"]["content"] == text)
 
 
+def by_a_response(world: World, name: str, text: str) -> bool:
+    world.model.reply = lambda request: ChatReply(text, further=[text] * (request.body.get("n", 1) - 1))
+    body = {"model": "chat", "input": "Where?"}
+    reply = world.endpoint.client.post("/v1/responses", json=body, headers={"Idempotency-Key": name}).json()
+    return bool(reply["output"][0]["content"][0].get("text") == text)
+
+
 def by_a_chat_in_shadow(world: World, name: str, text: str) -> bool:
     return by_a_chat(world, name, text, "shadow")
 
@@ -112,6 +119,7 @@ WAYS: dict[str, Callable[[World, str, str], bool]] = {
     "the desk": by_the_desk,
     "the desk, edited": by_the_desk_edited,
     "a chat": by_a_chat,
+    "a response": by_a_response,
     "a chat in shadow mode": by_a_chat_in_shadow,
 }
 
@@ -140,10 +148,12 @@ def test_these_are_all_the_ways_out() -> None:
     }
     assert addresses == {
         "POST /v1/chat/completions",  # a chat, with what the desk released too
+        "POST /v1/responses",  # likewise
         "POST /v1/gates/{gate}/decisions",  # names what ships, and has what the desk released
         "GET /v1/gates/{gate}/decisions/{batch_id}",  # the same on record
         "GET /v1/gates/{gate}/desk/{batch_id}",  # what the desk released
         "POST /v1/gates/{gate}/labels",  # no text
         "GET /v1/gates/{gate}",  # no text
         "GET /v1/models",  # no text
+        "GET /v1/models/{model}",  # no text
     }

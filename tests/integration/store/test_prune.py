@@ -95,9 +95,15 @@ def test_sqlite_keeps_no_copy_in_its_file(migrated_sqlite_url: str) -> None:
 
 
 def test_an_erased_batch_is_still_known_by_its_key(recorded: World) -> None:
-    pruned(recorded)
-    lease = recorded.lease()
+    """The same batch in another month and partition is a repeat, too, before its texts are erased and after."""
+    lease, elsewhere = recorded.lease(), recorded.lease(1)
     action = OutboxMessage("streamer.actions", b"k", b"the same", ())
+    repeats = [
+        recorded.decision(n, "old", number=1, content=SECRET, action=action, at=LATER) for n in range(2)
+    ]
+    assert recorded.commit(recorded.slice(elsewhere, repeats[0])) == [["duplicate"]]
+    pruned(recorded)
+    assert recorded.commit(recorded.slice(elsewhere, repeats[1], expected=1)) == [["duplicate"]]
     again = recorded.decision(4, "old", content=SECRET, action=action)
     other = recorded.redelivery(5, "old", content="what nobody can compare any more")
     assert recorded.commit(recorded.slice(lease, again, other)) == [["duplicate", "duplicate"]]

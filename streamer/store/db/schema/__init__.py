@@ -19,6 +19,7 @@ from streamer.store.db.schema.control import (
     control_queue,
     cosignatures,
     heads,
+    restorations,
     signed_head,
 )
 from streamer.store.db.schema.decisions import batches, carried_scores, carried_signals, decisions, responses
@@ -90,6 +91,7 @@ __all__ = [
     "progress",
     "proposal_rejections",
     "responses",
+    "restorations",
     "review_claims",
     "review_offers",
     "signed_head",

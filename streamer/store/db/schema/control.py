@@ -86,6 +86,26 @@ signed_head = sa.Table(
 )
 """The newest checkpoint; a row from the beginning."""
 
+restorations = sa.Table(
+    "restorations",
+    metadata,
+    sa.Column("id", BIGINT, primary_key=True, autoincrement=False, comment="from 1, without holes"),
+    required("at", UtcDateTime),
+    required("by", sa.Text),
+    required("reason", sa.Text),
+    required("origin", sa.Text, comment="of checkpoints from here on"),
+    required("kept", BIGINT, comment="heads that stay as they are"),
+    required(
+        "given_up",
+        sa.Text,
+        comment="origin and size of the largest log of heads given up, a JSON array of each",
+    ),
+    required("signature", sa.Text, comment="Ed25519 by the key of checkpoints, in base64"),
+    sized_text("by", 200),
+    sized_text("reason", 2000),
+)
+"""Backups that were restored, and what had been signed after they were made."""
+
 cosignatures = sa.Table(
     "cosignatures",
     metadata,

@@ -1,0 +1,109 @@
+"""The ways in which clients ask and are answered, and which address is of which."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+from starlette.responses import Response
+
+from streamer.serving.chat import openai_chat, openai_responses
+from streamer.serving.chat.request import ChatProblem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from streamer.serving.chat.answer import Answer
+    from streamer.serving.chat.request import ChatRequest
+    from streamer.serving.problems import Problem
+
+
+class Protocol(NamedTuple):
+    """One of them.
+
+    Attributes
+    ----------
+    as_chat : makes the body of a request one of OpenAI's chat completions; raises `ChatProblem`.
+    whole : of an answer, the body.
+    events : of an answer to be streamed, each event's data, whose member `type` names it, if it has one.
+    end : what follows the events.
+    """
+
+    as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    whole: Callable[[Answer, ChatRequest], dict[str, Any]]
+    events: Callable[[Answer, ChatRequest], Iterable[dict[str, Any]]]
+    end: bytes = b""
+
+
+PROTOCOLS: Final = {
+    "/v1/chat/completions": Protocol(
+        openai_chat.as_chat, openai_chat.whole, openai_chat.events, b"data: [DONE]\n\n"
+    ),
+    "/v1/responses": Protocol(openai_responses.as_chat, openai_responses.whole, openai_responses.events),
+}
+"""By their addresses."""
+
+_TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_NOT_HERE: Final = {
+    "/v1/completions": "completions without messages are not answered; use POST /v1/chat/completions",
+    "/v1/embeddings": "a gate makes no embeddings; ask the model's own endpoint",
+    "/v1/responses/": "responses are not kept; GET /v1/gates/{gate}/decisions/{batch_id} has the decision",
+}
+
+
+def respond(path: str, answer: Answer, request: ChatRequest) -> Response:
+    """Return an answer in the form of its address, whole or streamed as was asked; a hold may be an error."""
+    protocol, headers = PROTOCOLS[path], answer.headers
+    if answer.hold_status is not None:
+        # A client that asks again on its own would pay for other answers.
+        headers = headers | {"x-should-retry": "false"}
+        return _error(
+            answer.hold_status, "held", answer.told["reason"], answer.text, answer.told, headers=headers
+        )
+    if not request.stream:
+        body = msgspec.json.encode(protocol.whole(answer, request))
+        return Response(body, headers=headers, media_type="application/json")
+    events = b"".join(
+        (f"event: {event['type']}\n".encode() if "type" in event else b"")
+        + b"data: " + msgspec.json.encode(event) + b"\n\n"
+        for event in protocol.events(answer, request)
+    )  # fmt: skip
+    headers = headers | {"cache-control": "no-store"}
+    return Response(events + protocol.end, headers=headers, media_type="text/event-stream")
+
+
+def refuse(path: str, problem: Problem) -> Response:
+    """Return a problem in the form of its address: OpenAI's for all under /v1 but the gates, else problem+json."""
+    if not path.startswith("/v1/") or path.startswith("/v1/gates"):
+        return problem.response()
+    kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
+    headers = {} if problem.retry is None else {"retry-after": str(math.ceil(problem.retry))}
+    if problem.status == 401:
+        headers["www-authenticate"] = "Bearer"
+    if problem.status == 409:
+        headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
+    advice = next((text for start, text in _NOT_HERE.items() if path.startswith(start)), None)
+    return _error(
+        problem.status,
+        kind,
+        problem.code,
+        advice if advice is not None and problem.code == "not_found" else problem.detail,
+        {"action": "abstain"},
+        param=problem.param if isinstance(problem, ChatProblem) else None,
+        headers=headers,
+    )
+
+
+def _error(
+    status: int,
+    kind: str,
+    code: str,
+    message: str,
+    told: dict[str, Any],
+    *,
+    param: str | None = None,
+    headers: dict[str, str],
+) -> Response:
+    body = {"error": {"message": message, "type": kind, "param": param, "code": code, "streamer": told}}
+    return Response(msgspec.json.encode(body), status, headers, media_type="application/json")
