@@ -185,7 +185,7 @@ const CALIBRATED_FOR = [
 ];
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
-  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals", "ship_above"],
+  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals", "ship_above", "least_alike"],
 };
 
 function sameCalibration(one, other) {

@@ -289,7 +289,7 @@ parameters.quantile: quantile number?
 parameters.segments: key text, own {own}
 own: state cut|open|closed|full, lambda cut:state
 parameters.transductive: alpha inner, groups count, labelled count, floor number?
-parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, fits
+parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, least_alike count, fits
  fit*
 fit: groups count, bad count, allowed count, rows hash, own {[count;count]}
 rule.plain: kind indicator|rank, parameters nothing, curve null
@@ -3344,8 +3344,6 @@ RIDGE, INTERCEPT_RIDGE, TIE = 100.0, 1e-6, 1e-9
 LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
 RULES = ("cut", "unread", "twin")
 """Why an encoder does not read an answer, in the order of a row of signals."""
-LEAST_ALIKE = 20
-"""Prompts that must have been unread for the same reasons."""
 _MOST_FITS = 32
 """That are held: a fit has the rows of all bad prompts as numbers."""
 
@@ -3401,10 +3399,10 @@ class Fit:
                 self._bad[None].append(one)
                 self._bad.setdefault(segment, []).append(one)
 
-    def unfamiliar(self, signals: bytes) -> bool:
-        """Report whether the encoder did not read a batch, and fewer than 20 prompts for the same reasons."""
+    def unfamiliar(self, signals: bytes, least: float) -> bool:
+        """Report whether the encoder did not read a batch, and fewer prompts than `least` for the same reasons."""
         reasons = _unread(_row(signals))
-        return 1 in reasons and self._unread[reasons] < LEAST_ALIKE
+        return 1 in reasons and self._unread[reasons] < least
 
     def count(self, signals: bytes, segment: str | None) -> int:
         """Return 1 + how many bad prompts, of a segment or (None) of all, score at least as high as a new one supposed bad."""
@@ -3482,7 +3480,7 @@ class BySignals:
             of_all = given["segment_by"] is None or (own is None and given["pooled"])
             groups = said["groups"] if of_all else (own or (0,))[0]
             signals = bytes.fromhex(facts["signals"])
-            unfamiliar = fit.unfamiliar(signals)
+            unfamiliar = fit.unfamiliar(signals, given["least_alike"])
             found.append(
                 [groups + 1 if unfamiliar else fit.count(signals, None if of_all else segment), groups]
             )
@@ -4211,6 +4209,7 @@ class _RunAgain:
             "segment_by": settings["segment_by"],
             "pooled": settings["segment_fallback"] == "pooled",
             "ship_above": _ship_above(settings),
+            "least_alike": int(_parsed(settings["parameters"])["least_alike"]),
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}

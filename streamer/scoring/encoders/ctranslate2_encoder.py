@@ -85,7 +85,7 @@ class CTranslate2Encoder:
     ) -> None:
         threads = encoder_threads(threads)
         self._identity = identity
-        self._tokenizer = load_tokenizer(model.folder, model.longest)
+        self._tokenizer = load_tokenizer(model)
         self._model = load_model(model, self._tokenizer, threads=threads)
         self._unit = unit
         self._strict = strict

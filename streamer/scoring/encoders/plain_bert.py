@@ -92,7 +92,12 @@ def longest_text(folder: Path) -> int | None:
     return min((limit for limit in limits if isinstance(limit, int)), default=None)
 
 
-def load_tokenizer(folder: Path, longest: int | None) -> Tokenizer:
+def load_tokenizer(model: PlainBert) -> Tokenizer:
+    """The model's tokenizer; see `folder_tokenizer`."""
+    return folder_tokenizer(model.folder, model.longest)
+
+
+def folder_tokenizer(folder: Path, longest: int | None) -> Tokenizer:
     """The tokenizer of a folder: cuts where sentence-transformers cuts, and never pads.
 
     Raises

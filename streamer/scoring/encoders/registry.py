@@ -143,14 +143,14 @@ def what_it_reads(name: str) -> tuple[int | None, dict[str, bool]]:
 
     The scripts are empty where the folder has no tokenizer.json. Raises as `find_encoder`, for an endpoint's encoder too.
     """
-    from streamer.scoring.encoders.plain_bert import load_tokenizer, longest_text
+    from streamer.scoring.encoders.plain_bert import folder_tokenizer, longest_text
     from streamer.scoring.encoders.tokenizing import scripts_read
 
     folder = find_encoder(name).folder
     longest = longest_text(folder)
     if not (folder / "tokenizer.json").is_file():
         return longest, {}
-    return longest, scripts_read(load_tokenizer(folder, longest))
+    return longest, scripts_read(folder_tokenizer(folder, longest))
 
 
 def _parted(name: str) -> tuple[str, str | None]:
