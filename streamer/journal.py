@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.candidate import CandidateDecision, CandidatePolicy
+    from streamer.gates.declared import HoldAction, Mode, Unit
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Needed
     from streamer.gates.rule import Cut
-    from streamer.gates.settings import HoldAction, Mode, Unit
     from streamer.scoring.reading import Rule
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -20,7 +20,7 @@ from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_bat
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

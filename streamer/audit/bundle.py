@@ -27,31 +27,6 @@ T = TypeVar("T")
 
 FORMAT = "streamer.bundle.v1"
 
-NOT_EVIDENCE = {
-    "calibration_runs.burst_key": "of the hashes that name bursts: nobody else shall test a question against them",
-    "candidate_decisions": "what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted",
-    "candidate_prompts": "what a candidate policy compares batches with; its sealed rule has their digest",
-    "control_head.id": "always 1",
-    "control_queue": "what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
-    "cosignatures": "what witnesses have cosigned: evidence is what they keep themselves",
-    "decisions.cloud": "numbers of the embeddings, for drift",
-    "desk_texts.id": "a number that nothing names",
-    "heads.nodes": "hashes that follow from the log of heads",
-    "judgements.id": "a number that nothing names, where the judgement is of a score",
-    "leases": "which process does what only one may do",
-    "monitor_*": "the state of monitoring, which follows from decisions and labels; alerts are sealed",
-    "outbox": "what waits for the broker, and what it took",
-    "pending_messages": "what waits for the broker",
-    "progress.epoch": "how often a partition was leased",
-    "progress.topic_id": "the broker's own id of the topic",
-    "progress.updated_at": "when a partition was leased or went on",
-    "review_*": "who was shown which answer",
-    "signed_head.id": "always 1",
-    "signed_head.published*": "up to where checkpoints went to the topic, and when",
-    "signed_head.size": "how many heads the checkpoint beside it covers",
-}
-"""What the database has beside the record: in no log, and in no bundle. Tables, a star for the rest of a name, or columns."""
-
 
 @contextmanager
 def reading(bundle: Path) -> Iterator[Bundle]:
@@ -116,7 +91,7 @@ def write_bundle(
         "made_at": made_at,
         "head": _read("the heads of the logs", snapshot.head),
         "left_out": {"other_gates_than": gate, "texts": not texts, "salts": not salts},
-        "not_evidence": NOT_EVIDENCE,
+        "not_evidence": snapshot.not_evidence(),
         "files": {},
     }
     try:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from streamer.audit.standalone.verify_bundle import Derived
     from streamer.calibration.threshold import ThresholdState
+    from streamer.gates.declared import Unit
     from streamer.gates.policy import GateRevision
-    from streamer.gates.settings import Unit
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.sampled import SampledGroup
 

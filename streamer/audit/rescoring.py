@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from streamer.audit.standalone.verify_bundle import Verifier
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.scoring.scorer import AnswerBatch, Scorer
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]

@@ -60,6 +60,10 @@ class Snapshot(Protocol):
         """Rows that belong to no log."""
         ...
 
+    def not_evidence(self) -> dict[str, str]:
+        """Each table or column that is in no log, and why."""
+        ...
+
     def scored_later(self) -> Iterator[dict[str, Any]]:
         """Batches that got an adopted candidate's scores, or a row by its list of signals, after they were decided.
 

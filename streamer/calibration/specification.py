@@ -45,17 +45,18 @@ class Range:
     ----------
     help : one sentence for the command line.
     metavar : what stands for the value there.
-    least, most : the ends of the range.
-    open : the ends themselves are excluded; `open_least`: the lower one alone.
+    least, most : the ends of the range; for a text, of its length.
+    open : the ends themselves are excluded; `open_least`, `open_most`: the lower or the upper one alone.
     whole : whole numbers only.
     """
 
     help: str
     metavar: str
-    least: float
-    most: float
+    least: float = 0.0
+    most: float = math.inf
     open: bool = False
     open_least: bool = False
+    open_most: bool = False
     whole: bool = False
 
     def plain(self, name: str, value: Any) -> Number:
@@ -68,47 +69,44 @@ class Range:
             )
         except (TypeError, ValueError, OverflowError):
             number = math.nan
-        above = number > self.least if self.open or self.open_least else number >= self.least
-        below = number < self.most if self.open or self.most == math.inf else number <= self.most
-        if not (above and below):
+        if not self.has(number):
             raise ValueError(f"{name} must be {self.words}, not {value!r}")
         return number
+
+    def has(self, number: float) -> bool:
+        """Whether a number is in the range; NaN and infinity never are."""
+        return all(_HOLDS[bound](number, end) for bound, end in self.bounds(math.inf).items())
+
+    def bounds(self, infinite: float | None = None) -> dict[str, float]:
+        """The ends by `ge`, `gt`, `le` and `lt`; no end is `infinite`, excluded, or left out."""
+        low, high = self.open or self.open_least, self.open or self.open_most
+        found: dict[str, float] = {"gt" if low else "ge": self.least}
+        if self.most != math.inf:
+            found["lt" if high else "le"] = self.most
+        elif infinite is not None:
+            found["lt"] = infinite
+        return found
 
     @property
     def words(self) -> str:
         """The range in words, for errors."""
         infinite = self.most == math.inf
         if self.whole:
-            return f"at least {self.least:g}" if infinite else f"in {self.least:g}..{self.most:g}"
+            return f"at least {self.least:.0f}" if infinite else f"in {self.least:.0f}..{self.most:.0f}"
         if self.open:
             if infinite:
                 return "positive and finite" if not self.least else f"above {self.least:g} and finite"
             return f"between {self.least:g} and {self.most:g}, both excluded"
-        return f"{'above' if self.open_least else 'at least'} {self.least:g} and at most {self.most:g}"
+        most = "finite" if infinite else f"{'less than' if self.open_most else 'at most'} {self.most:g}"
+        return f"{'above' if self.open_least else 'at least'} {self.least:g} and {most}"
 
 
-def parameter(
-    default: Number,
-    help: str,  # noqa: A002  # the word of every command-line library
-    *,
-    metavar: str,
-    least: float = 0.0,
-    most: float = math.inf,
-    open: bool = False,  # noqa: A002
-    open_least: bool = False,
-    whole: bool = False,
-) -> Any:
-    """Declare a parameter as a field of a specification; see `Range`."""
-    about = Range(
-        help=help,
-        metavar=metavar,
-        least=least,
-        most=most,
-        open=open,
-        open_least=open_least,
-        whole=whole,
-    )
-    return field(default=default, metadata={"range": about})
+_HOLDS = {"ge": operator.ge, "gt": operator.gt, "le": operator.le, "lt": operator.lt}
+
+
+def parameter(default: Number, help: str, *, metavar: str, **about: Any) -> Any:  # noqa: A002  # every command line's word
+    """Declare a parameter as a field of a specification; `about` is the rest of its `Range`."""
+    return field(default=default, metadata={"range": Range(help=help, metavar=metavar, **about)})
 
 
 class Specification:

@@ -255,6 +255,13 @@ def export(
             help="Reveal the salts of audit draws: draws can be verified, and everybody who has the bundle can foretell them.",
         ),
     ] = False,
+    tiles: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write the log of heads into this new folder, too: static files by https://c2sp.org/tlog-tiles.",
+        ),
+    ] = None,
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
 ) -> None:
@@ -263,12 +270,19 @@ def export(
     The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate only the
     chain links of other gates are included, without their texts, actions and salts.
     """
+    from streamer.audit.tiles import write_tiles
+
     settings = wiring.load_settings()
     with wiring.open_store(settings) as store:
         if gate is not None:
             store.gates.get(gate)
         keys = wiring.trusted_keys(settings, public_key)
         manifest = _export(store, out, keys, gate=gate, texts=texts, salts=salts)
+        if tiles is not None:
+            with store.evidence.snapshot() as snapshot:
+                if not (size := store.heads.newest().size):
+                    raise UsageError("nothing is signed yet; `streamer audit checkpoint` does it")
+                write_tiles(snapshot.heads(), snapshot.proof_of_head(size - 1)["checkpoint"].encode(), tiles)
     if json:
         print_json({"path": str(out), "manifest": manifest})
         return

@@ -17,7 +17,7 @@ from streamer.errors import BadMessage, UsageError
 from streamer.events import codes
 from streamer.events.labels import encode_label
 from streamer.events.responses import decode_responses
-from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

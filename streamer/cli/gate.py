@@ -24,17 +24,15 @@ from streamer.cli.console import (
     say,
     warn,
 )
-from streamer.cli.gate_options import DEFAULT_METHOD, with_settings
+from streamer.cli.gate_options import DEFAULT_METHOD, SETTINGS, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
+from streamer.gates.declared import FIRST_PARAMETERS
+from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, unread
-from streamer.gates.setting_ranges import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.settings import (
-    FIRST_PARAMETERS,
-    FLAT_NAMES,
     HELD_WORDS,
     NO_ENCODER,
-    PARAMETERS,
     GateSettings,
     is_in_place,
     stands_for,
@@ -50,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
+    from streamer.gates.declared import Embeddings
     from streamer.gates.policy import Policy
-    from streamer.gates.settings import Embeddings
     from streamer.scoring.scorer import Scorer
     from streamer.settings.settings import Settings
     from streamer.store.calibration.calibration_runs import Calibrations
@@ -534,13 +532,11 @@ def _dimension_of(
 def _as_options(text: str) -> str:
     """Name settings as the options that set them, in a message that speaks of settings."""
     first, _, rest = text.partition(" ")
-    if first in _FIELDS:
-        return f"--{first.removesuffix('_seconds').replace('_', '-')} {rest}"
-    return text
+    return f"{_OPTIONS[first]} {rest}" if first in _OPTIONS else text
 
 
 _IDENTITY = re.compile(r"(?!openai:)[^/\s]+@[0-9a-f]{8}|openai:[!-~]+@[1-9][0-9]{0,5}")
-_FIELDS = frozenset((*FLAT_NAMES, *PARAMETERS))
+_OPTIONS = {one.name: one.option for one in SETTINGS}
 
 
 def _encoder_id(name: str, chosen: "Mapping[str, Any]", settings: "Settings") -> str:

@@ -14,7 +14,8 @@ from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, say
 from streamer.cli.options import JsonOption, share
 from streamer.errors import UsageError, why
-from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE, LEAST_ALPHA
+from streamer.gates.declared import LEAST_ALPHA
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.security.csv_cells import CsvTable
 from streamer.security.redaction import redact_text
 

@@ -292,19 +292,10 @@ def number(text: str, option: str) -> float:
     return value
 
 
-def whole_number(text: str, option: str) -> int:
+def whole_number(text: str, option: str, nothing: str = "none") -> int:
     """Turn a text into a whole number. Raises `UsageError` for anything else."""
     if re.fullmatch(r"\d{1,18}", text.strip()) is None:
-        raise UsageError(f"{option} must be a whole number, or none, not {text!r}")
-    return int(text)
-
-
-def whole_number_or_never(text: str, option: str) -> int | None:
-    """Turn a text into a whole number, or ``never`` into None. Raises `UsageError` for anything else."""
-    if text.strip().lower() == "never":
-        return None
-    if re.fullmatch(r"\d{1,18}", text.strip()) is None:
-        raise UsageError(f"{option} must be a whole number, or never, not {text!r}")
+        raise UsageError(f"{option} must be a whole number, or {nothing}, not {text!r}")
     return int(text)
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from streamer.calibration.specification import Calibrator
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.planning.all_signals import SignalsPlan
     from streamer.planning.plan import Budget, Simulation
     from streamer.planning.prompts import Prompts, SampledBatches

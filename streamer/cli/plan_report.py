@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.calibration.prediction import Interval, Prediction
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.planning.all_signals import SignalsPlan
     from streamer.planning.among_shipped import AmongShippedPlan
     from streamer.planning.plan import Plan

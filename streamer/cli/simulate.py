@@ -13,7 +13,7 @@ from streamer.cli.console import counted, note, print_json, say
 from streamer.cli.gate_names import gate_names
 from streamer.cli.known_gate import refuse_real_gate, warn_of_unknown
 from streamer.errors import UsageError
-from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 
 
 def simulate(

@@ -20,10 +20,10 @@ from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import PARAMETERS
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
+from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
 from streamer.wording.numbers import counted, when
 from streamer.wording.policies import guarantee_text
 from streamer.wording.verdicts import interval_text
-from streamer.wording.what_if import answer_rows, basis_sentence, caveats, in_force, sentence
 
 if TYPE_CHECKING:
     from streamer.whatif import Changed, WhatIfAnswer

@@ -15,7 +15,7 @@ from streamer.scoring.blank import is_blank
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.measurement import OfflineRisk
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 _CLOUDS_AT_ONCE = 64

@@ -8,7 +8,7 @@ from streamer.calibration.guarantee import budget
 
 if TYPE_CHECKING:
     from streamer.clouds.measurement import OfflineRisk
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 UNIT_WORDS: dict[Unit, tuple[str, str]] = {
     "best": ("prompt", "prompts"),

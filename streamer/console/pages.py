@@ -17,7 +17,8 @@ from streamer.console.charts import Moment, course_chart, interval_bar, sparklin
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
 from streamer.gates.policy import SIGNED_IN
-from streamer.gates.settings import HELD_WORDS
+from streamer.gates.setting_changes import unread
+from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
 from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.skill import separation
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.specification import Risk
     from streamer.gates.policy import Policy
+    from streamer.gates.settings import GateSettings
     from streamer.recalibration.in_sample import InSample
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.verdict import OpenFigures
@@ -141,6 +143,7 @@ class Pages:
             "guarantee": guarantee_text(policy.guarantee).split("\n") if policy.guarantee else [],
             "segments": segment_lines(policy.rule),
             "settings": _settings(policy),
+            "every_setting": _every_setting(policy.settings),
             "figures": figures(report),
             "facts": facts(report, self._store.desk.in_period(name, policy.settings, now=self._clock())),
             "thresholds": thresholds_chart(
@@ -524,6 +527,21 @@ def _settings(policy: Policy) -> list[tuple[str, str]]:
         ("audit probability", percent(settings.audit_probability)),
         ("recalibration", settings.recalibrate),
         ("mode", settings.mode),
+    ]
+
+
+def _every_setting(settings: GateSettings) -> list[tuple[str, str, object]]:
+    """Name, meaning and value of each setting that has an effect on this gate."""
+    said = {**SETTINGS, **{one: parameter_setting(one) for one in PARAMETERS}}
+    skipped = unread(settings) | {"model", "signals"}
+    return [
+        (
+            name,
+            said[name].help,
+            "none" if value is None else lasting(value) if name.endswith("_seconds") else value,
+        )
+        for name, value in settings.named().items()
+        if name not in skipped
     ]
 
 

@@ -11,8 +11,8 @@ from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.gates.rule import Cut
 from streamer.whatif import Change, WhatIf
+from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
 from streamer.wording.verdicts import interval_text
-from streamer.wording.what_if import answer_rows, basis_sentence, caveats, in_force, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -32,8 +32,9 @@ if TYPE_CHECKING:
     from streamer.events.responses import ResponsesV1
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.candidate import CandidatePolicy
+    from streamer.gates.declared import Unit
     from streamer.gates.policy_gate import Ruling
-    from streamer.gates.settings import GateSettings, Unit
+    from streamer.gates.settings import GateSettings
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.scorer import AnswerBatch
 

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from streamer.dev.embedded import EmbeddedStep
     from streamer.events.limits import Limits
     from streamer.events.topics import Topics
+    from streamer.gates.declared import Unit
     from streamer.gates.policy import Policy
-    from streamer.gates.settings import Unit
     from streamer.recalibration.run import Recalibration
     from streamer.store import Store
     from streamer.stream.publisher import Publisher

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from streamer.dev.demonstration import DemoObserver
     from streamer.dev.embedded import EmbeddedStep
     from streamer.dev.look import Look, Looking
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.recalibration.run import Recalibration
     from streamer.report.page import DemoRun
     from streamer.settings.settings import Settings

@@ -17,7 +17,8 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
 from streamer.events.topic import Topic, batch_text, bound_text
-from streamer.gates.settings import HELD_WORDS, Unit
+from streamer.gates.declared import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.settings import HELD_WORDS
 from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
 from streamer.scoring.reading import Rule  # noqa: TC001 - the decoder resolves annotations
 

@@ -11,7 +11,7 @@ from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
 from streamer.events.limits import DEFAULT_LIMITS
-from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 # The negative look-ahead means the same to ECMAScript and Python, where `$` also matches before a last newline.

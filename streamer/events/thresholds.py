@@ -23,20 +23,8 @@ from streamer.events.outgoing import event_id, event_message
 from streamer.events.topic import Topic, bound_text
 from streamer.gates.policy import Policy
 from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
-from streamer.gates.setting_ranges import DIMENSIONS, MOST_BOOST
-from streamer.gates.settings import (
-    FLAT_NAMES,
-    Embeddings,
-    GateSettings,
-    HoldAction,
-    Mode,
-    OnAlarm,
-    Pending,
-    Recalibrate,
-    SegmentFallback,
-    Unit,
-)
-from streamer.scoring.plugins import LONGEST as LONGEST_MODEL
+from streamer.gates.setting import NO_VALUE, Setting
+from streamer.gates.settings import FLAT_NAMES, SETTINGS, GateSettings
 
 if TYPE_CHECKING:
     from streamer.journal import OutboxMessage
@@ -74,13 +62,7 @@ class RuleV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     ) = None
 
 
-class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
-    """A gate's whole policy. `version` only grows within a gate; a rollback writes a new one.
-
-    In Python the JSON name `lambda` is `threshold`. The event says that a policy exists; workers read the
-    policy itself from the database.
-    """
-
+class _Head(Event, frozen=True, gc=False, kw_only=True, rename={"threshold": "lambda"}):
     schema: Literal["streamer.thresholds.v1"]
     gate: GateName
     version: Annotated[int, Meta(ge=1)]
@@ -89,122 +71,44 @@ class ThresholdsV1(Event, frozen=True, gc=False, kw_only=True, rename={"threshol
     threshold: Annotated[float | None, Meta(description="Null unless the state is `cut`.")]
     calibrated: bool
     rule: RuleV1
-    unit: Unit
-    scorer: str
-    model: (
-        Annotated[
-            str,
-            Meta(
-                extra_json_schema={"maxLength": LONGEST_MODEL},
-                description="What is frozen of another package's scorer (`NAME@HASH`), as JSON; null: the scorer is none.",
-            ),
-        ]
-        | None
-    ) = None
-    signals: (
-        Annotated[
-            str,
-            Meta(
-                extra_json_schema={"maxLength": 20_000},
-                description="The list of signals that decisions keep, as JSON; null: none.",
-            ),
-        ]
-        | None
-    ) = None
-    encoder: Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": 200})]
-    embeddings: Annotated[
-        Embeddings,
-        Meta(description="Whether a batch that brings embeddings of `encoder` is decided by them, or held."),
-    ] = "refuse"
-    dimension: (
-        Annotated[
-            int,
-            Meta(ge=DIMENSIONS[0], le=DIMENSIONS[1], description="Of the embeddings that are accepted."),
-        ]
-        | None
-    ) = None
-    upstream: (
-        Annotated[
-            str,
-            Meta(
-                extra_json_schema={"minLength": 10, "maxLength": 200},
-                description="The upstream whose answers the gate decides about; null: answers of any origin.",
-            ),
-        ]
-        | None
-    ) = None
-    severity_kind: GateName
-    labellers: (
-        Annotated[tuple[str, ...], Meta(description="Whose labels are read; null: everybody's.")] | None
-    ) = None
-    signed_labels: Annotated[bool, Meta(description="Whether only signed labels are read.")] = False
-    alpha: Annotated[float, Meta(gt=0, lt=1, description="The budget on exposure risk.")]
-    method: str
-    eta: Annotated[float, Meta(gt=0)]
-    draws: Annotated[int, Meta(ge=1)]
-    delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
-    rho: Annotated[float, Meta(gt=0, le=1)] = 0.99
-    shape: str = "indicator"
-    width: Annotated[float, Meta(gt=0, le=100)] = 0.05
-    parameters: (
-        Annotated[
-            dict[str, int | float],
-            Meta(description="Parameters of method and shape that have no field of their own; null: none."),
-        ]
-        | None
-    ) = None
-    segment_by: str | None = None
-    group_by: str | None = None
-    segment_fallback: SegmentFallback = "closed"
-    label_floor: Annotated[float, Meta(ge=0, le=1)] | None = None
-    hold_action: HoldAction
-    desk_deadline_seconds: (
-        Annotated[
-            float,
-            Meta(
-                ge=1, description="How long a batch that is held by escalate waits for a person; null: not."
-            ),
-        ]
-        | None
-    ) = None
-    max_attempts: Annotated[int, Meta(ge=1, le=1000)]
-    mode: Mode
-    audit_probability: Annotated[float, Meta(ge=0, le=1)]
-    audit_draws: Annotated[int, Meta(ge=1, le=256)]
-    audit_boost: (
-        Annotated[
-            float,
-            Meta(gt=1, le=MOST_BOOST, description="Times the audit probability in doubt; null: never."),
-        ]
-        | None
-    ) = None
-    audit_boost_most: Annotated[
-        int, Meta(ge=1, le=1_000_000_000, description="Labels a day that this may ask for.")
-    ] = 400
-    label_deadline_seconds: Annotated[float, Meta(ge=0)]
-    pending: Pending = "age"
-    window: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
-    decision_deadline_seconds: Annotated[float, Meta(gt=0)] | None
-    keep_texts: bool = True
-    two_people: Annotated[
-        bool, Meta(description="Whether what a person proposes needs another one, who has signed in.")
-    ] = False
-    recalibrate: Recalibrate = "propose"
-    recalibrate_every_seconds: Annotated[float, Meta(gt=0)] | None = 86_400.0
-    recalibrate_after_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = 100
-    max_lambda_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    max_ship_rate_step: Annotated[float, Meta(gt=0, le=1)] = 0.1
-    least_groups: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 100
-    on_alarm: OnAlarm = "close"
-    on_selective_alarm: OnAlarm = "report"
-    monitor_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.1
-    alarm_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.05
-    alarm_false_every: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
-    alarm_tolerance: Annotated[float, Meta(ge=0, le=10)] = 0.2
-    monitor_deadline_seconds: Annotated[float, Meta(ge=0)] = 86_400.0
-    budget_period_days: Annotated[float, Meta(gt=0, le=3660)] = 30.0
-    drift_delta: Annotated[float, Meta(gt=0, lt=1)] = 0.05
-    judge_kind: GateName | None = None
+
+
+def _field(one: Setting) -> tuple[Any, ...]:
+    kind: Any = one.kind
+    if one.choices:
+        kind = Literal[one.choices]
+    elif kind in _ITEMS:
+        kind = _ITEMS[kind]
+    meta: dict[str, Any] = {"description": one.help}
+    if one.numeric:
+        meta |= one.bounds()
+    elif one.sized:
+        looks = {} if one.matching is None else {"pattern": f"^{one.matching.pattern}$"}
+        meta["extra_json_schema"] = {"minLength": int(one.least), "maxLength": int(one.most), **looks}
+    said = Annotated[kind, Meta(**meta)]
+    hint = said | None if one.optional else said
+    return (one.name, hint) if one.before is NO_VALUE else (one.name, hint, one.before)
+
+
+_ITEMS: dict[type, Any] = {tuple: tuple[str, ...], dict: dict[str, int | float]}
+_WithSettings: Any = msgspec.defstruct(
+    "_WithSettings",
+    [_field(one) for one in SETTINGS.values()],
+    bases=(_Head,),
+    module=__name__,
+    frozen=True,
+    gc=False,
+    kw_only=True,
+)
+
+
+class ThresholdsV1(_WithSettings, frozen=True, gc=False, kw_only=True):  # type: ignore[misc, call-arg]  # made of settings
+    """A gate's whole policy. `version` only grows within a gate; a rollback writes a new one.
+
+    In Python the JSON name `lambda` is `threshold`. The event says that a policy exists; workers read the
+    policy itself from the database.
+    """
+
     calibration_run: int | None
     seed: int
     valid_from: Annotated[datetime, Meta(tz=True)]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.columns import Role
     from streamer.clouds.tables.rows import Table
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.scoring.scorer import AnswerBatch
 
     Encode = Callable[[list[str]], ArrayLike]

@@ -31,9 +31,10 @@ from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
 from streamer.frames.results import Decisions, Report
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.declared import DIMENSIONS
 from streamer.gates.policy_gate import Bursts, CalibrationLosses, PolicyGate, burst_of, sealed_burst
 from streamer.gates.rule import INDICATOR, Cut, Indicator, Segments, ships_nothing
-from streamer.gates.setting_ranges import DIMENSIONS, EXTERNAL_PREFIX
+from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
 from streamer.recalibration.sampled import (
@@ -60,8 +61,8 @@ if TYPE_CHECKING:
     from streamer.clouds.tables.marks import Annotators
     from streamer.frames.answers import Encode
     from streamer.frames.held_out import HeldOut
+    from streamer.gates.declared import SegmentFallback, Unit
     from streamer.gates.rule import Rule
-    from streamer.gates.settings import SegmentFallback, Unit
 
 _MOST_DRAWS = 256
 _OWN = External.name

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from streamer.clouds.measurement import DecidedBatch, OfflineRisk
     from streamer.clouds.offline import ScoredCloud
     from streamer.frames.answers import Read
+    from streamer.gates.declared import Unit
     from streamer.gates.rule import Cut, Rule
-    from streamer.gates.settings import Unit
 
 Floats = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamer.clouds.measurement import Units
     from streamer.frames.held_out import HeldOut
     from streamer.frames.results import Decisions, Report
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 CLASS = "streamer-report"
 """Of the element that holds what a notebook shows."""

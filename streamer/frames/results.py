@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamer.calibration.specification import Risk
     from streamer.calibration.threshold import Threshold
     from streamer.clouds.measurement import DecidedBatch, OfflineRisk
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.calibration.threshold import Threshold, ThresholdState
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 
 def decide(scores: ArrayLike, threshold: Threshold) -> NDArray[np.bool_]:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from streamer.gates.declared import Unit
     from streamer.gates.policy import Policy
     from streamer.gates.rule import Rule
-    from streamer.gates.settings import Unit
 
 LONGEST_SEGMENT = 200
 """Characters that the name of a segment may have."""

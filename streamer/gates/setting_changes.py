@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from streamer.gates.settings import PARAMETERS
+from streamer.gates.settings import PARAMETERS, SETTINGS
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
 
-_CALIBRATED_FOR = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "segment_fallback",
-    "label_floor", "max_attempts", "upstream", "signals", "group_by",
-)  # fmt: skip
+CALIBRATED_FOR = tuple(name for name, one in SETTINGS.items() if one.calibrated)
 """With the parameters of method and shape: what a threshold is calibrated for."""
 
 
@@ -37,7 +34,7 @@ def calibrated_for_another(before: GateSettings, after: GateSettings) -> list[st
     unread_by_both = unread(before) & unread(after)
     was, will_be = before.flat(), after.flat()
     changed = {
-        name for name in _CALIBRATED_FOR if name not in unread_by_both and was[name] != will_be[name]
+        name for name in CALIBRATED_FOR if name not in unread_by_both and was[name] != will_be[name]
     } | {
         name
         for name in PARAMETERS

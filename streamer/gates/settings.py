@@ -6,40 +6,36 @@ shape, each with its own parameters.
 
 from __future__ import annotations
 
+import re
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.specification import Calibrator
-from streamer.gates import labeller_names, setting_ranges, shapes
-from streamer.gates.setting_ranges import EXTERNAL_PREFIX
+from streamer.calibration.specification import Calibrator, Number, Range
+from streamer.gates import labeller_names, shapes
+from streamer.gates.declared import FIRST_PARAMETERS, Declared, HoldAction, Mode, Unit
+from streamer.gates.setting import (
+    EXTERNAL_PREFIX,
+    NO_VALUE,
+    SHAPING,
+    Setting,
+)
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.registry import CHOICE, GONE, GRAM, is_plugin, scorer_named
+from streamer.scoring.registry import CHOICE, GONE, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from streamer.calibration.specification import Number, Range
     from streamer.scoring.scorer import Scorer
-
-Unit = Literal["best", "response", "batch"]
-Mode = Literal["shadow", "enforce"]
-HoldAction = Literal["abstain", "regenerate", "escalate"]
-SegmentFallback = Literal["closed", "pooled"]
-Embeddings = Literal["refuse", "accept"]
-Recalibrate = Literal["manual", "propose", "auto"]
-OnAlarm = Literal["report", "close"]
-Pending = Literal["age", "worst", "labelled-only"]
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SHAPES: tuple[str, ...] = tuple(shapes.EVERY)
-SEGMENT_FALLBACKS: tuple[SegmentFallback, ...] = get_args(SegmentFallback)
 MODES: tuple[Mode, ...] = get_args(Mode)
 HOLD_ACTIONS: tuple[HoldAction, ...] = get_args(HoldAction)
 HELD_WORDS: dict[str, str] = {
@@ -49,15 +45,12 @@ HELD_WORDS: dict[str, str] = {
 }
 """What a batch's action is called where nothing of it ships."""
 SCORERS: tuple[str, ...] = tuple(EVERY_SCORER)
-EMBEDDINGS: tuple[Embeddings, ...] = get_args(Embeddings)
-RECALIBRATE: tuple[Recalibrate, ...] = get_args(Recalibrate)
-ON_ALARM: tuple[OnAlarm, ...] = get_args(OnAlarm)
-PENDING: tuple[Pending, ...] = get_args(Pending)
 METHODS: tuple[str, ...] = registry.offered()
 """The calibrators that a gate may name."""
 
 _MOST_LABELLERS = 200
 
+_EXTERNAL_ENCODER = re.compile(r"external:[!-~]{1,190}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_10000_MS = 253_402_300_800_000
 
@@ -83,137 +76,14 @@ PARAMETERS: Mapping[str, tuple[Range, Number, tuple[str, ...]]] = MappingProxyTy
 )
 """Every parameter of a method or a shape: its range, its default, and which methods or shapes have it."""
 
-FIRST_PARAMETERS = ("eta", "draws", "delta", "rho", "width")
-"""Those that have a column and a field of their own."""
-
 FIRST_METHODS = ("mean", "crc", "bb", "rbwa", "transductive", "hb", "betting", "selective", "age")
 """The methods that have no other parameters. What any other one reads is under `parameters`, whole, so that whoever does
 not know the method can still see what a threshold was calibrated for."""
 
 
-_MEAN = Mean()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, init=False)
-class GateSettings:
-    """Everything that a risk owner decides about a gate; one append-only revision holds one of these.
-
-    Attributes
-    ----------
-    unit : what ships; see `streamer.gates.gate`.
-    scorer : a name of `streamer.scoring.registry`: `gram` (Gram energy of embeddings), `external` (a score
-        in the event), `judge` (a language model's marks), or ``NAME@HASH`` (a scorer of another package), that of `model`.
-    model : what is frozen of another package's scorer (`streamer.scoring.plugins`), as JSON; None for every other scorer.
-    signals : the list of signals of each answer that decisions keep, as `SignalList.text`; None: none are kept. The method `full`
-        decides by them, and needs the scorer `choice`.
-    encoder : ``name@hash``, for example ``all-MiniLM-L6-v2@53aa5117``; ``external:NAME`` for one that no worker runs; what
-        the scorer has in its place (`Scorer.in_place`) where it reads no embeddings: `NO_ENCODER` for `external`.
-    embeddings : what happens to a batch that brings its own embeddings: it is held (`refuse`), or decided by them
-        (`accept`) if they are named as the encoder's and have its dimension.
-    dimension : of the embeddings that are accepted, in 2..4096; None: none are.
-    upstream : the id (``MODEL@HASH``) of the upstream whose answers it decides about: with the rule that says when
-        sampling stops, part of what its threshold is calibrated for. Batches of another one, or of none, are held, and no
-        run reads decisions that were made under another. None: answers of any origin.
-    severity_kind : the kind of label that controls this gate (`human`, `lexical`, ...).
-    labellers : whose labels are read, sorted; None: everybody's. Labels of others are recorded and never read.
-    signed_labels : read only labels that their labeller has signed.
-    alpha : the budget, in [1e-9, 1): on exposure risk, or on selective risk, as the method says (`Calibrator.risk`).
-    calibrator : the method with its parameters, chosen before any label is read.
-    shape : how the cut is read.
-    segment_by : metadata key whose value is a batch's segment; None: one threshold for all.
-    group_by : metadata key whose value names a burst of batches, or `PROMPT`: those with the same question are one. Calibration
-        counts a burst once, and the method full holds one with a bad label; None: each batch.
-    segment_fallback : what serves a segment with too few groups: nothing ships, or the pooled threshold.
-    label_floor : only responses that score above it need a label, and lambda is no less; None: no floor.
-    hold_action : what happens to what is not shipped.
-    desk_deadline_seconds : a batch that is held by `escalate` waits for a person at the desk for so long, > 0, and is then
-        rejected; None: there is no desk, and whoever reads the action does what it says.
-    max_attempts : R >= 1; calibration uses alpha / R, attempts beyond R are held.
-    mode : `shadow` tells consumers not to enforce.
-    audit_probability : chance in [0, 1] that a batch is drawn for labelling.
-    audit_draws : responses drawn for labelling from a drawn batch, >= 1 (unit `best` always draws its best).
-    audit_boost : while the risk alarm gathers evidence the audit probability is so many times as high, at most 1; above 1
-        and at most 1000, None: never.
-    audit_boost_most : labels a day that this may ask for beyond the audit probability, >= 1.
-    label_deadline_seconds : a drawn batch enters calibration once it is older than this; 0: `pending` says.
-    pending : draws without a label in calibration: older than a cut they count 1, younger draws are not used (`age`); all
-        count 1 (`worst`); none is used (`labelled-only`).
-    window : calibrate on the newest so many groups alone; None: on all.
-    decision_deadline_seconds : a batch that is older is held; None: never. See `is_late`.
-    keep_texts : keep prompts, responses, references and metadata; else their hash only.
-    two_people : what a person's run found comes into force only by another person, who has signed in at the console.
-    recalibrate : what the service does with this gate: nothing (`manual`), runs that wait for a person (`propose`), or
-        policies within the limits below (`auto`).
-    recalibrate_every_seconds : between two runs of the service, > 0; None: not by time.
-    recalibrate_after_groups : newly labelled groups that make a run due, >= 1; None: not by labels.
-    max_lambda_step : `auto`: how far one run may move lambda, in (0, 1].
-    max_ship_rate_step : `auto`: how far one run may move the share of the calibration groups that ships, in (0, 1].
-    least_groups : `auto`: groups that a looser threshold must be calibrated on at least, >= 1.
-    on_alarm : what the alarm of the risk in service does to the gate.
-    on_selective_alarm : what the alarm does that what ships is no better than if everything shipped.
-    monitor_delta : chance, in (0, 1), that an interval of the risk in service ever fails.
-    alarm_delta : chance, in (0, 1), that the alarm is ever raised while the risk is in budget, beside what the next adds.
-    alarm_false_every : labelled draws per which one more false alarm is accepted, >= 1, so that a change late in a gate's life
-        is seen as soon as an early one; None: no more.
-    alarm_tolerance : share of alpha, in [0, 10], by which the expected loss may pass the budget before the alarm is
-        to be raised.
-    monitor_deadline_seconds : age at which a drawn decision without a label is overdue for monitoring, >= 0.
-    budget_period_days : the period that the budget's use is reckoned over, in (0, 3660].
-    drift_delta : chance, in (0, 1), that the drift alarm is raised though nothing drifts.
-    judge_kind : kind of label that predicts the loss of every decision; None: no predictions.
-    unread : parameters of other methods and shapes, where they are not the default: they have no effect on this gate until
-        its method or shape changes, and signatures cover them.
-    """
-
-    unit: Unit = "best"
-    scorer: str = GRAM
-    model: str | None = None
-    signals: str | None = None
-    encoder: str
-    embeddings: Embeddings = "refuse"
-    dimension: int | None = None
-    upstream: str | None = None
-    severity_kind: str = "human"
-    labellers: tuple[str, ...] | None = None
-    signed_labels: bool = False
-    alpha: float = 0.05
-    calibrator: Calibrator = _MEAN
-    shape: GateShape = INDICATOR_SHAPE
-    segment_by: str | None = None
-    group_by: str | None = None
-    segment_fallback: SegmentFallback = "closed"
-    label_floor: float | None = None
-    hold_action: HoldAction = "abstain"
-    desk_deadline_seconds: float | None = None
-    max_attempts: int = 1
-    mode: Mode = "shadow"
-    audit_probability: float = 0.05
-    audit_draws: int = 1
-    audit_boost: float | None = 4.0
-    audit_boost_most: int = 400
-    label_deadline_seconds: float = 0.0
-    pending: Pending = "age"
-    window: int | None = None
-    decision_deadline_seconds: float | None = None
-    keep_texts: bool = True
-    two_people: bool = False
-    recalibrate: Recalibrate = "propose"
-    recalibrate_every_seconds: float | None = 86_400.0
-    recalibrate_after_groups: int | None = 100
-    max_lambda_step: float = 0.1
-    max_ship_rate_step: float = 0.1
-    least_groups: int = 100
-    on_alarm: OnAlarm = "close"
-    on_selective_alarm: OnAlarm = "report"
-    monitor_delta: float = 0.1
-    alarm_delta: float = 0.05
-    alarm_false_every: int | None = 100_000
-    alarm_tolerance: float = 0.2
-    monitor_deadline_seconds: float = 86_400.0
-    budget_period_days: float = 30.0
-    drift_delta: float = 0.05
-    judge_kind: str | None = None
-    unread: tuple[tuple[str, Number], ...] = ()
+class GateSettings(Declared):
+    """Everything that a risk owner decides about a gate; one append-only revision holds one of these. See `Declared` for each."""
 
     def __init__(self, **flat: Any) -> None:
         """Take settings by their flat names: `method`, `shape` and every parameter by name, or `calibrator` as it is.
@@ -254,7 +124,7 @@ class GateSettings:
             if one not in own_names and value != PARAMETERS[one][1]
         )
         held = {"calibrator": calibrator, "shape": gate_shape, "unread": tuple(unread)}
-        for field in fields(GateSettings):
+        for field in fields(Declared):
             if field.name in held:
                 value = held[field.name]
             elif field.name in common:
@@ -325,29 +195,16 @@ class GateSettings:
     def _check(self) -> None:
         if self.labellers is not None:
             object.__setattr__(self, "labellers", _labellers(self.labellers))
-        for name, allowed in (
-            ("unit", UNITS),
-            ("embeddings", EMBEDDINGS),
-            ("segment_fallback", SEGMENT_FALLBACKS),
-            ("hold_action", HOLD_ACTIONS),
-            ("mode", MODES),
-            ("recalibrate", RECALIBRATE),
-            ("on_alarm", ON_ALARM),
-            ("pending", PENDING),
-            ("on_selective_alarm", ON_ALARM),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        for name in _FIELDS:
+            if (want := SETTINGS[name].fault(getattr(self, name))) is not None:
+                raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         if self.scorer not in (*SCORERS, *GONE) and not is_plugin(self.scorer):
             raise ValueError(
                 f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer scorer list` shows installed ones"
             )
         self._check_model()
-        for name, want in setting_ranges.of_another_type(self):
+        for name, want in _contradictions(self):
             raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
-        for name, ok, want in (*setting_ranges.numbers(self), *setting_ranges.names(self)):
-            if not ok:
-                raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
         self._check_encoder()
         self._check_signals()
         if (reason := unsupported(self)) is not None:
@@ -468,20 +325,46 @@ class GateSettings:
 _list_of = lru_cache(maxsize=64)(SignalList.of_text)
 
 
-def _flat_names() -> tuple[str, ...]:
-    named: dict[str, tuple[str, ...]] = {
-        "calibrator": ("method", *FIRST_PARAMETERS[:-1]),
-        "shape": ("shape", FIRST_PARAMETERS[-1]),
-        "unread": ("parameters",),
+def _declared() -> dict[str, Setting]:
+    """Every setting by its flat name."""
+    hints = get_type_hints(Declared)
+    flat: dict[str, tuple[str, Any, Any]] = {
+        "calibrator": ("method", str, Mean.name),
+        "shape": ("shape", str, INDICATOR_SHAPE.name),
+        "unread": ("parameters", dict[str, Number] | None, None),
     }
-    return tuple(one for field in fields(GateSettings) for one in named.get(field.name, (field.name,)))
+    found: dict[str, Setting] = {}
+    for field in fields(Declared):
+        if "setting" not in field.metadata:
+            raise TypeError(f"write {field.name} as setting(...): see docs/contributing/setting.md")
+        name, hint, default = flat.get(field.name, (field.name, hints[field.name], field.default))
+        found[name] = field.metadata["setting"].of(name, hint, default)
+        for one in _OF_PARTS.get(name, ()):
+            found[one] = parameter_setting(one)
+    return found
 
 
-FLAT_NAMES = _flat_names()
-"""The names of settings on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
+def parameter_setting(name: str) -> Setting:
+    """A parameter of methods or shapes as a setting."""
+    about, default, who = PARAMETERS[name]
+    kind = "Method" if name in registry.ranges() else "Shape"
+    return Setting(
+        help=f"{kind}{'s' if len(who) > 1 else ''} {', '.join(who)}: {about.help}.",
+        panel=SHAPING,
+        before=NO_VALUE if name in ("eta", "draws") else default,
+        **{one: getattr(about, one) for one in _OF_RANGE},
+    ).of(name, int if about.whole else float, default)
 
 
-_DEFAULTS = {field.name: field.default for field in fields(GateSettings) if field.default is not MISSING}
+_OF_PARTS = {"method": FIRST_PARAMETERS[:-1], "shape": FIRST_PARAMETERS[-1:]}
+_OF_RANGE = [one.name for one in fields(Range) if one.name != "help"]
+SETTINGS: Mapping[str, Setting] = MappingProxyType(_declared())
+"""Every setting by its name on the command line, on topics and in SQL; `parameters` holds those without a name of their own."""
+
+FLAT_NAMES = tuple(SETTINGS)
+_FIELDS = tuple(field.name for field in fields(Declared) if field.name in SETTINGS and field.name != "shape")
+
+_DEFAULTS = {field.name: field.default for field in fields(Declared) if field.default is not MISSING}
 
 
 def _moment(timestamp_ms: int) -> datetime | None:
@@ -500,6 +383,34 @@ def _labellers(names: tuple[str, ...]) -> tuple[str, ...]:
         if (wrong := labeller_names.fault(name)) is not None:
             raise ValueError(f"labellers must be names that people can read: {name!r} {wrong}")
     return tuple(found)
+
+
+def _contradictions(settings: GateSettings) -> Iterator[tuple[str, str]]:
+    """Name settings that do not go with others, and what they must be."""
+    if settings.desk_deadline_seconds is not None:
+        if settings.hold_action != "escalate":
+            yield (
+                "desk_deadline_seconds",
+                f"absent with the hold action {settings.hold_action}: only what is held by escalate waits for a person",
+            )
+        if not settings.keep_texts:
+            yield (
+                "desk_deadline_seconds",
+                "absent with a gate that keeps no texts: nobody could read what waits",
+            )
+    if settings.judge_kind == settings.severity_kind:
+        yield (
+            "judge_kind",
+            f"another kind of label than the gate's own, {settings.severity_kind}: it predicts that one",
+        )
+    if settings.external_encoder and not _EXTERNAL_ENCODER.fullmatch(settings.encoder):
+        yield "encoder", "external: and a name of 1 to 190 visible ASCII characters"
+    if settings.external_encoder and settings.embeddings != "accept":
+        yield "embeddings", f"accept with the encoder {settings.encoder}: no worker makes embeddings of it"
+    if settings.embeddings == "accept" and not settings.embeds:
+        yield "embeddings", f"refuse with the scorer {settings.scorer}, which reads none"
+    if settings.embeddings == "accept" and settings.dimension is None:
+        yield "dimension", f"that of the embeddings of {settings.encoder}, for a gate that accepts them"
 
 
 def unsupported(settings: GateSettings) -> str | None:

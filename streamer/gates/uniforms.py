@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.gates.batch_key import BatchKey
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 _BITS = 52
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration.prediction import Population, Prediction
     from streamer.calibration.specification import Calibrator
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.planning.prompts import Prompts
 
 ENOUGH = 0.8

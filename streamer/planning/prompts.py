@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.planning.guess import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
 

@@ -19,7 +19,7 @@ from streamer.gates.label_lag import label_lag
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamer.gates.settings import Pending
+    from streamer.gates.declared import Pending
 
 MOST_DELAYS = 1000
 """The newest earlier draws whose delays are looked at."""

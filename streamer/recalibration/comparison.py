@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from streamer.gates.declared import Unit
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Bursts
     from streamer.gates.rule import Rule
-    from streamer.gates.settings import Unit
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.sampled import SampledGroup
 

@@ -12,7 +12,7 @@ from streamer.recalibration.comparison import losses, ship_rate, shipped
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.sampled import SampledGroup
 

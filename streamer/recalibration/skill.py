@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.recalibration.age_cut import AgeCut
     from streamer.recalibration.comparison import Reading
     from streamer.recalibration.sampled import SampledGroup

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from streamer.calibration import LabelledGroup
     from streamer.clouds.measurement import Floats, Units
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 BINS = 25
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from streamer.calibration import LabelledGroup
     from streamer.calibration.threshold import ThresholdState
     from streamer.clouds.measurement import DecidedBatch, OfflineRisk
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 CASES_SHOWN = 3
 

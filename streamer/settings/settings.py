@@ -374,6 +374,20 @@ class UpstreamSettings(_Group):
         description="What becomes of a sampling parameter of the caller's that is not the upstream's: the answer says that it was "
         "ignored, or the request gets 400.",
     )
+    schemas: tuple[Annotated[str, Field(pattern=r"^(text|json_object|any|[0-9a-f]{16})$")], ...] = Field(
+        ("text",),
+        min_length=1,
+        description="What form requests may ask answers for: `text`, `json_object`, JSON Schemas by the first 16 hexadecimal digits of "
+        "their SHA-256, which a refusal names, or `any` for whatever is not text.",
+    )
+    tools: Literal["refuse", "judge", "pass-through"] = Field(
+        "refuse",
+        description="What becomes of requests with tools: they get 400; a call is judged as an answer is; or calls go out "
+        "unjudged, which is on record, and texts are judged.",
+    )
+    resample: int = Field(
+        2, ge=0, le=256, description="Most answers that are sampled in place of those that do not parse."
+    )
     cached: Literal["hold", "accept"] = Field(
         "hold",
         description="What becomes of answers by several requests of which a cache answered one, by its headers or by an id that "

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from streamer.gates.rule import rule_from_json, rule_to_json
-from streamer.gates.settings import FIRST_PARAMETERS, PARAMETERS, GateSettings
+from streamer.gates.settings import SETTINGS, GateSettings
 from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.signing.commitments import salt_commitment, seed_commitment
 
@@ -54,31 +54,13 @@ FIRST_SETTINGS = (
 """The settings that every signature covers. Never change this: old signatures would not verify any more."""
 
 YOUNGER_SETTINGS: dict[str, object] = {
-    "embeddings": "refuse",
-    "dimension": None,
-    "labellers": None,
-    "signed_labels": False,
-    "parameters": None,
-    "pending": "age",
-    "window": None,
-    "audit_boost": None,
-    "audit_boost_most": 400,
-    "on_selective_alarm": "report",
-    "alarm_false_every": None,
-    "two_people": False,
-    "model": None,
-    "desk_deadline_seconds": None,
-    "upstream": None,
-    "signals": None,
-    "group_by": None,
+    name: one.before for name, one in SETTINGS.items() if name not in FIRST_SETTINGS
 }
-"""Settings that came later, each with the value that gates had before it came (what its migration gives to the rows
-that are there). A policy that still has this value is signed without the setting, as it was then; any other value is
-signed, and refused by a program that does not know the setting."""
+"""Settings that came later, each with the value that gates had before it came. A policy that still has this value is signed
+without the setting, as it was then; any other value is signed, and refused by a program that does not know the setting."""
 
-_NUMBERS = frozenset(field.name for field in fields(GateSettings) if str(field.type).startswith("float")) | {
-    name for name in FIRST_PARAMETERS if not PARAMETERS[name][0].whole
-}
+NUMBERS = frozenset(name for name, one in SETTINGS.items() if one.kind is float)
+"""The settings that are signed as floats, whole or not."""
 
 
 class PolicySigner(Protocol):
@@ -252,7 +234,7 @@ NO_KEYS = PolicyKeys(verify=_no_signature_is_good, key_id=bytes.hex)
 def _settings(settings: GateSettings) -> dict[str, Any]:
     values = settings.flat()
     return {
-        name: stored_number(value) if name in _NUMBERS and value is not None else value
+        name: stored_number(value) if name in NUMBERS and value is not None else value
         for name, value in values.items()
         if name not in YOUNGER_SETTINGS or value != YOUNGER_SETTINGS[name]
     }

@@ -15,6 +15,7 @@ from streamer.errors import TryLater, UsageError
 from streamer.gates.candidate import NOT_TRIED
 from streamer.gates.rule import INDICATOR, Chance, Cut, Indicator, Rank
 from streamer.gates.settings import PARAMETERS
+from streamer.gates.settings import SETTINGS as DECLARED
 from streamer.recalibration import age_cut
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.run import AuditSample, NothingToCalibrate, calibrate_gate
@@ -42,19 +43,7 @@ if TYPE_CHECKING:
 
 Flags = NDArray[np.bool_]
 
-SETTINGS = (
-    "alpha",
-    "method",
-    "shape",
-    "scorer",
-    "encoder",
-    "segment_by",
-    "segment_fallback",
-    "label_floor",
-    "max_attempts",
-    "pending",
-    "window",
-)
+SETTINGS = tuple(name for name, one in DECLARED.items() if one.asked)
 """The settings that may be asked about, beside the parameters of methods and shapes."""
 
 

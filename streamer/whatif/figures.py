@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime
 
 if TYPE_CHECKING:
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.risk.states import RiskInterval
     from streamer.whatif.past import Past
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from streamer.gates.setting_changes import CALIBRATED_FOR
+from streamer.gates.settings import PARAMETERS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
     from datetime import datetime
@@ -51,15 +54,10 @@ class RememberedSample:
         return cast("T", self._known[key])
 
 
+_READ_ALIKE = {"alpha", "method", "shape", "segment_fallback", "max_attempts", *PARAMETERS}
+"""Settings that a threshold is calibrated for, and that leave what is read as it is."""
+
+
 def _read_by(settings: GateSettings) -> Hashable:
-    return (
-        settings.unit,
-        settings.scorer,
-        settings.encoder,
-        settings.signals,
-        settings.severity_kind,
-        settings.segment_by,
-        settings.group_by,
-        settings.label_floor,
-        settings.shape.of_ranks,
-    )
+    flat = settings.flat()
+    return settings.shape.of_ranks, *(flat[name] for name in CALIBRATED_FOR if name not in _READ_ALIKE)

@@ -64,7 +64,7 @@ def upstreams(
 
     `with_keys` : False where nothing will be asked of them.
     """
-    from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
+    from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
     from streamer.labels.llm.record import Price
     from streamer.serving.chat.rungs import check_rungs
     from streamer.serving.chat.upstream import Upstream

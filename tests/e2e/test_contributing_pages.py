@@ -37,7 +37,9 @@ def change(path: Path, diff: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["calibrator", "command", "scorer", "severity-kind", "topic"])
+@pytest.mark.parametrize(
+    "name", ["calibrator", "command", "scorer", "setting", "severity-kind", "table", "topic"]
+)
 def test_doing_what_the_page_says(name: str, tmp_path: Path) -> None:
     copy = copy_checkout(tmp_path / "copy")
     bin_ = Path(sys.executable).parent

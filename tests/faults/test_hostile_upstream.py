@@ -67,6 +67,21 @@ BODIES: dict[str, Callable[[], tuple[dict[str, str], bytes]]] = {
         {},
         many(b'{"type":""}', CHAT, b'{"choices": [{"message": {"content": [', b"]}}]}"),
     ),
+    "calls": lambda: ({}, many(b"{}", CHAT, b'{"choices": [{"message": {"tool_calls": [', b"]}}]}")),
+    "numbers in a call": lambda: (
+        {},
+        json.dumps(
+            {
+                "choices": [
+                    {
+                        "message": {
+                            "tool_calls": [{"function": {"name": "a", "arguments": f"[{'1e399,' * 8_000}1]"}}]
+                        }
+                    }
+                ]
+            }
+        ).encode(),
+    ),
     "wide text": lambda: (
         {},
         b'{"choices": [{"message": {"content": "' + "\U0001f5fc".encode() + b"x" * (CHAT - 100) + b'"}}]}',
@@ -180,13 +195,14 @@ def test_no_reply_of_an_upstream_fills_the_service(
                 segment_by="upstream",
             )
         upstreams = {
-            gate: {"base_url": hostile.url, "model": "m", "answers": 32, "tries": 2, **own}
+            gate: {"base_url": hostile.url, "model": "m", "answers": 32, "tries": 2, "tools": "judge", **own}
             for gate, own in (("bot", {}), ("one-by-one", {"per_request": 1}))
         }
         endpoint = site.serve("--wait", "60", STREAMER_UPSTREAMS=json.dumps(upstreams))
 
         def ask(gate: str) -> dict[str, Any]:
-            body = {"model": f"gate/{gate}", "messages": [{"role": "user", "content": "Who?"}]}
+            tools = [{"type": "function", "function": {"name": "a"}}]
+            body = {"model": gate, "messages": [{"role": "user", "content": "Who?"}], "tools": tools}
             told: dict[str, Any] = endpoint.client.post("/v1/chat/completions", json=body).json()["streamer"]
             return told
 

@@ -18,7 +18,7 @@ from tests.offline import split_figures
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.scoring.encoders.encoder import Encoder
 
 RESPONSES = 5

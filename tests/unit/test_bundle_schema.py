@@ -11,6 +11,7 @@ import pytest
 
 from streamer.audit.standalone.verify_bundle import SCHEMAS, wrong_form
 from streamer.store.audit import control
+from streamer.store.db.schema.types import kept_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit-format.schema.json"
 OF_SEALS = {"carried_scores": {"of"}, "carried_signals": {"of"}, "calibration_runs": set(control.RUN_PARTS)}
@@ -20,7 +21,7 @@ OF_SEALS = {"carried_scores": {"of"}, "carried_signals": {"of"}, "calibration_ru
 @pytest.mark.parametrize("table", control.SEALED_TABLES, ids=lambda table: table.name)
 def test_rows_of_the_control_log_have_the_columns_of_their_table(table: Any) -> None:
     row = SCHEMAS[f"control.{table.name}"]["properties"]["row"]
-    columns = {one.name for one in table.columns if (table.name, one.name) not in control._ERASABLE}
+    columns = {one.name for one in table.columns if one.name not in kept_of(table).erased}
     assert set(row["properties"]) == set(row["required"]) == columns | OF_SEALS.get(table.name, set())
     for one in table.columns:
         if one.name in columns:

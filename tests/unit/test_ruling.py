@@ -21,7 +21,7 @@ from streamer.gates.settings import UNITS
 from streamer.gates.uniforms import uniforms_for
 
 if TYPE_CHECKING:
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 KEY = BatchKey("support-bot", "b-1", 1)
 SALT = bytes(range(32))

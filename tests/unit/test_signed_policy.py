@@ -22,6 +22,7 @@ from streamer.signing.policies import (
     PolicyVersion,
     statement,
 )
+from verifiers import generate
 
 RECORD, SALT = bytes(range(32)), b"\xff" * 32
 POLICY = Policy(
@@ -144,3 +145,7 @@ def test_only_the_right_key_for_the_right_values_is_trusted() -> None:
 
 def test_the_same_moment_in_another_zone_is_the_same_text() -> None:
     assert text() == text(replace(POLICY, valid_from=POLICY.valid_from.astimezone(UTC)))
+
+
+def test_the_verifiers_tables_are_made_of_the_declarations() -> None:
+    assert generate.stale() == [], "run python -m verifiers.generate"

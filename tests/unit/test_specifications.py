@@ -19,7 +19,7 @@ from streamer.gates.settings import FLAT_NAMES, PARAMETERS, GateSettings
 from streamer.labels import registry as severities
 from streamer.recalibration.candidates import RunSample, candidates, decide
 from streamer.scoring.registry import EVERY as EVERY_SCORER
-from tests.e2e.test_contributing_pages import PAGES, steps
+from tests.e2e.test_contributing_pages import PAGES, change, steps
 
 PACKAGE = Path(streamer.__file__).parent
 ADDED = {
@@ -29,6 +29,10 @@ ADDED = {
     if file.startswith("streamer/")
 }
 """The one file each that the pages "how to add" add."""
+SETTING, TABLE = (
+    {file: text for _, file, text in steps(PAGES / page) if file} for page in ("setting.md", "table.md")
+)
+"""The one file that each of these pages changes or adds."""
 
 USED = """
 from streamer.cli import main
@@ -43,7 +47,7 @@ from streamer.store import migrate, open_store
 from datetime import UTC, datetime
 from streamer.events.thresholds import threshold_message
 
-assert {"factor"} <= {one.field for one in SETTINGS}
+assert {"factor"} <= {one.name for one in SETTINGS}
 assert "same-opening" in SCORER_NAMES
 assert main(["label", "numeric", "--help"]) == main(["label", "clouds", "--help"]) == 0
 assert "numeric" in by_programs()
@@ -66,6 +70,113 @@ with open_store(
     assert policy.settings == settings, policy.settings
     assert store.gates.revise("g", {"factor": 8}, by="ann", reason="more").settings.calibrator.factor == 8
 assert policy_from_event(decode_threshold(encode(threshold_event(policy)))) == policy
+print("used")
+"""
+
+SET = """
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from streamer.cli.generate_docs import cli_page
+from streamer.console.pages import _every_setting
+from streamer.errors import BadMessage
+from streamer.events.codec import encode
+from streamer.events.generate import json_schema
+from streamer.events.thresholds import decode_threshold, policy_from_event, threshold_event, threshold_message
+from streamer.gates.setting_changes import calibrated_for_another
+from streamer.gates.settings import GateSettings
+from streamer.signing.policies import statement
+from streamer.store import migrate, open_store
+from verifiers import generate
+
+try:
+    GateSettings(encoder="e@00000000", quiet_hours=25)
+except ValueError as error:
+    assert str(error) == "quiet_hours must be in 0..24, not 25", error
+assert "| `--quiet-hours H` | Hours after an alert in which no other is sent. New gates: 0. |" in cli_page()
+field = json_schema("thresholds.v1")["$defs"]["ThresholdsV1"]["properties"]["quiet_hours"]
+assert (field["type"], field["default"], field["minimum"], field["maximum"]) == ("integer", 0, 0, 24), field
+for text in (file() for file in generate.FILES.values()):
+    assert '"quiet_hours": 0' in text, text
+migrate("sqlite:///gates.sqlite3")
+with open_store(
+    "sqlite:///gates.sqlite3",
+    clock=lambda: datetime.now(UTC),
+    policy_message=lambda policy, signature: threshold_message(threshold_event(policy, signature), topic="t"),
+    dead_letter_message=None,
+) as store:
+    store.gates.create("g", GateSettings(encoder="e@00000000"), by="ann", reason="new")
+    before = store.policies.newest("g")
+    store.gates.revise("g", {"quiet_hours": 8}, by="ann", reason="more")
+    after = store.policies.newest("g")
+assert after.settings.quiet_hours == 8
+assert calibrated_for_another(before.settings, after.settings) == []
+assert ("quiet_hours", "Hours after an alert in which no other is sent.", 8) in _every_setting(after.settings)
+covered = [statement(one, record_id=bytes(32), audit_salt=bytes(32)) for one in (before, after)]
+assert [b'"quiet_hours":8' in one for one in covered] == [False, True]
+assert b"quiet_hours" not in covered[0], "a policy of a gate that never had it is signed as before"
+event = encode(threshold_event(after))
+assert policy_from_event(decode_threshold(event)) == after
+try:
+    decode_threshold(event.replace(b'"quiet_hours":8', b'"quiet_hours":25'))
+except BadMessage as error:
+    assert "quiet_hours" in str(error), error
+else:
+    raise AssertionError("25 hours were read")
+with sa.create_engine("sqlite:///gates.sqlite3").begin() as connection:
+    columns = {one["name"]: one for one in sa.inspect(connection).get_columns("gate_revisions")}
+    assert columns["quiet_hours"]["default"] == "0"
+    assert not columns["quiet_hours"]["nullable"]
+    copied = ", ".join(f'"{one}"' for one in columns if one not in ("revision", "quiet_hours"))
+    try:
+        connection.execute(
+            sa.text(f"INSERT INTO gate_revisions (revision, quiet_hours, {copied}) SELECT 9, 25, {copied} FROM gate_revisions")
+        )
+    except sa.exc.IntegrityError as error:
+        assert "ck_gate_revisions_quiet_hours" in str(error), error
+    else:
+        raise AssertionError("25 hours were stored")
+print("used")
+"""
+
+
+KEPT = """
+from datetime import UTC, datetime
+
+import sqlalchemy as sa
+
+from streamer.store import migrate
+from streamer.store.audit import control
+from streamer.store.db.engine import Database
+from streamer.store.db.roles import rights
+from streamer.store.db.schema.notes import notes
+from streamer.store.db.schema.types import no_evidence
+
+migrate("sqlite:///gates.sqlite3")
+database = Database("sqlite:///gates.sqlite3")
+now = datetime.now(UTC)
+with database.engine.begin() as connection:
+    connection.exec_driver_sql("INSERT INTO gates VALUES ('g', 1, zeroblob(32), '2026-01-01')")
+    row = {"gate": "g", "by": "ann", "text": "a secret", "at": now}
+    assert control.insert(connection, notes, row, now=now) == (1,)
+    ((kind, sealed),) = connection.exec_driver_sql("SELECT kind, sealed FROM control_log")
+    assert kind == "notes", kind
+    assert '"by":"ann"' in sealed, sealed
+    assert "secret" not in sealed, "what is erased one day is not sealed"
+    assert "erased_at" not in sealed
+    connection.execute(sa.update(notes).values(text=None, erased_at=now))
+for change in ("UPDATE notes SET by = 'eve'", "UPDATE notes SET text = 'x', erased_at = NULL", "DELETE FROM notes"):
+    try:
+        with database.engine.begin() as connection:
+            connection.exec_driver_sql(change)
+    except sa.exc.IntegrityError as error:
+        assert "notes is append-only" in str(error), error
+    else:
+        raise AssertionError(change)
+assert notes in control.SEALED_TABLES
+assert rights("notes") == ["SELECT", "INSERT"]
+assert not any("notes" in one for one in no_evidence())
 print("used")
 """
 
@@ -162,19 +273,26 @@ def test_two_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert set(discovered(calibrators, Calibrator)) == set(registry.names())
 
 
-def test_one_file_is_all_that_a_calibrator_a_scorer_and_a_severity_kind_need(tmp_path: Path) -> None:
-    """In a copy of the program with one file more each: options, commands, SQL, topics and the policy know them."""
-    assert len(ADDED) == 3
-    shutil.copytree(PACKAGE, tmp_path / "streamer", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(
-        PACKAGE.parent / "migrations", tmp_path / "migrations", ignore=shutil.ignore_patterns("__pycache__")
-    )
+@pytest.mark.parametrize(
+    ("added", "used"),
+    [(ADDED, USED), (SETTING, SET), (TABLE, KEPT)],
+    ids=["new files", "a setting", "a table"],
+)
+def test_one_declaration_is_all_that_one_of_several_needs(
+    added: dict[str, str], used: str, tmp_path: Path
+) -> None:
+    """In a copy with a calibrator, scorer and severity kind, a setting, or a table more: whatever is made of them knows them."""
+    assert len(added) == (3 if used is USED else 1)
+    for folder in ("streamer", "migrations", "verifiers"):
+        shutil.copytree(
+            PACKAGE.parent / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__")
+        )
     (tmp_path / "docs").mkdir()
     shutil.copy(PACKAGE.parent / "docs" / "severities.md", tmp_path / "docs")
-    for file, text in ADDED.items():
-        (tmp_path / file).write_text(text)
+    for file, text in added.items():
+        change(tmp_path / file, text) if (tmp_path / file).exists() else (tmp_path / file).write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", USED],
+        [sys.executable, "-c", used],
         cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
         capture_output=True,

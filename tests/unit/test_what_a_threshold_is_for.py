@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from streamer.gates.declared import LEAST_ALPHA
 from streamer.gates.setting_changes import calibrated_for_another, unread
-from streamer.gates.setting_ranges import LEAST_ALPHA
 from streamer.gates.settings import FLAT_NAMES, GateSettings
 
 PLAIN = GateSettings(encoder="e@1", unit="response", dimension=8)
@@ -105,7 +105,10 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
     ("wrong", "said"),
     [
         ({"recalibrate": "often"}, "recalibrate must be one of manual, propose, auto"),
-        ({"recalibrate_every_seconds": 0.0}, "recalibrate_every_seconds must be positive, or absent"),
+        (
+            {"recalibrate_every_seconds": 0.0},
+            "recalibrate_every_seconds must be above 0 and finite, or absent",
+        ),
         ({"recalibrate_after_groups": 0}, "recalibrate_after_groups must be in 1"),
         ({"max_lambda_step": 0.0}, "max_lambda_step must be above 0 and at most 1"),
         ({"max_ship_rate_step": 1.5}, "max_ship_rate_step must be above 0 and at most 1"),
@@ -115,8 +118,11 @@ def test_a_budget_that_nobody_can_label_for_is_refused() -> None:
         ({"alarm_false_every": 0}, "alarm_false_every must be in 1"),
         ({"monitor_delta": 1.0}, "monitor_delta must be between 0 and 1"),
         ({"alarm_delta": 0.0}, "alarm_delta must be between 0 and 1"),
-        ({"alarm_tolerance": -0.1}, "alarm_tolerance must be in"),
-        ({"monitor_deadline_seconds": float("nan")}, "monitor_deadline_seconds must be 0 or more"),
+        ({"alarm_tolerance": -0.1}, "alarm_tolerance must be at least 0 and at most 10"),
+        (
+            {"monitor_deadline_seconds": float("nan")},
+            "monitor_deadline_seconds must be at least 0 and finite",
+        ),
         ({"budget_period_days": 0.0}, "budget_period_days must be above 0"),
         ({"drift_delta": float("nan")}, "drift_delta must be between 0 and 1"),
         ({"embeddings": "ask"}, "embeddings must be one of refuse, accept"),

@@ -15,7 +15,7 @@ from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import SampledBatches, guessed_prompts
 
 if TYPE_CHECKING:
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 FRESH = 400
 REPETITIONS = 400

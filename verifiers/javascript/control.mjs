@@ -2,6 +2,7 @@
 
 import { canonical, float, parse, plain } from "./json.mjs";
 import { saltCommitment, sha256, signed } from "./hashes.mjs";
+import { CALIBRATED_FOR, FIRST_SETTINGS, FLOATS, LATER_SETTINGS } from "./settings.mjs";
 import { Waits } from "./waits.mjs";
 
 const KEYS = {
@@ -179,17 +180,15 @@ export class Governance {
 
 export const normalRule = (text) => (text === null ? null : parse(text));
 
-/** What a threshold is calibrated for: `audit-format.md`, "A policy and its run". */
-const CALIBRATED_FOR = [
-  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "shape", "segment_by", "label_floor", "max_attempts", "upstream", "group_by",
-];
+/** What is read under a condition only: `audit-format.md`, "A policy and its run". */
+const SOMETIMES = new Set(["segment_fallback", "signals"]);
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
   selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals", "ship_above", "least_alike"],
 };
 
 function sameCalibration(one, other) {
-  const names = [...CALIBRATED_FOR, ...(METHOD_READS[one.method] ?? [])];
+  const names = [...CALIBRATED_FOR.filter((name) => !SOMETIMES.has(name)), ...(METHOD_READS[one.method] ?? [])];
   if (one.segment_by !== null) names.push("segment_fallback");
   if (one.shape === "smooth" || one.shape === "ramp") names.push("width");
   const read = (row, name) => {
@@ -198,26 +197,6 @@ function sameCalibration(one, other) {
   };
   return names.every((name) => read(one, name) === read(other, name));
 }
-
-/** The settings that every policy signature covers, and the later ones with the value that leaves them out. */
-const FIRST_SETTINGS = [
-  "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
-  "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
-  "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts", "recalibrate",
-  "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step", "least_groups",
-  "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days",
-  "drift_delta", "judge_kind",
-];
-const LATER_SETTINGS = {
-  embeddings: "refuse", dimension: null, labellers: null, signed_labels: false, parameters: null, pending: "age",
-  window: null, audit_boost: null, audit_boost_most: 400, on_selective_alarm: "report", alarm_false_every: null,
-  two_people: false, model: null, desk_deadline_seconds: null, upstream: null, signals: null, group_by: null,
-};
-const FLOATS = new Set([
-  "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
-  "decision_deadline_seconds", "desk_deadline_seconds", "recalibrate_every_seconds", "max_lambda_step", "max_ship_rate_step", "monitor_delta",
-  "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds", "budget_period_days", "drift_delta",
-]);
 
 /** The text under the signature of a policy, after `streamer.policy.v1` and a zero byte. */
 export function policyStatement(policy, recordId, gate) {

@@ -344,11 +344,21 @@ class Chat(LLMClient):
 
     def body(self, messages: tuple[Message, ...]) -> dict[str, Any]:
         """Return the messages."""
-        return {"messages": [{"role": message.role, "content": message.content} for message in messages]}
+        return {"messages": [_sent(message) for message in messages]}
 
     def read(self, reply: Reply, messages: tuple[Message, ...]) -> dict[str, Any]:
         """Return the fields of an exchange that a completion fills."""
         return completion_of(reply, self.most_text)
+
+
+def _sent(message: Message) -> dict[str, Any]:
+    calls = {"tool_calls": json.loads(message.calls)} if message.calls else {}
+    return {
+        "role": message.role,
+        "content": message.content or (None if calls else ""),
+        **calls,
+        **({"tool_call_id": message.answers} if message.answers else {}),
+    }
 
 
 def _broken_off(

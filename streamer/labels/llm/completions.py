@@ -44,6 +44,7 @@ _EMPTY: Final = (NOTHING, Raw(b'""'), Raw(b"[]"))
 class _Message(msgspec.Struct, gc=False):
     content: Raw = NOTHING
     refusal: Raw = NOTHING
+    tool_calls: Raw = NOTHING
     reasoning_content: Raw = NOTHING
     reasoning: Raw = NOTHING
     reasoning_details: Raw = NOTHING
@@ -112,9 +113,9 @@ def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
     if not 0 < len(found.choices) <= _MOST_CHOICES:
         raise ReplyFailed("unreadable", f"it has {len(found.choices)} choices")
     (first, problem), *others = [_choice(one) for one in found.choices]
-    texts = [first.text, *(one.text for one, _ in others)]
+    texts = [text for one in (first, *(one for one, _ in others)) for text in (one.text, one.calls)]
     if any(len(one) > most_text or len(one.encode("utf-8", "replace")) > most_text for one in texts):
-        first, others = replace(first, text=""), []
+        first, others = replace(first, text="", calls=""), []
         problem = "malformed_reply", f"an answer has more than {most_text:,} bytes"
     answered: dict[str, Any] = {
         "reply": first.text,
@@ -125,6 +126,7 @@ def completion_of(reply: Reply, most_text: int) -> dict[str, Any]:
         "finish_reason": first.finish_reason,
         "logprob": first.logprob,
         "token_entropies": first.token_entropies,
+        "calls": first.calls,
         "usage": _usage(member(found.usage, _Usage)),
         "further": tuple(one for one, _ in others),
     }
@@ -185,10 +187,11 @@ def _choice(choice: _Choice) -> tuple[Choice, tuple[FailureCode, str] | None]:
         said = one_line(refusal) if refusal else "stopped by the content filter"
         why = f"the model would not answer this: {said}"
     reasoning = reasoning or any(getattr(message, name) not in _EMPTY for name in _REASONING)
-    if reasoning and not (text or why or problem):
+    calls = "" if message.tool_calls in _EMPTY else bytes(message.tool_calls).decode()
+    if reasoning and not (text or why or problem or calls):
         problem = "only_reasoning", "the reply has reasoning and no answer: raise max_tokens, or reason less"
     tokens = member(choice.logprobs, _Logprobs)
-    return Choice(text, finish_reason, why, _mean_logprob(tokens), _token_entropies(tokens)), problem
+    return Choice(text, finish_reason, why, _mean_logprob(tokens), _token_entropies(tokens), calls), problem
 
 
 def _content(content: Raw) -> tuple[str, str, bool, tuple[FailureCode, str] | None]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Role = Literal["system", "developer", "user", "assistant"]
+Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 FailureCode = Literal[
     "malformed_reply",
@@ -37,10 +37,15 @@ PASSING: frozenset[FailureCode] = frozenset({"rate_limited", "server_error", "ti
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a chat: who says it, and what."""
+    """One message of a chat: who says it, and what.
+
+    `calls` are the tool calls of an assistant, in JSON as OpenAI's protocol has them; `answers` is the call that a tool answers.
+    """
 
     role: Role
     content: str
+    calls: str = ""
+    answers: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Choice:
     logprob : the mean log-probability of its tokens, in [-10000, 0]; None where none came, or it has no token.
     token_entropies : ``token_entropy`` and ``most_token_entropy``, the mean and the largest of a token in nats, >= 0; nothing
         where the likeliest tokens did not come.
+    calls : its tool calls, in JSON as they came; empty where there is none.
     """
 
     text: str
@@ -89,6 +95,7 @@ class Choice:
     refusal: str | None = None
     logprob: float | None = None
     token_entropies: dict[str, float] = field(default_factory=dict)
+    calls: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +116,7 @@ class Exchange:
     problem : what went wrong, None when nothing did.
     detail : about the problem, one line.
     seconds : from request to reply or problem.
-    logprob, token_entropies : of the first choice; see `Choice`.
+    logprob, token_entropies, calls : of the first choice; see `Choice`.
     further : the choices after the first, where several were asked for.
     vectors : where vectors were asked for, a row for each message, as they came; None where none came.
     """
@@ -128,6 +135,7 @@ class Exchange:
     seconds: float
     logprob: float | None = None
     token_entropies: dict[str, float] = field(default_factory=dict)
+    calls: str = ""
     further: tuple[Choice, ...] = ()
     vectors: NDArray[np.float32] | None = None
 
@@ -137,7 +145,9 @@ class Exchange:
         if self.reply is None:
             return ()
         refusal = (self.detail or "") if self.problem == "refused" else None
-        first = Choice(self.reply, self.finish_reason, refusal, self.logprob, self.token_entropies)
+        first = Choice(
+            self.reply, self.finish_reason, refusal, self.logprob, self.token_entropies, self.calls
+        )
         return (first, *self.further)
 
 

@@ -14,7 +14,7 @@ from streamer.scoring.registry import GRAM
 from streamer.web.plot import Plot
 
 if TYPE_CHECKING:
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.evaluation.results import DataSetResult, GateRow, ScorePicture
 
 _ROOM_FOR_A_NUMBER = 0.07

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.unlabelled import Unlabelled
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""

@@ -16,7 +16,7 @@ from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow, Spread
 
 _WRONG_WAY = "No, it points the wrong way"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from streamer.clouds.measurement import Units
     from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.experiments.compared_methods import Run, Served, Traffic
     from streamer.research.experiments.halves import SplitOutcomes
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.evaluation.data_sets import DataSet
 
 

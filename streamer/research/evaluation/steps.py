@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.offline import ScoredCloud
     from streamer.clouds.tables.answers import Reading
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation

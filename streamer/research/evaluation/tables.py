@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from streamer.calibration.specification import Calibrator
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
 
 Item = TypeVar("Item")

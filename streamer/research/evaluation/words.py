@@ -12,7 +12,7 @@ from streamer.scoring.registry import SCORERS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.evaluation.results import FigureInterval, Spread
 
 UNITS: tuple[Unit, ...] = ("best", "response", "batch")

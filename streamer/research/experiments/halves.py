@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.research.experiments.compared_methods import Run
 
 Floats = NDArray[np.float64]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
     from streamer.scoring.scorer import AnswerBatch
     from streamer.scoring.signals.signal_list import SignalList
 

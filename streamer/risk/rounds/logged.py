@@ -11,7 +11,8 @@ from streamer.risk.states import AuditedDecision
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.gates.settings import GateSettings, Unit
+    from streamer.gates.declared import Unit
+    from streamer.gates.settings import GateSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

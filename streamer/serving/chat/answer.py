@@ -11,13 +11,16 @@ from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.scoring.blank import is_blank
+from streamer.serving.chat.calls import calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
+from streamer.serving.chat.sampler import CALLED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from streamer.events.actions import ActionsV1
     from streamer.journal import RecordedBatch
+    from streamer.serving.chat.calls import Call
     from streamer.serving.chat.counter import Completed
     from streamer.serving.chat.request import ChatRequest
     from streamer.serving.chat.upstream import Upstream
@@ -37,7 +40,8 @@ class Answer:
     created : when it was decided, in seconds since 1970.
     model : the gate, as it is listed.
     text : what is shown; of a hold the upstream's hold message.
-    finish_reason : `stop`, `length` or, of a hold, `HELD`.
+    calls : what is to be called, each with its id; then `text` is their canonical form, and not shown.
+    finish_reason : `stop`, `length`, `CALLED` or, of a hold, `HELD`.
     hold_status : of HTTP, of a hold that is an error; else None.
     usage : tokens read and written by all calls; None where an upstream did not count them.
     told : the member `streamer`.
@@ -48,6 +52,7 @@ class Answer:
     created: int
     model: str
     text: str
+    calls: list[tuple[str, Call]]
     finish_reason: str
     hold_status: int | None
     usage: tuple[int, int] | None
@@ -86,6 +91,7 @@ def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: S
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
     said = "" if shown is None else released or batch.texts[shown] or ""
+    passed = sampling.get("passed")
     if is_blank(said):  # in shadow mode the first answer is shown, whatever it is
         shown = None
     told = _told(action, batch, sampling, shown) | {
@@ -109,15 +115,21 @@ def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: S
     headers = {name: value for name, value in headers.items() if value}
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
-    place = None if shown is None else [one.id for one in action.responses].index(shown)
-    reason = None if place is None else sampling["finish_reasons"][place]
+    reason = HELD if passed is None else CALLED
+    if shown is not None:
+        place = [one.id for one in action.responses].index(shown)
+        reason = sampling["finish_reasons"][place]
+        reason = reason if reason in ("length", CALLED) else "stop"
+    text = upstream.hold_message if reason == HELD else passed or said
+    called = calls_of(text) if reason == CALLED else []
     return Answer(
         id=action.action_id,
         created=int(action.decided_at.timestamp()),
         model=f"{MODEL_PREFIX}{request.gate}",
-        text=upstream.hold_message if shown is None else said,
-        finish_reason=HELD if place is None else "length" if reason == "length" else "stop",
-        hold_status=upstream.hold_status if place is None else None,
+        text=text,
+        calls=[(f"call_{action.action_id}_{number}", call) for number, call in enumerate(called)],
+        finish_reason=reason,
+        hold_status=upstream.hold_status if reason == HELD else None,
         usage=_usage(every),
         told=told,
         headers=headers,
@@ -149,6 +161,7 @@ def _told(action: ActionsV1, batch: RecordedBatch, sampling: Any, shown: str | N
         },
         "ignored": list(sampling.get("ignored", ())),
         "problem": sampling["problem"],
+        "passed_through": "passed" in sampling,
         "answers": len(action.responses),
     }
 

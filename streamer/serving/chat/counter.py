@@ -196,7 +196,7 @@ class ChatCounter:
         else:
             async with self._unless_it_ends():
                 sampled = await sampler.sample(
-                    request.messages,
+                    request,
                     until=deadline.at,
                     best_score=partial(self._best_score, settings),
                     more=token_numbers(settings),
@@ -241,9 +241,7 @@ class ChatCounter:
         """Return the event of what was sampled. Raises `BadMessage`."""
         own: dict[str, Any] = {
             _UPSTREAM: upstream.id,
-            _SAMPLING: sampling_record(
-                sampled, upstream, request.digest, ignored=request.ignored(upstream), hands_on=hands_on
-            ),
+            _SAMPLING: sampling_record(sampled, upstream, request, hands_on=hands_on),
         }
         value = responses.encode_responses(
             ResponsesV1(

@@ -34,9 +34,12 @@ def events(answer: Answer, request: ChatRequest) -> Iterator[dict[str, Any]]:
     usage = _usage(answer) if request.usage_chunk else None
     if usage is not None:
         common["usage"] = None
+    said = _said(answer)
+    for number, call in enumerate(said.get("tool_calls", ())):
+        call["index"] = number
     for delta, reason in (
-        ({"role": "assistant", "content": ""}, None),
-        (_said(answer), None),
+        ({"role": "assistant", "content": None if answer.calls else ""}, None),
+        (said, None),
         ({}, answer.finish_reason),
     ):
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
@@ -54,8 +57,15 @@ def _common(answer: Answer) -> dict[str, Any]:
     }
 
 
-def _said(answer: Answer) -> dict[str, str]:
-    return {"refusal" if answer.held else "content": answer.text}
+def _said(answer: Answer) -> dict[str, Any]:
+    if not answer.calls:
+        return {"refusal" if answer.held else "content": answer.text}
+    return {
+        "tool_calls": [
+            {"id": id_, "type": "function", "function": {"name": one.name, "arguments": one.text}}
+            for id_, one in answer.calls
+        ]
+    }
 
 
 def _usage(answer: Answer) -> dict[str, int] | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from streamer.serving.chat.request import invalid, unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from streamer.serving.chat.answer import Answer
     from streamer.serving.chat.request import ChatRequest
@@ -36,7 +37,7 @@ def as_chat(body: Mapping[str, Any]) -> Mapping[str, Any]:
     if _LOGPROBS in (include if isinstance(include := chat.pop("include", None), list) else ()):
         raise unsupported("include", "log probabilities do not say how an answer was chosen among several")
     system = [{"role": "system", "content": chat.pop("instructions")}] if "instructions" in chat else []
-    chat["messages"] = [*system, *_messages(chat.pop("input", None))]
+    chat["messages"] = [*system, *_one_turn(_messages(chat.pop("input", None)))]
     text = chat.pop("text", {})
     if not isinstance(text, dict):
         raise invalid("text", "an object")
@@ -63,7 +64,7 @@ def whole(answer: Answer, request: ChatRequest) -> dict[str, Any]:
         "model": answer.model,
         "instructions": asked.get("instructions"),
         "metadata": dict(request.metadata),
-        "output": [_message(answer, status)],
+        "output": _calls(answer) or [_message(answer, status)],
         "parallel_tool_calls": asked.get("parallel_tool_calls") is not False,
         "previous_response_id": None,
         "store": False,
@@ -90,19 +91,42 @@ def _events(response: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "response.created", "response": began}
     yield {"type": "response.in_progress", "response": began}
     for place, item in enumerate(response["output"]):
-        (part,) = item["content"]
-        kind = part["type"]
-        name = "text" if kind == "output_text" else "refusal"
-        at = {"output_index": place, "item_id": item["id"], "content_index": 0}
-        logprobs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
-        empty = item | {"status": "in_progress", "content": []}
+        at = {"output_index": place, "item_id": item["id"]}
+        text = "arguments" if "arguments" in item else "content"
+        empty = item | {"status": "in_progress", text: item[text][:0]}
         yield {"type": "response.output_item.added", "output_index": place, "item": empty}
-        yield {"type": "response.content_part.added", "part": part | {name: ""}, **at}
-        yield {"type": f"response.{kind}.delta", "delta": part[name], **logprobs, **at}
-        yield {"type": f"response.{kind}.done", name: part[name], **logprobs, **at}
-        yield {"type": "response.content_part.done", "part": part, **at}
+        if text == "arguments":
+            call = "response.function_call_arguments"
+            yield {"type": f"{call}.delta", "delta": item[text], **at}
+            yield {"type": f"{call}.done", "arguments": item[text], "name": item["name"], **at}
+        else:
+            yield from _part_events(item["content"][0], at | {"content_index": 0})
         yield {"type": "response.output_item.done", "output_index": place, "item": item}
     yield {"type": f"response.{response['status']}", "response": response}
+
+
+def _part_events(part: dict[str, Any], at: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    kind = part["type"]
+    name = "text" if kind == "output_text" else "refusal"
+    logprobs: dict[str, Any] = {"logprobs": []} if kind == "output_text" else {}
+    yield {"type": "response.content_part.added", "part": part | {name: ""}, **at}
+    yield {"type": f"response.{kind}.delta", "delta": part[name], **logprobs, **at}
+    yield {"type": f"response.{kind}.done", name: part[name], **logprobs, **at}
+    yield {"type": "response.content_part.done", "part": part, **at}
+
+
+def _calls(answer: Answer) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"fc_{id_}",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": id_,
+            "name": call.name,
+            "arguments": call.text,
+        }
+        for id_, call in answer.calls
+    ]
 
 
 def _message(answer: Answer, status: str) -> dict[str, Any]:
@@ -147,7 +171,6 @@ def _messages(items: object) -> Iterator[dict[str, Any]]:
     if not isinstance(items, list) or not items:
         raise invalid("input", "a text, or a list of at least one item")
     for place, item in enumerate(items):
-        where = f"input[{place}]"
         match item:
             case {"type": "reasoning"}:  # an earlier answer's, and no part of it
                 continue
@@ -161,9 +184,19 @@ def _messages(items: object) -> Iterator[dict[str, Any]]:
             case _:
                 kind = item.get("type") if isinstance(item, dict) else None
                 raise unsupported(
-                    where,
+                    f"input[{place}]",
                     f"an item must be a message, a function_call with its function_call_output, or reasoning, not {kind}",
                 )
+
+
+def _one_turn(messages: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Put calls that follow each other into one message."""
+    for called, several in groupby(messages, key=lambda one: "tool_calls" in one):
+        if called:
+            calls = [call for one in several for call in one["tool_calls"]]
+            yield {"role": "assistant", "content": None, "tool_calls": calls}
+        else:
+            yield from several
 
 
 def _content(content: object) -> object:

@@ -21,11 +21,18 @@ if TYPE_CHECKING:
 
 MODEL_PREFIX: Final = "gate/"
 
+_OF_A_MESSAGE: Final = ("role", "content", "name", "refusal")
+_OF_ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "assistant": (*_OF_A_MESSAGE, "tool_calls"),
+    "tool": (*_OF_A_MESSAGE, "tool_call_id"),
+}
 OWN_METADATA: Final = (UPSTREAM, "sampling")
 """Keys of a batch's metadata that say how its answers were made; reserved."""
 
 _ROLES: Final[tuple[str, ...]] = get_args(Role)
-_TAKEN: Final = frozenset({"model", "messages", "stream", "stream_options", "metadata"})
+FORM: Final = frozenset({"response_format", "tools", "tool_choice", "parallel_tool_calls"})
+"""What the upstream gets of a request besides its messages."""
+_TAKEN: Final = FORM | {"model", "messages", "stream", "stream_options", "metadata"}
 _NOT_SENT: Final = frozenset(
     {"user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "store"}
 )
@@ -66,29 +73,21 @@ _NEUTRAL: Final[Mapping[str, tuple[Any, ...]]] = {
     "top_logprobs": (0,),
     "tools": ([],),
     "functions": ([],),
-    "tool_choice": ("none",),
     "function_call": ("none",),
-    "parallel_tool_calls": (True, False),
     "response_format": ({"type": "text"},),
     "modalities": (["text"],),
     "service_tier": ("auto", "default"),
 }
 """Values that ask for nothing."""
-_TOOLS: Final = (
-    "tool calls are not gated; let the model call tools at its own endpoint, and ask the gate with what they returned in the "
-    "text of a message"
-)
+_TOOLS: Final = "functions were replaced by tools: use these"
 _ADVICE: Final[Mapping[str, str]] = {
     "n": "one answer is returned; how many are sampled is `answers` of the gate's upstream",
     "logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
     "top_logprobs": "the answer that is returned was chosen among several, and log probabilities do not say how",
-    "tools": _TOOLS,
     "functions": _TOOLS,
-    "tool_choice": _TOOLS,
     "function_call": _TOOLS,
     "audio": "only text is gated",
     "modalities": "only text is gated",
-    "response_format": "ask for the format in the upstream's system prompt",
 }
 
 
@@ -110,6 +109,7 @@ class ChatRequest:
     messages : the conversation, at least one message.
     metadata : of the caller, kept with the batch, where a gate with segments reads it.
     sampling : the sampling parameters that the caller names.
+    form : what the upstream gets besides: the response format, the tools, and how they may be called.
     stream : whether the answer is to come as server-sent events.
     usage_chunk : whether the last of these tells the usage.
     asked : the whole body, in the words of its protocol.
@@ -120,6 +120,7 @@ class ChatRequest:
     messages: tuple[Message, ...]
     metadata: Mapping[str, str]
     sampling: Mapping[str, object]
+    form: Mapping[str, Any]
     stream: bool
     usage_chunk: bool
     asked: Mapping[str, Any]
@@ -130,14 +131,31 @@ class ChatRequest:
         """The batch's prompt: the text of a lone user message, or all messages, each after a line with its role."""
         if len(self.messages) == 1 and self.messages[0].role == "user":
             return self.messages[0].content
-        return "\n\n".join(f"[{message.role}]\n{message.content}" for message in self.messages)
+        return "\n\n".join(f"[{one.role}]\n{one.content}{one.calls}" for one in self.messages)
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of the canonical JSON of the messages, as pairs of role and text: what makes a repeat the same."""
-        return hashlib.sha256(
-            canonical_json([[message.role, message.content] for message in self.messages])
-        ).digest()
+        """SHA-256 of the canonical JSON of the messages, as pairs of role and text, and of the form: what makes a repeat the same."""
+        said = [
+            [one.role, one.content, *((one.calls, one.answers) if one.calls or one.answers else ())]
+            for one in self.messages
+        ]
+        return hashlib.sha256(canonical_json([said, self.form] if self.form else said)).digest()
+
+    @property
+    def schema(self) -> str:
+        """What form the answers are to have, as an upstream's `schemas` name it."""
+        asked = self.form.get("response_format")
+        if asked is None:
+            return "text"
+        if asked["type"] == "json_object":
+            return "json_object"
+        return hashlib.sha256(canonical_json(asked["json_schema"]["schema"])).hexdigest()[:16]
+
+    @property
+    def tools(self) -> frozenset[str]:
+        """The names of the tools that may be called."""
+        return frozenset(one["function"]["name"] for one in self.form.get("tools", ()))
 
     def ignored(self, upstream: Upstream) -> dict[str, object]:
         """Return the caller's sampling parameters that are not this upstream's."""
@@ -153,6 +171,19 @@ class ChatRequest:
                     name,
                     f"the gate is calibrated on answers of its upstream, which {stands}; leave {name} out",
                 )
+        schema, schemas = self.schema, upstream.schemas
+        if schema not in schemas and (schema == "text" or "any" not in schemas):
+            raise unsupported(
+                "response_format",
+                f"the gate is calibrated on answers of the forms {', '.join(schemas)}, and this asks for {schema}; ask for one of "
+                f"them, or add {schema!r} to `schemas` of the gate's upstream",
+            )
+        if self.tools and upstream.tools == "refuse":
+            raise unsupported(
+                "tools",
+                'the gate is calibrated on answers without tools; `tools = "judge"` in the settings of its upstream has calls '
+                'judged as answers are, "pass-through" lets them out unjudged',
+            )
         if upstream.system_prompt is not None and any(
             message.role in ("system", "developer") for message in self.messages
         ):
@@ -186,7 +217,9 @@ def read(raw: bytes, as_chat: Callable[[Mapping[str, Any]], Mapping[str, Any]]) 
     for name in _OF_THE_UPSTREAM:
         if name in given and (isinstance(given[name], bool) or not isinstance(given[name], int | float)):
             raise invalid(name, "a number")
+    form = _form(given)
     return ChatRequest(
+        form=form,
         gate=gate_of(given.get("model")),
         messages=_messages(given.get("messages")),
         metadata=_metadata(given.get("metadata", {})),
@@ -236,7 +269,7 @@ def _message(message: object, where: str) -> Message:
     if not isinstance(message, dict):
         raise invalid(where, "an object with role and content")
     role = message.get("role")
-    if role in ("tool", "function"):
+    if role == "function":
         raise unsupported(f"{where}.role", _TOOLS)
     if role not in _ROLES:
         raise invalid(f"{where}.role", f"one of {', '.join(_ROLES)}")
@@ -245,11 +278,79 @@ def _message(message: object, where: str) -> Message:
     refusal = message.get("refusal")  # of a turn that was held
     for name, value in message.items():
         # Whoever sends an earlier answer back sends its empty members, too.
-        if name not in ("role", "content", "refusal", "name") and value not in (None, "", [], {}):
-            advice = _TOOLS if name in ("tool_calls", "function_call") else f"leave {name} out"
-            raise unsupported(f"{where}.{name}", advice)
+        if name not in _OF_ROLES.get(role, _OF_A_MESSAGE) and value not in (None, "", [], {}):
+            raise unsupported(f"{where}.{name}", _ADVICE.get(name, f"leave {name} out"))
+    calls = _calls(message.get("tool_calls") or [], f"{where}.tool_calls")
+    answers = message.get("tool_call_id", "")
+    if not isinstance(answers, str) or (role == "tool" and not answers):
+        raise invalid(f"{where}.tool_call_id", "the id of the call that it answers")
     content = message.get("content")
-    return Message(role, _content(refusal if content is None and refusal else content, f"{where}.content"))
+    if content is None:
+        content = "" if calls else refusal
+    return Message(role, _content(content, f"{where}.content"), calls, answers)
+
+
+def _calls(calls: object, where: str) -> str:
+    """The calls of a turn, in JSON as the upstream gets them."""
+    match calls:
+        case []:
+            return ""
+        case [*every] if all(_is_call(one) for one in every):
+            return canonical_json(every).decode()
+    raise invalid(
+        where, "a list of calls with id, type function, and a function with name and arguments as texts"
+    )
+
+
+def _is_call(call: object) -> bool:
+    match call:
+        case {"id": str(), "type": "function", "function": {"name": str(), "arguments": str()}}:
+            return True
+    return False
+
+
+def _form(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked of the answers besides their texts, as the upstream gets it."""
+    form: dict[str, Any] = {}
+    match given.get("response_format"):
+        case None:
+            pass
+        case {"type": "json_object"} | {"type": "json_schema", "json_schema": {"name": str(), "schema": {}}}:
+            form["response_format"] = given["response_format"]
+        case _:
+            raise invalid(
+                "response_format", "of type text, json_object, or json_schema with a name and a schema"
+            )
+    choice = given.get("tool_choice")
+    if choice == "none":
+        return form  # nothing is called: the model need not know them
+    match given.get("tools", []):
+        case []:
+            return form
+        case [*every] if all(_is_tool(one) for one in every):
+            form["tools"] = every
+        case _:
+            raise invalid(
+                "tools",
+                "a list of tools of type function, each with a name; a model's own tools are not gated",
+            )
+    match choice:
+        case None:
+            pass
+        case "auto" | "required" | {"type": "function", "function": {"name": str()}}:
+            form["tool_choice"] = choice
+        case _:
+            raise invalid("tool_choice", "none, auto, required, or a function with its name")
+    if "parallel_tool_calls" in given:
+        form["parallel_tool_calls"] = _flag(given["parallel_tool_calls"], "parallel_tool_calls")
+    return form
+
+
+def _is_tool(tool: object) -> bool:
+    match tool:
+        case {"type": "function", "function": {"name": str()}}:
+            return True
+    return False
 
 
 def _content(content: object, where: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamer.events.responses import UPSTREAM
-from streamer.gates.setting_ranges import EXTERNAL_PREFIX
+from streamer.gates.setting import EXTERNAL_PREFIX
 
 MOST_TOP_LOGPROBS = 20
 """As many as OpenAI's protocol gives for a token."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from streamer.labels.llm.record import Price
 
 InShadow = Literal["hold", "first"]
+Tools = Literal["refuse", "judge", "pass-through"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,10 @@ class Upstream(ChatEndpoint):
     hold_message : what the caller gets where no answer ships.
     hold_status : HTTP status of a hold, in 400..599; None: a completion whose `finish_reason` is ``content_filter``.
     parameters : what becomes of a sampling parameter of the caller's that is not this upstream's.
+    schemas : what form requests may ask answers for: ``text``, ``json_object``, the first 16 hexadecimal digits of the SHA-256 of a
+        JSON Schema's canonical JSON, or ``any`` for whatever is not text.
+    tools : what becomes of requests with tools: they are refused, or a call is judged as an answer is, or passed through unjudged.
+    resample : most answers that are asked for in place of those that do not parse, >= 0.
     cached : what becomes of answers by several requests of which a cache answered one; they are no independent samples.
     in_shadow : what a gate in shadow mode answers: the hold message, or the first answer.
     then : the gate that gets what this one hands on (`streamer.serving.chat.rungs`); None: this one is the last.
@@ -82,6 +87,9 @@ class Upstream(ChatEndpoint):
     hold_message: str = "No answer can be given to this at the moment."
     hold_status: int | None = None
     parameters: Literal["ignore", "refuse"] = "ignore"
+    schemas: tuple[str, ...] = ("text",)
+    tools: Tools = "refuse"
+    resample: int = 2
     cached: Literal["hold", "accept"] = "hold"
     in_shadow: InShadow = "hold"
     then: str | None = None
@@ -126,6 +134,9 @@ class Upstream(ChatEndpoint):
             (steps if self.steps else {})
             | ({} if before is None else rung)
             | ({} if self.cached == "hold" else {"cached": self.cached})
+            | ({"schemas": sorted(self.schemas)} if self.schemas != ("text",) else {})
+            | ({"tools": self.tools} if self.tools != "refuse" else {})
+            | ({"resample": self.resample} if self.schemas != ("text",) or self.tools != "refuse" else {})
             | {
                 "base_url": self.base_url,
                 "model": self.model,

@@ -48,7 +48,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, same
-from streamer.store.db.schema.types import encode_headers
+from streamer.store.db.schema.types import encode_headers, no_evidence
 from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
@@ -174,6 +174,9 @@ class ChainedRowsSnapshot:
                 if (table.name, subject) not in sealed:
                     yield {"kind": table.name, "subject": subject}
         yield from self._not_in_outcomes()
+
+    def not_evidence(self) -> dict[str, str]:
+        return no_evidence()
 
     def scored_later(self) -> Iterator[dict[str, Any]]:
         yield from scored_later(self._connection)

@@ -31,36 +31,19 @@ from streamer.signing.merkle import Edge
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     accounts,
-    alert_acknowledgements,
-    alerts,
-    api_key_revocations,
-    api_keys,
-    audit_rates,
     batches,
     calibration_candidates,
     calibration_inputs,
     calibration_runs,
-    candidate_policies,
     carried_scores,
     carried_signals,
     control_head,
     control_log,
     control_queue,
-    data_gaps,
-    dead_letter_replays,
-    desk_outcomes,
-    encoders,
-    erasures,
-    gate_revisions,
     gates,
-    judgements,
-    label_revisions,
-    label_signatures,
-    policies,
-    policy_events,
-    proposal_rejections,
-    restorations,
+    metadata,
 )
+from streamer.store.db.schema.types import kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -68,32 +51,7 @@ if TYPE_CHECKING:
     from streamer.store.db.engine import Database
     from streamer.store.db.schema.types import Row
 
-SEALED_TABLES = (
-    gates,
-    gate_revisions,
-    encoders,
-    data_gaps,
-    label_revisions,
-    label_signatures,
-    calibration_runs,
-    policies,
-    policy_events,
-    audit_rates,
-    api_keys,
-    api_key_revocations,
-    accounts,
-    proposal_rejections,
-    alerts,
-    alert_acknowledgements,
-    erasures,
-    desk_outcomes,
-    dead_letter_replays,
-    carried_scores,
-    carried_signals,
-    candidate_policies,
-    judgements,
-    restorations,
-)
+SEALED_TABLES = tuple(table for table in metadata.sorted_tables if kept_of(table).sealed)
 """Whose rows the control log holds. Of the labels and their signatures those that did not come by the log, of judgements those
 that gave no score."""
 
@@ -102,12 +60,6 @@ TOPIC_SOURCE = "topic"
 
 RUN_PARTS = {"inputs": calibration_inputs, "candidates": calibration_candidates}
 """What a calibration run's seal covers beside its own row."""
-
-_ERASABLE = {
-    (calibration_runs.name, "burst_key"),
-    *((judgements.name, name) for name in ("exchanges", "salt", "erased_at")),
-}
-"""What no seal covers, because it is erased one day; another column is a seal of it, but for keys."""
 
 _QUEUED = ("kind", "subject", "sealed", "recorded_at")
 _NO_DIALECT = default.DefaultDialect()
@@ -265,11 +217,8 @@ def keys_to_seal(table: sa.Table) -> sa.Select[Any]:
     """Select the primary keys of the rows that this log holds, in their order."""
     key = list(table.primary_key.columns)
     query = sa.select(*key).order_by(*key)
-    if table in (label_revisions, label_signatures):
-        query = query.where(table.c.source != TOPIC_SOURCE)
-    if table is judgements:
-        query = query.where(~table.c.for_score)
-    return query
+    some = kept_of(table).sealed
+    return query.where(sa.text(some)) if isinstance(some, str) else query
 
 
 def subject_of(table: sa.Table, row: Row) -> str:
@@ -322,7 +271,7 @@ def seal(table: sa.Table, row: Row) -> dict[str, Any]:
     plain = {
         name: _plain(table.c.get(name), value)
         for name, value in row.items()
-        if (table.name, name) not in _ERASABLE
+        if name not in kept_of(table).erased  # another column is a seal of it, but for keys
     }
     if table is gates:
         # Secret until it is revealed: anyone who knows it can predict which batches will be drawn.

@@ -34,6 +34,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, same
+from streamer.store.db.schema.types import kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -186,7 +187,7 @@ def _parts(
         .where(batches.c.erased_at.is_(None), decisions.c.decided_at < before),
         lambda ids: [
             sa.update(responses).where(responses.c.batch.in_(ids)).values(text=None),
-            _erased(batches, ids, now, "prompt", "references", "metadata", "content_hash", "salt"),
+            _erased(batches, ids, now),
         ],
     )
     yield (
@@ -195,13 +196,13 @@ def _parts(
         sa.select(dead_letters.c.id).where(
             dead_letters.c.erased_at.is_(None), dead_letters.c.recorded_at < before
         ),
-        lambda ids: [_erased(dead_letters, ids, now, "detail", "key", "value", "headers", "salt")],
+        lambda ids: [_erased(dead_letters, ids, now)],
     )
     yield (
         "judgements",
         judgements,
         sa.select(judgements.c.id).where(judgements.c.erased_at.is_(None), judgements.c.judged_at < before),
-        lambda ids: [_erased(judgements, ids, now, "exchanges", "salt")],
+        lambda ids: [_erased(judgements, ids, now)],
     )
     yield (
         "released",
@@ -211,7 +212,7 @@ def _parts(
         .join(batches, same(batches, desk_outcomes, *BATCH))
         .join(decisions, decisions.c.batch == batches.c.id)
         .where(desk_texts.c.erased_at.is_(None), decisions.c.decided_at < before),
-        lambda ids: [_erased(desk_texts, ids, now, "text", "salt")],
+        lambda ids: [_erased(desk_texts, ids, now)],
     )
     yield (
         "messages",
@@ -232,9 +233,7 @@ def _parts(
         sa.select(calibration_runs.c.id).where(
             calibration_runs.c.burst_key.is_not(None), calibration_runs.c.finished_at < before, superseded
         ),
-        lambda ids: [
-            sa.update(calibration_runs).where(calibration_runs.c.id.in_(ids)).values(burst_key=sa.null())
-        ],
+        lambda ids: [_erased(calibration_runs, ids, now)],
     )
     for table in (outbox, pending_messages):
         yield (
@@ -251,13 +250,12 @@ def _emptied(table: sa.Table, ids: Sequence[int]) -> list[sa.Executable]:
     return [sa.update(table).where(table.c.id.in_(ids)).values(key=None, value=None, headers=())]
 
 
-def _erased(table: sa.Table, ids: Sequence[int], now: datetime, *columns: str) -> sa.Update:
+def _erased(table: sa.Table, ids: Sequence[int], now: datetime) -> sa.Update:
     # sa.null(): a JSON column would write the JSON value null.
-    return (
-        sa.update(table)
-        .where(table.c.id.in_(ids))
-        .values({"erased_at": now} | {table.c[name]: sa.null() for name in columns})
-    )
+    nothing: dict[str, Any] = {name: sa.null() for name in kept_of(table).erased}
+    if "erased_at" in nothing:
+        nothing["erased_at"] = now
+    return sa.update(table).where(table.c.id.in_(ids)).values(nothing)
 
 
 def _chunks(

@@ -1,7 +1,7 @@
 """Three database roles on PostgreSQL: who owns the tables, who adds to them, who only looks.
 
-Rights follow from the tables that are there: each migration grants them again, so that a new table is the
-app's to read and to add to, and nobody's to change, automatically.
+Rights follow from what the tables say of themselves (`Kept`): each migration grants them again, so that a new table is the
+app's to read and to add to, and nobody's to change.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from sqlalchemy import exc
 from streamer.errors import UsageError
 from streamer.lazy import LazyModule
 from streamer.store.db.engine import SCHEMA, Database
+from streamer.store.db.schema import metadata
+from streamer.store.db.schema.types import Kept, kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,35 +23,6 @@ if TYPE_CHECKING:
     import psycopg
 else:
     psycopg = LazyModule("psycopg")  # SQLite does without it
-
-APP_MAY_UPDATE: dict[str, tuple[str, ...] | None] = {
-    "control_head": ("log_size", "log_edge"),
-    "cosignatures": None,
-    "dead_letters": ("replayed_at", "replayed_by"),
-    # For the lock on a gate's row alone, which takes this right; a trigger refuses the change itself.
-    "gates": ("name",),
-    "leases": None,
-    "monitor_alarms": (
-        "evidence_ratio", "state", "raised_by", "raised_at", "alert_id", "closed_policy", "ended",
-    ),
-    "monitor_gates": None,
-    "monitor_sequences": (
-        "last_batch", "read_at", "decisions", "labelled", "overdue", "exposure", "exposure_lower", "exposure_upper",
-        "selective", "selective_lower", "selective_upper", "state", "ended",
-    ),
-    "outbox": ("published_at", "parked_at", "error"),
-    "pending_messages": ("parked_at", "error"),
-    "progress": None,
-    "review_claims": ("labeller", "holder", "expires_at"),
-    "review_offers": ("skipped_at", "marks", "mark", "marked_at"),
-    "signed_head": ("size", "published", "published_at", "note"),
-}  # fmt: skip
-"""State that moves on, by column (None: all). Everything else the app can only add to."""
-
-APP_MAY_DELETE = ("control_queue", "desk_items", "outbox", "pending_messages", "review_claims")
-"""A trigger keeps what is not published of the outbox. What is gone from the queue of a partition is still in `decisions` or
-`dead_letters`; a claim is worth nothing once it is given up, what waits at the desk nothing once there is an outcome, and what waits for the
-control log nothing once it is there."""
 
 _VERSION_TABLE = "schema_version"
 
@@ -161,18 +134,24 @@ def grant(connection: sa.Connection) -> None:
     ]
     quote = connection.dialect.identifier_preparer.quote
     for table in inspector.get_table_names(SCHEMA):
-        name = f"{SCHEMA}.{quote(table)}"
-        rights = ["SELECT"] if table == _VERSION_TABLE else ["SELECT", "INSERT"]
-        if table in APP_MAY_UPDATE:
-            columns = APP_MAY_UPDATE[table]
-            rights.append("UPDATE" if columns is None else f"UPDATE ({', '.join(columns)})")
-        if table in APP_MAY_DELETE:
-            rights.append("DELETE")
-        statements.append(f"GRANT {', '.join(rights)} ON {name} TO {app}")
+        may = ["SELECT"] if table == _VERSION_TABLE else rights(table)
+        statements.append(f"GRANT {', '.join(may)} ON {SCHEMA}.{quote(table)} TO {app}")
     views = inspector.get_view_names(SCHEMA)
     statements += [f"GRANT SELECT ON {SCHEMA}.{quote(view)} TO {both}" for view in views]
     for statement in statements:
         connection.exec_driver_sql(statement)
+
+
+def rights(table: str) -> list[str]:
+    """What the app may do with a table of the record; one that no declaration knows it may add to."""
+    own = kept_of(metadata.tables[table]) if table in metadata.tables else Kept()
+    update = "UPDATE" if own.updates is None else f"UPDATE ({', '.join(own.updates)})"
+    return [
+        "SELECT",
+        "INSERT",
+        *([update] if own.updates != () else []),
+        *(["DELETE"] if own.deletes else []),
+    ]
 
 
 def may_rewrite(connection: sa.Connection) -> bool:

@@ -11,8 +11,8 @@ from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.gates.policy import GateRevision, Policy
+from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.gates.setting_ranges import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.settings import PARAMETERS
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies

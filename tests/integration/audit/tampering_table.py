@@ -21,7 +21,6 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.bundle import NOT_EVIDENCE
 from streamer.audit.checkpointing import Checkpointer
 from streamer.events.alerts import alert
 from streamer.events.checkpoints import encode_checkpoint
@@ -37,6 +36,7 @@ from streamer.store import prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
 from streamer.store.db.schema import data_gaps, judgements
+from streamer.store.db.schema.types import no_evidence
 from streamer.store.desk.release_desk import Reject, Release, text_mac
 from streamer.store.log.leaves import judgement_mac
 from streamer.store.risk import audit_rates
@@ -1288,7 +1288,10 @@ UNSEALED_HEADER: Final = "| table or column | why it is no evidence |\n|---|---|
 
 def unsealed_rows() -> list[str]:
     """What nothing seals, by name."""
-    return [f"| `{name}` | {why} |" for name, why in NOT_EVIDENCE.items()]
+    named: dict[str, list[str]] = {}
+    for name, why in no_evidence().items():
+        named.setdefault(why, []).append(f"`{name}`")
+    return [f"| {', '.join(names)} | {why} |" for why, names in named.items()]
 
 
 HEADER: Final = "| what somebody changes | in the window |\n|---|---|\n"

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
-from fnmatch import fnmatch
 from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.audit.bundle import NOT_EVIDENCE
 from streamer.store.db.schema import metadata
-from streamer.store.db.schema.types import UtcDateTime
+from streamer.store.db.schema.types import UtcDateTime, no_evidence
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.tampering_table import make_site
 
@@ -43,7 +41,7 @@ def names_of(column: sa.Column[Any]) -> tuple[str, str]:
 
 
 def is_evidence(column: sa.Column[Any]) -> bool:
-    return not any(fnmatch(name, pattern) for name in names_of(column) for pattern in NOT_EVIDENCE)
+    return no_evidence().keys().isdisjoint(names_of(column))
 
 
 def of_the_same_form(value: Any) -> Any:
@@ -120,7 +118,7 @@ def write(database: sqlite3.Connection, column: sa.Column[Any], row: int, value:
 def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
     tmp_path: Path,
 ) -> None:
-    """A column that is new, and in no log, fails here: seal it, or say in `NOT_EVIDENCE` why not."""
+    """A column that is new, and in no log, fails here: seal it, or say in its table's `kept(no_evidence=...)` why not."""
     site = make_site(tmp_path)
     with breaking_in(site.settings.database.url):
         pass  # no trigger is left, and copies have none
@@ -134,7 +132,7 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
     ):
         changed.execute("PRAGMA ignore_check_constraints = ON")
         for table in metadata.sorted_tables:
-            if any(fnmatch(table.name, pattern) for pattern in NOT_EVIDENCE):
+            if table.name in no_evidence():
                 continue
             if not kept.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]:
                 empty.append(table.name)
@@ -150,11 +148,11 @@ def test_whichever_value_is_changed_it_is_named_or_said_to_be_no_evidence(
         assert copy.named_by(store) == "nobody", "it was put back"
     assert empty == [], "nothing could be changed in these tables"
     assert unnamed == []
-    assert named == [], "it is evidence, and NOT_EVIDENCE says otherwise"
+    assert named == [], "it is evidence, and its table says otherwise"
 
 
 def test_whatever_is_no_evidence_is_there() -> None:
     there = {
         name for table in metadata.sorted_tables for column in table.columns for name in names_of(column)
     }
-    assert [one for one in NOT_EVIDENCE if not any(fnmatch(name, one) for name in there)] == []
+    assert no_evidence().keys() <= there

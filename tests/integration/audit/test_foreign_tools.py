@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import pytest
 from streamer import wiring
 from streamer.audit import signing
 from streamer.cli import main
+from streamer.settings.settings import load_settings
 from streamer.signing.merkle import among, consistency_proof
 from tests.integration.audit.attacker import breaking_in, remove_checkpoints
 from tests.integration.audit.history import PRIVATE
@@ -111,6 +113,44 @@ def test_foreign_code_verifies_that_each_head_goes_on_from_the_one_before(
         grown | {"proof": []},
     ):
         assert foreign({"consistency": [wrong]}).returncode == 1
+
+
+def test_foreign_code_reads_the_tiles_of_the_log_of_heads(
+    here: Path, capsys: pytest.CaptureFixture[str], foreign: Verify
+) -> None:
+    """A full tile, one above it and partial ones, each leaf proved from them and the checkpoint alone."""
+    with wiring.open_store(load_settings()) as store:
+        for number in range(300):
+            before = store.heads.newest()
+            data = b'{"made up":%d}' % number
+            signer, now = signing.Signer(PRIVATE), wiring.now()
+            make = partial(_signed, signer)
+            assert store.heads.append(data, before=before, make=make, now=now) is not None
+        size, origin = store.heads.newest().size, store.heads.origin()
+    assert main(["audit", "export", "--out", "bundle", "--tiles", "tiles"]) == 0
+    assert main(["audit", "export", "--out", "other", "--tiles", "tiles"]) == 2
+    assert "tiles exists; name a new folder" in capsys.readouterr().err
+    folder = here / "tiles"
+    found = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+    rest = f".p/{size - 256}"
+    assert found == sorted(
+        [
+            "checkpoint", "tile/0/000", f"tile/0/001{rest}", "tile/1/000.p/1",
+            "tile/entries/000", f"tile/entries/001{rest}",
+        ]
+    )  # fmt: skip
+    given = {"keys": [str(signing.Signer(PRIVATE).verifier_key(origin))], "tiles": str(folder)}
+    done = foreign(given)
+    assert (done.returncode, done.stdout) == (
+        0, f"{size} leaves in tiles, 0 receipts, 0 consistency proofs\n",
+    ), done.stderr  # fmt: skip
+    bundle = folder / "tile" / "entries" / "000"
+    bundle.write_bytes(bundle.read_bytes().replace(b'"made up":7}', b'"made up":8}'))
+    assert "tiles: leaf" in foreign(given).stderr
+
+
+def _signed(signer: signing.Signer, origin: str, size: int, root: bytes) -> tuple[bytes, None]:
+    return signer.checkpoint(origin, size, root), None
 
 
 def _consistency(size: int, whole: int, older: str, newer: str, proof: list[bytes]) -> dict[str, Any]:

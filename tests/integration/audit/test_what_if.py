@@ -26,8 +26,8 @@ from streamer.whatif import Change, WhatIf
 from streamer.whatif.asking import NothingToJudge
 from streamer.whatif.replay import replay
 from streamer.whatif.rescored import from_texts, rescored
+from streamer.whatif.words import basis_sentence, caveats
 from streamer.wording.numbers import percent
-from streamer.wording.what_if import basis_sentence, caveats
 from tests.integration.audit.attacker import batch_of, breaking_in
 from tests.integration.audit.history import Scribe, event, label_event, settings_for
 from tests.integration.audit.test_clean_histories import RULES

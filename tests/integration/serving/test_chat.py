@@ -18,7 +18,8 @@ import pytest
 
 from streamer.cli import main
 from streamer.gates.settings import GateSettings
-from streamer.labels.llm.record import Message
+from streamer.serving.chat.openai_chat import as_chat
+from streamer.serving.chat.request import read
 from streamer.serving.chat.sampler import Sampled, Sampler
 from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
@@ -352,6 +353,8 @@ def test_what_fails_at_a_later_step_is_held_and_keeps_no_answer(plain: Plain) ->
 def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None:
     upstream = Upstream(base_url=model.url, model="small", api_key=KEY, answers=9, steps=(3,), stop_above=0.9)
 
+    request = read(b'{"model": "bot", "messages": [{"role": "user", "content": "Who?"}]}', as_chat)
+
     async def nothing(texts: Sequence[str]) -> float:
         raise ValueError(f"no score of {len(texts)}")
 
@@ -359,7 +362,7 @@ def test_answers_that_cannot_be_scored_on_the_way_are_held(model: Model) -> None
         sampler = Sampler(upstream, max_text_bytes=1000)
         try:
             until = asyncio.get_running_loop().time() + PATIENCE
-            return await sampler.sample((Message("user", "Who?"),), until=until, best_score=nothing)
+            return await sampler.sample(request, until=until, best_score=nothing)
         finally:
             await sampler.close()
 
@@ -732,10 +735,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"seed": 1}, "seed", "sends none; leave seed out"),
     ({"logprobs": True}, "logprobs", "log probabilities"),
     ({"top_logprobs": 2}, "top_logprobs", "log probabilities"),
-    ({"tools": [TOOL]}, "tools", "ask the gate with what they returned in the text of a message"),
-    ({"tool_choice": "auto"}, "tool_choice", "tool calls are not gated"),
-    ({"functions": [{"name": "look"}]}, "functions", "tool calls are not gated"),
-    ({"response_format": {"type": "json_object"}}, "response_format", "system prompt"),
+    ({"tools": [TOOL]}, "tools", "in the settings of its upstream has calls judged as answers are"),
+    ({"tools": [{"type": "web_search"}]}, "tools", "a model's own tools are not gated"),
+    ({"tools": [TOOL], "tool_choice": "look"}, "tool_choice", "none, auto, required"),
+    ({"functions": [{"name": "look"}]}, "functions", "use these"),
+    ({"response_format": {"type": "json_object"}}, "response_format", "add 'json_object' to `schemas`"),
+    ({"response_format": {"type": "json_schema"}}, "response_format", "with a name and a schema"),
     ({"modalities": ["text", "audio"]}, "modalities", "only text"),
     ({"audio": {"voice": "alloy", "format": "wav"}}, "audio", "only text"),
     ({"stop": ["\n"]}, "stop", "sends none; leave stop out"),
@@ -751,11 +756,12 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"messages": [{"role": "nobody", "content": ""}]}, "messages[0].role", "one of system"),
     ({"messages": [{"role": "user"}]}, "messages[0].content", "a text"),
     ({"messages": [{"role": "user", "content": [IMAGE]}]}, "messages[0].content[0]", "only text"),
-    ({"messages": [{"role": "tool", "content": "", "tool_call_id": "1"}]}, "messages[0].role", "tool calls"),
+    ({"messages": [{"role": "function", "content": "", "name": "look"}]}, "messages[0].role", "use these"),
+    ({"messages": [{"role": "tool", "content": ""}]}, "messages[0].tool_call_id", "the id of the call"),
     (
         {"messages": [*PROMPT, {"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}]},
         "messages[1].tool_calls",
-        "tool calls",
+        "a list of calls",
     ),
     ({"messages": [{"role": "user", "content": "", "name": 1}]}, "messages[0].name", "a text"),
     ({"messages": [{"role": "user", "content": "", "weight": 1}]}, "messages[0].weight", "leave weight out"),
@@ -777,7 +783,7 @@ ASKS_FOR_NOTHING: dict[str, Any] = {
     "frequency_penalty": 0,
     "logit_bias": {},
     "logprobs": False,
-    "tools": [],
+    "tools": [TOOL],
     "tool_choice": "none",
     "response_format": {"type": "text"},
     "stop": None,

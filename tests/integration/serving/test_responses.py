@@ -111,7 +111,7 @@ def test_what_a_gate_cannot_answer_for_is_refused(plain: Plain) -> None:
         ({"input": ["Where?"]}, "input[0]", "must be a message"),
         ({"input": [{"role": "user", "content": [image]}]}, "messages[0].content[0]", "only text"),
         ({"text": "short"}, "text", "an object"),
-        ({"tools": [{"type": "web_search"}]}, "tools", "tool calls are not gated"),
+        ({"tools": [{"type": "web_search"}]}, "tools", "a model's own tools are not gated"),
         ({"something_new": 1}, "something_new", "leave it out"),
     ):
         with pytest.raises(openai.BadRequestError, match=says) as raised:

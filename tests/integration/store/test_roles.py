@@ -16,8 +16,8 @@ from sqlalchemy.engine import make_url
 from streamer.errors import UsageError
 from streamer.review.items import Mark, Reviewer
 from streamer.store import check, create_roles, migrate
-from streamer.store.db.roles import APP_MAY_DELETE, APP_MAY_UPDATE
 from streamer.store.db.schema import metadata
+from streamer.store.db.schema.types import kept_of
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
@@ -172,10 +172,10 @@ def test_doctor_can_tell_who_could_rewrite_the_record(recorded: World, users: Us
 
 def test_the_app_role_cannot_change_or_delete_what_was_recorded(recorded: World, users: Users) -> None:
     for table in metadata.tables.values():
-        free = APP_MAY_UPDATE.get(table.name, ())
+        free = kept_of(table).updates
         for column in () if free is None else [c for c in table.columns if c.name not in free]:
             refused(users.app, f'UPDATE {table.name} SET "{column.name}" = "{column.name}"')
-        if table.name not in APP_MAY_DELETE:
+        if not kept_of(table).deletes:
             refused(users.app, f"DELETE FROM {table.name}")
         for statement in (
             "TRUNCATE {} CASCADE",

@@ -18,13 +18,15 @@ from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import DecidedBatch, measure
 from streamer.clouds.sentence import percent, sentence
 from streamer.gates.gate import gate_batch
-from streamer.gates.settings import UNITS, Unit
+from streamer.gates.settings import UNITS
 from streamer.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
 from streamer.report.page import render_report, write_report
 from streamer.report.terminal import run_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from streamer.gates.declared import Unit
 
 HOSTILE = '<script>alert(1)</script> & [bold]x[/bold] "q" \x1b[31m \u202e'
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -17,7 +17,7 @@ from streamer.clouds.offline import (
     score_clouds,
 )
 from streamer.clouds.simulation import simulate_clouds
-from streamer.gates.settings import UNITS, Unit
+from streamer.gates.settings import UNITS
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
+
+    from streamer.gates.declared import Unit
 
 
 class HashedWords:

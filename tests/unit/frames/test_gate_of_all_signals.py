@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from streamer.clouds.cloud import Cloud
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 WORDS = ("red", "green", "blue", "white", "black")

@@ -39,7 +39,7 @@ from tests.unit.deciding.test_decider import NOW, World, active
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 
 def answers(prompts: int = 200, *, seed: int = 1, first: int = 0, embeddings: bool = False) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tests.unit.frames.test_gate_on_tables import answers
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 
 @pytest.fixture

@@ -69,6 +69,8 @@ CHANGES: list[tuple[str, Any]] = [
     ("max_tokens", 100),
     ("system_prompt", "Be brief."),
     ("after", BEFORE),
+    ("schemas", ("any",)),
+    ("tools", "judge"),
 ]
 NO_CHANGES: list[tuple[str, Any]] = [
     ("api_key", "sk-other"),
@@ -93,6 +95,7 @@ def test_its_id_changes_with_what_decides_its_answers_and_with_nothing_else() ->
     assert {replace(usual, **{name: value}).id for name, value in NO_CHANGES} == {usual.id}
     assert {name for name, _ in CHANGES + NO_CHANGES} | {
         "price", "first_delay", "longest_delay", "allow_plaintext", "steps", "stop_above", "stop_below",
+        "resample",
     } == {field.name for field in fields(Upstream)}  # fmt: skip
 
 
@@ -184,6 +187,7 @@ def test_conversations_that_read_alike_are_not_the_same() -> None:
             messages=messages,
             metadata={},
             sampling={},
+            form={},
             stream=False,
             usage_chunk=False,
             asked={},

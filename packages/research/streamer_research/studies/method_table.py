@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from streamer.gates.settings import Unit
+    from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]
 

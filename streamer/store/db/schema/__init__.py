@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
+
 from streamer.store.db.schema.accounts import accounts
 from streamer.store.db.schema.alerts import alert_acknowledgements, alerts
 from streamer.store.db.schema.api_keys import api_key_revocations, api_keys
@@ -96,3 +99,6 @@ __all__ = [
     "review_offers",
     "signed_head",
 ]
+
+for _one in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{_one.name}")  # a table in a file of its own is one of `metadata`

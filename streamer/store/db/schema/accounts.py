@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import Names, UtcDateTime, check, metadata, required, sized_text
+from streamer.store.db.schema.types import Names, UtcDateTime, check, kept, metadata, required, sized_text
 
 accounts = sa.Table(
     "accounts",
@@ -23,4 +23,5 @@ accounts = sa.Table(
     check("closed", "(roles = '[]') = (password IS NULL)"),
     sized_text("created_by", 200),
     sized_text("reason", 500, least=0),
+    info=kept(sealed=True),
 )

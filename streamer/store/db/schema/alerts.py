@@ -10,6 +10,7 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
@@ -34,6 +35,7 @@ alerts = sa.Table(
     sized_text("message", 2000),
     sa.Index("ix_alerts_gate_raised_at", "gate", "raised_at"),
     sqlite_autoincrement=True,
+    info=kept(sealed=True),
 )
 
 alert_acknowledgements = sa.Table(
@@ -45,4 +47,5 @@ alert_acknowledgements = sa.Table(
     required("at", UtcDateTime),
     required("last_batch", BIGINT, comment="the newest batch then; 0: none"),
     check("last_batch", "last_batch >= 0"),
+    info=kept(sealed=True),
 )

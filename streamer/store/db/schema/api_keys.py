@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import Names, UtcDateTime, check, digest, metadata, required, sized_text
+from streamer.store.db.schema.types import (
+    Names,
+    UtcDateTime,
+    check,
+    digest,
+    kept,
+    metadata,
+    required,
+    sized_text,
+)
 
 api_keys = sa.Table(
     "api_keys",
@@ -31,6 +40,7 @@ api_keys = sa.Table(
     sized_text("note", 500, least=0),
     sized_text("created_by", 200),
     check("expires_at", "expires_at > created_at"),
+    info=kept(sealed=True),
 )
 
 api_key_revocations = sa.Table(
@@ -42,4 +52,5 @@ api_key_revocations = sa.Table(
     required("revoked_reason", sa.Text),
     sized_text("revoked_by", 200),
     sized_text("revoked_reason", 500),
+    info=kept(sealed=True),
 )

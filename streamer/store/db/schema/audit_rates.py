@@ -10,6 +10,7 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     identity_column,
+    kept,
     metadata,
     required,
     sized_text,
@@ -31,4 +32,5 @@ audit_rates = sa.Table(
     sized_text("reason", 500),
     sa.Index("ix_audit_rates_gate_id", "gate", "id"),
     sqlite_autoincrement=True,
+    info=kept(sealed=True),
 )

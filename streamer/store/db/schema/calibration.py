@@ -14,6 +14,7 @@ from streamer.store.db.schema.types import (
     check,
     finite_cut,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
@@ -78,6 +79,13 @@ calibration_runs = sa.Table(
     sized_text("suffix", 10_000, least=2),
     sized_text("history", 10_000, least=2),
     sqlite_autoincrement=True,
+    info=kept(
+        sealed=True,
+        erased=("burst_key",),
+        no_evidence={
+            "burst_key": "of the hashes that name bursts: nobody else shall test a question against them"
+        },
+    ),
 )
 
 calibration_inputs = sa.Table(
@@ -136,4 +144,5 @@ proposal_rejections = sa.Table(
     required("reason", sa.Text),
     sized_text("rejected_by", 200),
     sized_text("reason", 2000),
+    info=kept(sealed=True),
 )

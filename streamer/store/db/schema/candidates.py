@@ -14,6 +14,7 @@ from streamer.store.db.schema.types import (
     check,
     finite_cut,
     identity_column,
+    kept,
     metadata,
     required,
     sized_rule,
@@ -40,6 +41,7 @@ candidate_policies = sa.Table(
     sized_text("reason", 2000),
     sa.Index("ix_candidate_policies_gate_id", "gate", "id"),
     sqlite_autoincrement=True,
+    info=kept(sealed=True),
 )
 
 candidate_decisions = sa.Table(
@@ -56,6 +58,9 @@ candidate_decisions = sa.Table(
     check("scored", "(scores IS NULL) = (why IS NOT NULL)"),
     check("shipped", "shipped IS NULL OR scores IS NOT NULL"),
     sized_text("why", 64),
+    info=kept(
+        no_evidence="what a candidate policy, never acted on, made of batches; its scores and signals are sealed when it is adopted"
+    ),
 )
 """One for each decision that was made while its gate had a candidate; no log covers them."""
 
@@ -70,5 +75,6 @@ candidate_prompts = sa.Table(
     required("signals", sa.LargeBinary),
     required("bad", sa.Boolean),
     sa.Column("segment", sa.Text),
+    info=kept(no_evidence="what a candidate policy compares batches with; its sealed rule has their digest"),
 )
 """What a candidate of all signals compares batches with; its rule, which is sealed, has their digest."""

@@ -11,6 +11,7 @@ from streamer.store.db.schema.types import (
     digest,
     edge,
     identity_column,
+    kept,
     metadata,
     required,
     sized_text,
@@ -27,6 +28,7 @@ control_head = sa.Table(
     digest("record_id"),
     check("log_size", "log_size >= 0"),
     edge("log_edge"),
+    info=kept(changes=("log_size", "log_edge"), no_evidence={"id": "always 1"}),
 )
 
 control_log = sa.Table(
@@ -55,6 +57,10 @@ control_queue = sa.Table(
     required("sealed", sa.Text, comment="as in control_log"),
     required("recorded_at", UtcDateTime),
     sqlite_autoincrement=True,
+    info=kept(
+        deletes=True,
+        no_evidence="what a closing waits to seal; its rows are evidence, and in the log before a bundle is made",
+    ),
 )
 """What closings wrote and the control log does not have yet, in order: whoever holds its head next moves it there."""
 
@@ -72,6 +78,7 @@ heads = sa.Table(
     required(
         "nodes", sa.LargeBinary, comment="hashes of the perfect subtrees that end with it, the smallest first"
     ),
+    info=kept(no_evidence={"nodes": "hashes that follow from the log of heads"}),
 )
 
 signed_head = sa.Table(
@@ -83,6 +90,15 @@ signed_head = sa.Table(
     sa.Column("published_at", UtcDateTime, comment="when that was"),
     required("note", sa.LargeBinary, comment="the newest checkpoint, signed"),
     check("id", "id = 1"),
+    info=kept(
+        changes=("size", "published", "published_at", "note"),
+        no_evidence={
+            "id": "always 1",
+            "published": "up to where checkpoints went to the topic",
+            "published_at": "when they last did",
+            "size": "how many heads the checkpoint beside it covers",
+        },
+    ),
 )
 """The newest checkpoint; a row from the beginning."""
 
@@ -103,6 +119,7 @@ restorations = sa.Table(
     required("signature", sa.Text, comment="Ed25519 by the key of checkpoints, in base64"),
     sized_text("by", 200),
     sized_text("reason", 2000),
+    info=kept(sealed=True),
 )
 """Backups that were restored, and what had been signed after they were made."""
 
@@ -112,4 +129,7 @@ cosignatures = sa.Table(
     sa.Column("witness", sa.Text, primary_key=True, comment="its name"),
     required("size", BIGINT, comment="leaves of the log of heads that it has cosigned"),
     required("note", sa.LargeBinary, comment="the checkpoint, with the witness's signature"),
+    info=kept(
+        changes=None, no_evidence="what witnesses have cosigned: evidence is what they keep themselves"
+    ),
 )

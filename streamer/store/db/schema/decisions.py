@@ -16,6 +16,7 @@ from streamer.store.db.schema.types import (
     check,
     digest,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
@@ -57,6 +58,7 @@ batches = sa.Table(
         " AND content_hash IS NULL AND salt IS NULL)",
     ),
     sqlite_autoincrement=True,
+    info=kept(erased=("prompt", "references", "metadata", "content_hash", "salt", "erased_at")),
 )
 
 responses = sa.Table(
@@ -83,6 +85,7 @@ responses = sa.Table(
     one_of("not_read", RULES),
     one_of("action", ("ship", *HOLD_ACTIONS)),
     check("shipped_has_score", "action <> 'ship' OR score IS NOT NULL"),
+    info=kept(erased=("text",)),
 )
 
 decisions = sa.Table(
@@ -164,6 +167,7 @@ decisions = sa.Table(
     sa.UniqueConstraint("action_id", name=ONLY_ON_SQLITE).ddl_if(dialect="sqlite"),
     sa.Index("ix_decisions_gate_decided_at", "gate", "decided_at"),
     sa.Index("ix_decisions_gate_batch", "gate", "batch"),
+    info=kept(prunable=True, no_evidence={"cloud": "numbers of the embeddings, for drift"}),
 )
 carried_scores = sa.Table(
     "carried_scores",
@@ -176,6 +180,7 @@ carried_scores = sa.Table(
     sa.PrimaryKeyConstraint("scorer", "batch", "response_id"),
     sized_text("scorer", 64),
     within_unit_interval("score"),
+    info=kept(sealed=True),
 )
 """What the scorer of an adopted candidate policy made of batches that were decided by another one: calibration reads it in
 place of theirs."""
@@ -188,6 +193,7 @@ carried_signals = sa.Table(
     required("signals", sa.LargeBinary),
     sa.PrimaryKeyConstraint("list", "batch"),
     sized_text("list", 64),
+    info=kept(sealed=True),
 )
 """Their rows by the list of signals of an adopted candidate policy."""
 

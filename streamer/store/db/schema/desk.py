@@ -11,6 +11,7 @@ from streamer.store.db.schema.types import (
     check,
     digest,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
@@ -24,6 +25,7 @@ desk_items = sa.Table(
     required("gate", sa.Text),
     required("until", UtcDateTime, comment="then it is rejected"),
     sa.Index("ix_desk_items_until", "until", "batch"),
+    info=kept(deletes=True),
 )
 """Deleted by whoever decides: one transaction alone can delete a row."""
 
@@ -64,6 +66,7 @@ desk_outcomes = sa.Table(
     sized_text("by", 200),
     sized_text("remark", MOST_REMARK_CHARACTERS, least=0),
     sa.Index("ix_desk_outcomes_gate_at", "gate", "at"),
+    info=kept(sealed=True),
 )
 
 desk_texts = sa.Table(
@@ -81,4 +84,5 @@ desk_texts = sa.Table(
         " OR (erased_at IS NOT NULL AND text IS NULL AND salt IS NULL)",
     ),
     sqlite_autoincrement=True,
+    info=kept(erased=("text", "salt", "erased_at"), no_evidence={"id": "a number that nothing names"}),
 )

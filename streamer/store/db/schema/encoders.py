@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import UtcDateTime, check, metadata, required, sized_text
+from streamer.store.db.schema.types import UtcDateTime, check, kept, metadata, required, sized_text
 
 encoders = sa.Table(
     "encoders",
@@ -18,4 +18,5 @@ encoders = sa.Table(
     sized_text("revision", 200),
     check("weight_hash", "length(weight_hash) = 64"),
     check("dimension", "dimension >= 1"),
+    info=kept(sealed=True),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import UtcDateTime, check, metadata, required, sized_text
+from streamer.store.db.schema.types import UtcDateTime, check, kept, metadata, required, sized_text
 
 erasures = sa.Table(
     "erasures",
@@ -19,4 +19,5 @@ erasures = sa.Table(
     sized_text("by", 200),
     sized_text("reason", 500),
     check("before", '"before" <= at'),
+    info=kept(sealed=True),
 )

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
-from streamer.gates.settings import (
-    EMBEDDINGS,
-    HOLD_ACTIONS,
-    MODES,
-    ON_ALARM,
-    PENDING,
-    RECALIBRATE,
-    SEGMENT_FALLBACKS,
-    SHAPES,
-    UNITS,
-)
-from streamer.scoring.plugins import LONGEST as LONGEST_MODEL
+from streamer.gates.setting import NO_VALUE, Setting
+from streamer.gates.settings import SETTINGS
 from streamer.store.db.schema.types import (
     BIGINT,
     REAL,
@@ -27,12 +19,12 @@ from streamer.store.db.schema.types import (
     digest,
     finite_cut,
     identity_column,
+    kept,
     metadata,
     one_of,
     required,
     sized_rule,
     sized_text,
-    within_unit_interval,
 )
 
 gates = sa.Table(
@@ -45,153 +37,56 @@ gates = sa.Table(
     sized_text("name", 64),
     check("seed", "seed >= 0"),
     digest("audit_salt"),
+    info=kept(sealed=True, locked_by="name"),
 )
+
+_TYPES: dict[type, Any] = {
+    str: sa.Text,
+    int: sa.Integer,
+    float: REAL,
+    bool: sa.Boolean,
+    tuple: Names,
+    dict: Numbers,
+}
+_COMPARED = {"ge": ">=", "gt": ">", "le": "<=", "lt": "<"}
+
+
+def _column(one: Setting) -> sa.Column[Any]:
+    switch = {True: sa.true(), False: sa.false()} if one.kind is bool else {}
+    before = None if one.before is NO_VALUE or one.before is None else sa.text(repr(one.before))
+    return sa.Column(
+        one.name,
+        _TYPES[one.kind],
+        nullable=one.optional,
+        server_default=switch.get(one.before, before),
+        comment=one.help,
+    )
+
+
+def _constraint(one: Setting) -> sa.CheckConstraint:
+    if one.choices:
+        return one_of(one.name, one.choices)
+    if not one.numeric:
+        return sized_text(one.name, int(one.most), least=int(one.least))
+    ends = one.bounds(1e300 if one.kind is float else None).items()
+    return check(one.name, " AND ".join(f'"{one.name}" {_COMPARED[way]} {end!r}' for way, end in ends))
+
 
 gate_revisions = sa.Table(
     "gate_revisions",
     metadata,
     sa.Column("gate", sa.Text, sa.ForeignKey("gates.name"), primary_key=True),
     sa.Column("revision", sa.Integer, primary_key=True, autoincrement=False),
-    required("unit", sa.Text),
-    required("scorer", sa.Text),
-    sa.Column(
-        "model", sa.Text, comment="what is frozen of another package's scorer, as JSON; NULL: it is none"
-    ),
-    sa.Column("signals", sa.Text, comment="the list of signals that decisions keep, as JSON; NULL: none"),
-    required("encoder", sa.Text),
-    required("embeddings", sa.Text, default="'refuse'", comment="whether batches may bring their own"),
-    sa.Column("dimension", sa.Integer, comment="of embeddings that are accepted"),
-    sa.Column("upstream", sa.Text, comment="whose answers it decides about; NULL: anybody's"),
-    required("severity_kind", sa.Text),
-    sa.Column("labellers", Names, comment="whose labels are read, as a JSON array; NULL: everybody's"),
-    required(
-        "signed_labels",
-        sa.Boolean,
-        default=sa.false(),
-        comment="read only labels that their labeller has signed",
-    ),
-    required("alpha", REAL),
-    required("method", sa.Text),
-    required("eta", REAL),
-    required("draws", sa.Integer),
-    required("delta", REAL, default="0.1"),
-    required("rho", REAL, default="0.99"),
-    required("shape", sa.Text, default="'indicator'"),
-    required("width", REAL, default="0.05"),
-    sa.Column("parameters", Numbers, comment="of method and shape, beside those with a column; JSON"),
-    sa.Column("segment_by", sa.Text),
-    sa.Column(
-        "group_by",
-        sa.Text,
-        comment="what names a burst, which calibration counts once; NULL: each batch counts",
-    ),
-    required("segment_fallback", sa.Text, default="'closed'"),
-    sa.Column("label_floor", REAL),
-    required("hold_action", sa.Text),
-    sa.Column(
-        "desk_deadline_seconds",
-        REAL,
-        comment="what is escalated waits so long for a person; NULL: for nobody",
-    ),
-    required("max_attempts", sa.Integer),
-    required("mode", sa.Text),
-    required("audit_probability", REAL),
-    required("audit_draws", sa.Integer),
-    sa.Column("audit_boost", REAL, comment="times the audit probability in doubt; NULL: never"),
-    required("audit_boost_most", sa.Integer, default="400", comment="labels a day that it may ask for"),
-    required("label_deadline_seconds", REAL),
-    required("pending", sa.Text, default="'age'"),
-    sa.Column("window", sa.Integer, comment="groups that calibration reads, the newest; NULL: all"),
-    sa.Column("decision_deadline_seconds", REAL),
-    required("keep_texts", sa.Boolean, default=sa.true(), comment="else their hash only"),
-    required(
-        "two_people",
-        sa.Boolean,
-        default=sa.false(),
-        comment="a proposal needs another person, who has signed in",
-    ),
-    required("recalibrate", sa.Text, default="'propose'"),
-    sa.Column(
-        "recalibrate_every_seconds", REAL, server_default=sa.text("86400"), comment="NULL: not by time"
-    ),
-    sa.Column(
-        "recalibrate_after_groups", sa.Integer, server_default=sa.text("100"), comment="NULL: not by labels"
-    ),
-    required("max_lambda_step", REAL, default="0.1"),
-    required("max_ship_rate_step", REAL, default="0.1"),
-    required("least_groups", sa.Integer, default="100"),
-    required("on_alarm", sa.Text, default="'close'"),
-    required("on_selective_alarm", sa.Text, default="'report'"),
-    required("monitor_delta", REAL, default="0.1"),
-    required("alarm_delta", REAL, default="0.05"),
-    sa.Column(
-        "alarm_false_every",
-        sa.Integer,
-        comment="draws for which one false alarm more is accepted; NULL: none is",
-    ),
-    required("alarm_tolerance", REAL, default="0.2"),
-    required("monitor_deadline_seconds", REAL, default="86400"),
-    required("budget_period_days", REAL, default="30"),
-    required("drift_delta", REAL, default="0.05"),
-    sa.Column("judge_kind", sa.Text),
+    *(_column(one) for one in SETTINGS.values()),
     required("created_at", UtcDateTime),
     required("created_by", sa.Text),
     required("reason", sa.Text),
     check("revision", "revision >= 1"),
-    one_of("unit", UNITS),
-    sized_text("scorer", 64),
-    sized_text("encoder", 200),
-    sized_text("model", LONGEST_MODEL, least=2),
+    *(_constraint(one) for one in SETTINGS.values() if one.kind is not bool),
     check("encoder_of_scorer", "(scorer = 'external') = (encoder = 'none')"),
-    sized_text("signals", 20_000, least=2),
-    one_of("embeddings", EMBEDDINGS),
     check("external_encoder", "embeddings = 'accept' OR substr(encoder, 1, 9) <> 'external:'"),
-    check("dimension", "dimension BETWEEN 2 AND 4096"),
     check("accepted_dimension", "embeddings = 'refuse' OR dimension IS NOT NULL"),
-    sized_text("upstream", 200, least=10),
-    sized_text("severity_kind", 64),
-    sized_text("labellers", 1_000_000, least=5),
-    check("alpha", "alpha > 0 AND alpha < 1"),
-    sized_text("method", 64),
-    check("eta", "eta > 0 AND eta <= 1e300"),
-    check("draws", "draws >= 1"),
-    check("delta", "delta > 0 AND delta < 1"),
-    check("rho", "rho > 0 AND rho <= 1"),
-    one_of("shape", SHAPES),
-    check("width", "width > 0 AND width <= 100"),
-    sized_text("parameters", 10_000, least=2),
-    sized_text("segment_by", 200),
-    sized_text("group_by", 200),
-    one_of("segment_fallback", SEGMENT_FALLBACKS),
-    within_unit_interval("label_floor"),
-    one_of("hold_action", HOLD_ACTIONS),
-    check("max_attempts", "max_attempts BETWEEN 1 AND 1000"),
-    one_of("mode", MODES),
-    within_unit_interval("audit_probability"),
-    check("audit_draws", "audit_draws BETWEEN 1 AND 256"),
-    check("audit_boost", "audit_boost > 1 AND audit_boost <= 1000"),
-    check("audit_boost_most", "audit_boost_most BETWEEN 1 AND 1000000000"),
-    check("label_deadline", "label_deadline_seconds >= 0 AND label_deadline_seconds <= 1e300"),
-    one_of("pending", PENDING),
-    check("window", '"window" BETWEEN 1 AND 1000000000'),
-    check("desk_deadline", "desk_deadline_seconds BETWEEN 1 AND 2592000"),
-    check("decision_deadline", "decision_deadline_seconds > 0 AND decision_deadline_seconds <= 1e300"),
-    one_of("recalibrate", RECALIBRATE),
-    check("recalibrate_every", "recalibrate_every_seconds > 0 AND recalibrate_every_seconds <= 1e300"),
-    check("recalibrate_after", "recalibrate_after_groups BETWEEN 1 AND 1000000000"),
-    check("max_lambda_step", "max_lambda_step > 0 AND max_lambda_step <= 1"),
-    check("max_ship_rate_step", "max_ship_rate_step > 0 AND max_ship_rate_step <= 1"),
-    check("least_groups", "least_groups BETWEEN 1 AND 1000000000"),
-    one_of("on_alarm", ON_ALARM),
-    one_of("on_selective_alarm", ON_ALARM),
-    check("monitor_delta", "monitor_delta > 0 AND monitor_delta < 1"),
-    check("alarm_delta", "alarm_delta > 0 AND alarm_delta < 1"),
-    check("alarm_false_every", "alarm_false_every BETWEEN 1 AND 1000000000"),
-    check("alarm_tolerance", "alarm_tolerance >= 0 AND alarm_tolerance <= 10"),
-    check("monitor_deadline", "monitor_deadline_seconds >= 0 AND monitor_deadline_seconds <= 1e300"),
-    check("budget_period", "budget_period_days > 0 AND budget_period_days <= 3660"),
-    check("drift_delta", "drift_delta > 0 AND drift_delta < 1"),
-    sized_text("judge_kind", 64),
+    info=kept(sealed=True),
 )
 
 policies = sa.Table(
@@ -223,6 +118,7 @@ policies = sa.Table(
     check("uncalibrated_has_no_run", "calibrated OR calibration_run IS NULL"),
     sized_text("signature", 200),
     sized_text("key_id", 64),
+    info=kept(sealed=True),
 )
 
 policy_events = sa.Table(
@@ -239,4 +135,5 @@ policy_events = sa.Table(
     one_of("event", ("created", "activated", "superseded", "closed")),
     sa.UniqueConstraint("gate", "version", "event"),
     sqlite_autoincrement=True,
+    info=kept(sealed=True),
 )

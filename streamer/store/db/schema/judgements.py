@@ -12,6 +12,7 @@ from streamer.store.db.schema.types import (
     check,
     digest,
     identity_column,
+    kept,
     metadata,
     required,
     sized_text,
@@ -69,4 +70,9 @@ judgements = sa.Table(
     ),
     sa.Index("ix_judgements_response", "gate", "batch_id", "attempt", "response_id"),
     sqlite_autoincrement=True,
+    info=kept(
+        sealed="NOT for_score",
+        erased=("exchanges", "salt", "erased_at"),
+        no_evidence={"id": "a number that nothing names, where the judgement is of a score"},
+    ),
 )

@@ -13,6 +13,7 @@ from streamer.store.db.schema.types import (
     UtcDateTime,
     check,
     identity_column,
+    kept,
     metadata,
     required,
     sized_text,
@@ -60,6 +61,7 @@ label_revisions = sa.Table(
     sized_text("remark", 500),
     sa.Index("ix_label_revisions_gate_kind_id", "gate", "kind", "id"),
     sqlite_autoincrement=True,
+    info=kept(sealed="source <> 'topic'"),
 )
 
 label_signatures = sa.Table(
@@ -77,4 +79,5 @@ label_signatures = sa.Table(
     sized_text("key_id", 64),
     sized_text("source", 64),
     sqlite_autoincrement=True,
+    info=kept(sealed="source <> 'topic'"),
 )

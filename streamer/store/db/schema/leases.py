@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, metadata, required, sized_text
+from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, kept, metadata, required, sized_text
 
 leases = sa.Table(
     "leases",
@@ -16,4 +16,5 @@ leases = sa.Table(
     sized_text("name", 300),
     sized_text("holder", 200),
     check("epoch", "epoch >= 1"),
+    info=kept(changes=None, no_evidence="which process does what only one may do"),
 )

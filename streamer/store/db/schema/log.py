@@ -13,6 +13,7 @@ from streamer.store.db.schema.types import (
     digest,
     edge,
     identity_column,
+    kept,
     log_columns,
     metadata,
     one_of,
@@ -35,6 +36,14 @@ progress = sa.Table(
     check("next_offset", "next_offset >= 0"),
     check("log_size", "log_size >= 0"),
     edge("log_edge"),
+    info=kept(
+        changes=None,
+        no_evidence={
+            "epoch": "how often a partition was leased",
+            "topic_id": "the broker's own id of the topic",
+            "updated_at": "when a partition was leased or went on",
+        },
+    ),
 )
 
 dead_letters = sa.Table(
@@ -68,6 +77,10 @@ dead_letters = sa.Table(
         " AND salt IS NULL)",
     ),
     sqlite_autoincrement=True,
+    info=kept(
+        changes=("replayed_at", "replayed_by"),
+        erased=("detail", "key", "value", "headers", "salt", "erased_at"),
+    ),
 )
 
 dead_letter_replays = sa.Table(
@@ -79,6 +92,7 @@ dead_letter_replays = sa.Table(
     required("by", sa.Text),
     sa.Index("ix_dead_letter_replays_dead_letter", "dead_letter"),
     sqlite_autoincrement=True,
+    info=kept(sealed=True),
 )
 """Each time that a refused message was sent again; append-only."""
 
@@ -111,6 +125,7 @@ outcomes = sa.Table(
     digest("leaf_hash"),
     digest("root"),
     check("control_size", "control_size >= 0"),
+    info=kept(prunable=True),
 )
 sa.Index(
     "uq_outcomes_decided_once",
@@ -132,6 +147,7 @@ data_gaps = sa.Table(
         ["log_id", "topic", "partition"], ["progress.log_id", "progress.topic", "progress.partition"]
     ),
     check("offsets", "from_offset >= 0 AND to_offset > from_offset"),
+    info=kept(sealed=True, prunable=True),
 )
 
 outbox = sa.Table(
@@ -150,6 +166,11 @@ outbox = sa.Table(
     check("one_end", "published_at IS NULL OR parked_at IS NULL"),
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
     sqlite_autoincrement=True,
+    info=kept(
+        changes=("published_at", "parked_at", "error"),
+        deletes=True,
+        no_evidence="what waits for the broker, and what it took",
+    ),
 )
 UNPUBLISHED = outbox.c.published_at.is_(None) & outbox.c.parked_at.is_(None)
 """A row of the outbox waits."""
@@ -181,6 +202,7 @@ pending_messages = sa.Table(
     check("reference", "batch IS NULL OR (key IS NULL AND value IS NULL)"),
     check("parked", "(parked_at IS NULL) = (error IS NULL)"),
     sqlite_autoincrement=True,
+    info=kept(changes=("parked_at", "error"), deletes=True, no_evidence="what waits for the broker"),
 )
 """What input records caused and the broker has not acknowledged: a queue, from which acknowledged rows are deleted.
 

@@ -10,12 +10,15 @@ from streamer.store.db.schema.types import (
     REAL,
     UtcDateTime,
     check,
+    kept,
     metadata,
     one_of,
     required,
     sized_text,
     within_unit_interval,
 )
+
+_FOLLOWS = "the state of monitoring, which follows from decisions and labels; alerts are sealed"
 
 monitor_gates = sa.Table(
     "monitor_gates",
@@ -38,6 +41,7 @@ monitor_gates = sa.Table(
     check("places", "read_batch >= 0 AND seen_batch >= 0 AND seen_label >= 0"),
     check("bet_batch", "bet_batch >= 0"),
     check("counts", "unwatched >= 0 AND late >= 0"),
+    info=kept(changes=None, no_evidence=_FOLLOWS),
 )
 
 monitor_sequences = sa.Table(
@@ -78,6 +82,14 @@ monitor_sequences = sa.Table(
             "selective", "selective_lower", "selective_upper",
         )
     ),
+    info=kept(
+        changes=(
+            "last_batch", "read_at", "decisions", "labelled", "overdue", "exposure", "exposure_lower", "exposure_upper",
+            "selective", "selective_lower", "selective_upper", "state", "ended",
+        ),
+        until="ended",
+        no_evidence=_FOLLOWS,
+    ),
 )  # fmt: skip
 
 monitor_alarms = sa.Table(
@@ -107,4 +119,11 @@ monitor_alarms = sa.Table(
     check("delta", "delta > 0 AND delta < 1"),
     check("evidence_ratio", "evidence_ratio >= 0 AND evidence_ratio <= 1e300"),
     check("raised", "(raised_by IS NULL) = (raised_at IS NULL)"),
-)
+    info=kept(
+        changes=(
+            "evidence_ratio", "state", "raised_by", "raised_at", "alert_id", "closed_policy", "ended",
+        ),
+        until="ended",
+        no_evidence=_FOLLOWS,
+    ),
+)  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, metadata, required, sized_text
+from streamer.store.db.schema.types import BIGINT, UtcDateTime, check, kept, metadata, required, sized_text
 
 review_claims = sa.Table(
     "review_claims",
@@ -17,6 +17,9 @@ review_claims = sa.Table(
     sa.ForeignKeyConstraint(["batch", "position"], ["responses.batch", "responses.position"]),
     sized_text("labeller", 200),
     sized_text("holder", 64),
+    info=kept(
+        changes=("labeller", "holder", "expires_at"), deletes=True, no_evidence="who was shown which answer"
+    ),
 )
 
 review_offers = sa.Table(
@@ -40,4 +43,5 @@ review_offers = sa.Table(
     check("marks", "marks >= 0"),
     sized_text("mark", 64),
     sa.Index("ix_review_offers_marked_at", "labeller", "marked_at"),
+    info=kept(changes=("skipped_at", "marks", "mark", "marked_at"), no_evidence="who was shown which answer"),
 )

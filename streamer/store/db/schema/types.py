@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -28,6 +29,68 @@ metadata = sa.MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """How a table is kept: from it follow rights, triggers, the control log, erasure, and what a bundle says of it.
+
+    Of what says nothing here, rows are added and nothing is changed or deleted.
+
+    Attributes
+    ----------
+    sealed : whether the control log has its rows; a text: an SQL condition on those that it has.
+    changes : columns of state that the app moves on; None: all.
+    deletes : whether the app deletes rows.
+    until : the column that ends a row: it moves on until that has a value.
+    locked_by : a column that the app may not change, but has the right to, for the lock on a row.
+    prunable : whether the owner may delete rows.
+    erased : columns that change once, when a text is erased.
+    no_evidence : why the table, or which of its columns, is in no log and no bundle.
+    """
+
+    sealed: bool | str = False
+    changes: tuple[str, ...] | None = ()
+    deletes: bool = False
+    until: str | None = None
+    locked_by: str | None = None
+    prunable: bool = False
+    erased: tuple[str, ...] = ()
+    no_evidence: str | Mapping[str, str] | None = None
+
+    @property
+    def moves_on(self) -> bool:
+        """Whether it holds state alone."""
+        return (self.changes != () or self.deletes) and not self.erased
+
+    @property
+    def updates(self) -> tuple[str, ...] | None:
+        """The columns that the app has the right to change; None: all."""
+        return self.changes if self.locked_by is None else (self.locked_by,)
+
+
+def kept(**said: Any) -> dict[str, Kept]:
+    """Say how a table is kept, as its `info`."""
+    return {"kept": Kept(**said)}
+
+
+def kept_of(table: sa.Table) -> Kept:
+    """How a table is kept."""
+    said: Kept = table.info.get("kept", _ADDED_TO)
+    return said
+
+
+_ADDED_TO = Kept()
+
+
+def no_evidence() -> dict[str, str]:
+    """Each table or column (`TABLE.COLUMN`) that is in no log and no bundle, and why."""
+    found: dict[str, str] = {}
+    for name, table in sorted(metadata.tables.items()):
+        why = kept_of(table).no_evidence or {}
+        found |= {name: why} if isinstance(why, str) else {f"{name}.{one}": text for one, text in why.items()}
+    return found
+
 
 Row: TypeAlias = Mapping[Any, Any]
 """A table's row by column names: about to be written, or read back."""

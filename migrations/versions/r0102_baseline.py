@@ -11,37 +11,15 @@ from typing import TYPE_CHECKING
 from alembic import op
 
 from streamer.store.db.schema import metadata
+from streamer.store.db.schema.types import kept_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-revision = "0101"
+revision = "0102"
 down_revision = None
 branch_labels = None
 depends_on = None
-
-MOVES_ON = frozenset(
-    ("control_head", "control_queue", "cosignatures", "desk_items", "leases", "monitor_gates", "pending_messages", "progress", "review_claims", "review_offers", "signed_head")
-)  # fmt: skip
-"""State, which nothing guards."""
-
-UNTIL_ENDED = frozenset(("monitor_alarms", "monitor_sequences"))
-"""Whose rows move on until they have ended."""
-
-MAY_BE_DELETED = MOVES_ON | UNTIL_ENDED | {"data_gaps", "decisions", "outcomes", "outbox"}
-
-ERASABLE = {
-    "calibration_runs": ("burst_key",),
-    "batches": ("prompt", "references", "metadata", "content_hash", "salt", "erased_at"),
-    "dead_letters": ("detail", "key", "value", "headers", "salt", "erased_at"),
-    "desk_texts": ("text", "salt", "erased_at"),
-    "judgements": ("exchanges", "salt", "erased_at"),
-    "responses": ("text",),
-}
-"""Columns that change once, when a text is erased."""
-
-REPLAYED = ("replayed_at", "replayed_by")
-"""Columns of a refused message that say when it was sent again."""
 
 DECISIONS = """
 CREATE VIEW v_decisions AS
@@ -194,26 +172,29 @@ def upgrade() -> None:
 
 
 def _guards() -> Iterator[tuple[str, str, str, str]]:
-    """Name, table, event and condition of each: the event is refused, if a condition is given only where it holds.
-
-    A table that is not named above is guarded whole.
-    """
+    """Name, table, event and condition of each: the event is refused, if a condition is given only where it holds."""
     for name, table in sorted(metadata.tables.items()):
-        if (texts := ERASABLE.get(name)) is not None:
-            kept = [column.name for column in table.c if column.name not in (*texts, *REPLAYED)]
-            yield f"append_only_{name}_update", name, _update_of(kept), ""
+        own = kept_of(table)
+        if own.erased:
+            free = (*own.erased, *(own.changes or ()))
+            yield (
+                f"append_only_{name}_update",
+                name,
+                _update_of(column.name for column in table.columns if column.name not in free),
+                "",
+            )
             again = "OLD.erased_at IS NOT NULL OR NEW.erased_at IS NULL"
             yield (
                 f"erase_only_{name}_update",
                 name,
-                _update_of(texts),
-                again if "erased_at" in texts else f"NEW.{texts[0]} IS NOT NULL",
+                _update_of(own.erased),
+                again if "erased_at" in own.erased else f"NEW.{own.erased[0]} IS NOT NULL",
             )
-        elif name in UNTIL_ENDED:
-            yield f"history_{name}_update", name, "UPDATE", "OLD.ended IS NOT NULL"
-        elif name not in MOVES_ON | {"outbox"}:
+        elif own.until is not None:
+            yield f"history_{name}_update", name, "UPDATE", f"OLD.{own.until} IS NOT NULL"
+        elif not own.moves_on:
             yield f"append_only_{name}_update", name, "UPDATE", ""
-        if name not in MAY_BE_DELETED:
+        if not own.moves_on and not own.prunable:
             yield f"append_only_{name}_delete", name, "DELETE", ""
     yield "published_only_outbox_delete", "outbox", "DELETE", "OLD.published_at IS NULL"
 

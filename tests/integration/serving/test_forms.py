@@ -1,0 +1,212 @@
+"""Structured output and tools as the package `openai` asks for them: judged, shipped in canonical form, or held."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+from pydantic import BaseModel
+
+from tests.integration.serving.model_server import AGREED, ANSWERS, Plain
+from tests.integration.serving.test_chat import HELD, client, kept, post
+from tests.services.openai_server import ChatReply, ChatRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
+
+
+class Parcel(BaseModel):
+    """What is asked for."""
+
+    place: str
+    days: int
+
+
+JSON = [
+    '{"place": "depot", "days": 1}',
+    '```json\n{"days": 1.0,\n "place": "depot"}\n```',
+    '<think>Where?</think>{"days":1,"place":"depot"}',
+]
+CANONICAL = '{"days":1,"place":"depot"}'
+FUNCTION = {
+    "name": "look",
+    "description": "Looks it up.",
+    "parameters": {"type": "object", "properties": {"parcel": {"type": "number"}}},
+}
+TOOLS: list[Any] = [{"type": "function", "function": FUNCTION}]
+FLAT: list[Any] = [{"type": "function", **FUNCTION}]
+
+
+def call(name: str, arguments: str) -> dict[str, Any]:
+    """A choice that is a call, and says something besides."""
+    function = {"name": name, "arguments": arguments}
+    return {"content": "Let me see.", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+
+
+CALLS = [call("look", '{"parcel": 4711, "how": "fast"}'), call("look", '{"how":"fast","parcel":4711.0}')]
+ARGUMENTS = '{"how":"fast","parcel":4711}'
+
+
+def cycling(*contents: str | dict[str, Any]) -> Callable[[ChatRequest], ChatReply]:
+    """Choices with these contents, or messages, one after the other, over all requests."""
+    given = 0
+
+    def reply(request: ChatRequest) -> ChatReply:
+        nonlocal given
+        choices = []
+        for _ in range(request.body.get("n", 1)):
+            one = contents[given % len(contents)]
+            given += 1
+            message = {"content": one} if isinstance(one, str) else one
+            choices.append({"message": {"role": "assistant", **message}, "finish_reason": "stop"})
+        return ChatReply(raw=json.dumps({"id": f"c-{given}", "model": "m", "choices": choices}).encode())
+
+    return reply
+
+
+def test_a_schema_is_answered_with_json_that_parses(plain: Plain) -> None:
+    site, model, endpoint = plain
+    model.reply = cycling(*JSON)
+    with client(endpoint) as made:
+        parsed: Any = made.chat.completions.parse(model="json", messages=PROMPT, response_format=Parcel)
+        other: Any = made.responses.parse(model="json", input="Where is my parcel?", text_format=Parcel)
+        with made.responses.stream(model="json", input="Where?", text_format=Parcel) as stream:
+            streamed: Any = stream.get_final_response()
+    (choice,) = parsed.choices
+    assert (choice.message.parsed, choice.message.content) == (Parcel(place="depot", days=1), CANONICAL)
+    assert other.output_parsed == streamed.output_parsed == choice.message.parsed
+    first, second, _ = (one.body["response_format"] for one in model.asked)
+    assert first["json_schema"]["schema"] == second["json_schema"]["schema"]
+    sampling = kept(site, parsed.streamer["batch_id"])["sampling"]
+    assert len(sampling["schema"]) == 16
+    assert sampling["schema"] == kept(site, other.streamer["batch_id"])["sampling"]["schema"]
+    assert sampling["form"] == {"response_format": first}
+    assert sampling["settings"]["schemas"] == ["any"]
+    assert texts(plain, parsed) == {CANONICAL}, "what is judged is what goes out"
+
+
+def texts(plain: Plain, answer: Any) -> set[str]:
+    """The answers of a batch, as they were judged."""
+    rows = plain.site.rows(
+        "SELECT text FROM responses r JOIN batches b ON b.id = r.batch "
+        f"WHERE b.batch_id = '{answer.streamer['batch_id']}'"
+    )
+    return {text for (text,) in rows}
+
+
+def test_answers_that_do_not_parse_are_sampled_again_so_often(plain: Plain) -> None:
+    site, model, endpoint = plain
+    form = {"type": "json_object"}
+    model.reply = cycling(JSON[0], "no JSON", JSON[1], JSON[2])
+    told = post(endpoint, model="json", response_format=form).json()["streamer"]
+    assert (told["action"], told["answers"], told["calls"]) == ("ship", ANSWERS, 2)
+    assert kept(site, told["batch_id"])["sampling"]["unread"] == 1
+    model.reply = cycling(JSON[0], "no JSON", '{"place":', '{"a": 1, "a": 2}')
+    answer = post(endpoint, model="json", response_format=form).json()
+    assert answer["choices"][0]["message"]["refusal"] == HELD
+    told = answer["streamer"]
+    assert (told["action"], told["problem"], told["answers"]) == ("abstain", "unreadable", 0)
+    assert kept(site, told["batch_id"])["sampling"]["unread"] == 3
+
+
+def test_a_gate_answers_in_the_forms_that_its_upstream_names(plain: Plain) -> None:
+    with client(plain.endpoint) as made:
+        with pytest.raises(openai.BadRequestError, match=r"add '([0-9a-f]{16})' to `schemas`") as raised:
+            made.chat.completions.parse(model="one-form", messages=PROMPT, response_format=Parcel)
+        assert raised.value.param == "response_format"
+        with pytest.raises(openai.BadRequestError, match="forms any, and this asks for text"):
+            made.chat.completions.create(model="json", messages=PROMPT)
+        assert plain.model.asked == []
+        assert made.chat.completions.create(model="one-form", messages=PROMPT).choices[0].message.content
+
+
+def test_a_call_is_judged_and_goes_out_in_canonical_form(plain: Plain) -> None:
+    _, model, endpoint = plain
+    model.reply = cycling(*CALLS)
+    with client(endpoint) as made:
+        completion: Any = made.chat.completions.create(model="tools", messages=PROMPT, tools=TOOLS)
+        with made.chat.completions.stream(model="tools", messages=PROMPT, tools=TOOLS) as stream:
+            streamed: Any = stream.get_final_completion().choices[0]
+        response: Any = made.responses.create(
+            model="tools", input="Where?", tools=FLAT, tool_choice="required"
+        )
+        with made.responses.stream(model="tools", input="Where?", tools=FLAT) as events:
+            last: Any = events.get_final_response().output[0]
+    (choice,) = completion.choices
+    assert (choice.finish_reason, choice.message.content, choice.message.refusal) == (
+        "tool_calls",
+        None,
+        None,
+    )
+    (made_call,) = choice.message.tool_calls
+    assert (made_call.function.name, made_call.function.arguments) == ("look", ARGUMENTS)
+    assert streamed.finish_reason == "tool_calls"
+    assert streamed.message.tool_calls[0].function.arguments == ARGUMENTS
+    for item in (response.output[0], last):
+        assert (item.type, item.name, item.arguments) == ("function_call", "look", ARGUMENTS)
+    assert [one.body["tools"] for one in model.asked] == [TOOLS] * 4
+    assert model.asked[2].body["tool_choice"] == "required"
+    assert (completion.streamer["action"], completion.streamer["passed_through"]) == ("ship", False)
+    assert texts(plain, completion) == {'{"arguments":' + ARGUMENTS + ',"name":"look"}'}
+
+    item = response.output[0]
+    result = {"role": "tool", "tool_call_id": made_call.id, "content": "In the depot."}
+    history: list[Any] = [*PROMPT, choice.message.model_dump(), result]
+    output = {"type": "function_call_output", "call_id": item.call_id, "output": "In the depot."}
+    items: list[Any] = [{"role": "user", "content": "Where?"}, item, output]
+    model.reply = cycling(AGREED)
+    with client(endpoint) as made:
+        final: Any = made.chat.completions.create(model="tools", messages=history, tools=TOOLS)
+        assert final.choices[0].message.content == AGREED
+        assert made.responses.create(model="tools", input=items, tools=FLAT).output_text == AGREED
+    for one in model.asked[-2:]:
+        _, asked, answered = one.body["messages"]
+        assert asked["content"] is None
+        assert asked["tool_calls"][0]["function"] == {"name": "look", "arguments": ARGUMENTS}
+        assert answered["tool_call_id"] == asked["tool_calls"][0]["id"]
+
+
+def test_calls_that_differ_or_that_nobody_offered_are_held(plain: Plain) -> None:
+    _, model, endpoint = plain
+    differing = [call("look", f'{{"parcel": {number}}}') for number in range(ANSWERS)]
+    for choices, problem in (
+        (differing, None),
+        ([call("erase", "{}")], "unreadable"),
+        ([call("look", '{"parcel": ')], "unreadable"),
+    ):
+        model.reply = cycling(*choices)
+        answer = post(endpoint, model="tools", tools=TOOLS).json()
+        (choice,) = answer["choices"]
+        assert (choice["finish_reason"], choice["message"]["refusal"]) == ("content_filter", HELD)
+        assert "tool_calls" not in choice["message"]
+        told = answer["streamer"]
+        assert (told["action"], told["problem"]) == ("abstain", problem)
+
+
+def test_a_call_passes_through_where_the_upstream_says_so_and_texts_are_judged(plain: Plain) -> None:
+    site, model, endpoint = plain
+    model.reply = cycling(*CALLS)
+    once = {"idempotency-key": "passing"}
+    first = post(endpoint, model="passing", tools=TOOLS, headers=once)
+    (choice,) = first.json()["choices"]
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == ARGUMENTS
+    told = first.json()["streamer"]
+    assert (told["action"], told["passed_through"], told["calls"]) == ("abstain", True, 1)
+    assert kept(site, "passing")["sampling"]["problem"] == "passed_through"
+    assert post(endpoint, model="passing", tools=TOOLS, headers=once).content == first.content
+    model.reply = cycling(AGREED, AGREED, CALLS[0], AGREED)
+    told = post(endpoint, model="passing", tools=TOOLS).json()["streamer"]
+    assert (told["action"], told["answers"]) == ("ship", ANSWERS)
+    assert kept(site, told["batch_id"])["sampling"]["unread"] == 1
+
+
+def test_a_repeat_with_other_tools_is_another_request(plain: Plain) -> None:
+    _, model, endpoint = plain
+    model.reply = cycling(AGREED)
+    once = {"idempotency-key": "with tools"}
+    assert post(endpoint, model="tools", tools=TOOLS, headers=once).status_code == 200
+    assert post(endpoint, model="tools", headers=once).status_code == 409
