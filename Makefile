@@ -39,7 +39,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # Only the Python that was asked for: uv must not fetch another one.
 export UV_PYTHON_DOWNLOADS := never
 
-.PHONY: help demo check test slow-tests faults lint bench swap wheels docs site lock services clean
+.PHONY: help demo check test slow-tests faults lint bench swap wheels verifier docs site lock services clean
 
 help:  ## Show this
 	@awk -F ':.*  ## ' '/^[a-z-]+:.*  ## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -93,6 +93,10 @@ swap: $(INSTALLED)  ## Change the answers' source under many gates and count the
 
 wheels: $(INSTALLED)  ## Install the wheel with each extra under each Python from 3.11 to 3.14 that is here
 	@$(MIRROR); $(BIN)/python -m tests.packaging.clean_environments $(ARGS)
+
+verifier:  ## Make dist/verify.pyz, the verifier that auditors get, and print its SHA-256
+	@mkdir -p dist; PYTHONPATH=packages/verify $(PYTHON) -m streamer_verify.pyz dist/verify.pyz; \
+	cd dist; sha256sum verify.pyz
 
 docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
 	$(BIN)/python -m streamer.cli.generate_docs

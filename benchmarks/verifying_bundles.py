@@ -24,6 +24,7 @@ from encode import machine
 
 from streamer import wiring
 from streamer.scoring.signals.signal_list import SignalList
+from streamer_verify.pyz import archive
 from tests.integration.audit.history import PUBLIC, Scribe, event, export, label_event, settings_for
 from tests.migrated import migrated
 
@@ -90,13 +91,12 @@ def main() -> int:
     given = parser.parse_args()
     if given.short:
         given.decisions, given.labelled, given.rounds = 1_000, 100, 1
-    commands = {
-        "Python": [sys.executable, "-I", "-S", str(ROOT / "streamer/audit/standalone/verify_bundle.py")]
-    }
-    if shutil.which("node") is not None:
-        commands["JavaScript"] = ["node", str(ROOT / "verifiers/javascript/verify.mjs")]
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
+        (folder / "verify.pyz").write_bytes(archive())
+        commands = {"Python": [sys.executable, "-I", "-S", str(folder / "verify.pyz")]}
+        if shutil.which("node") is not None:
+            commands["JavaScript"] = ["node", str(ROOT / "verifiers/javascript/verify.mjs")]
         record(folder, given.decisions, given.labelled)
         content = b"".join(one.read_bytes() for one in sorted((folder / "bundle").iterdir()))
         taken: dict[str, list[float]] = {name: [] for name in commands}

@@ -6,12 +6,13 @@ same locks. With ``--sql`` it prints what would be done.
 
 from __future__ import annotations
 
+import sqlalchemy as sa
 from alembic import context
 
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.store.db.engine import SCHEMA, Database
-from streamer.store.db.migrate import COMPARED, alone, require_file
+from streamer.store.db.migrate import COMPARED, VERSION_TABLE, alone, head, note_served, require_file
 
 OPTIONS = COMPARED | {"render_as_batch": True, "transactional_ddl": True}
 
@@ -20,8 +21,7 @@ def run() -> None:
     """Migrate, or whatever was asked, on the connection that was handed over or on one of our own."""
     connection = context.config.attributes.get("connection")
     if connection is not None:
-        context.configure(connection=connection, **OPTIONS)
-        context.run_migrations()
+        _online(connection, changing=True)
         return
     settings = load_settings()
     database = Database(settings.database.url, insecure=settings.insecure)
@@ -30,17 +30,23 @@ def run() -> None:
             print_sql(database)
             return
         command = context.config.cmd_opts.cmd[0].__name__ if context.config.cmd_opts else "upgrade"
-        if command in ("upgrade", "stamp"):
+        if changing := command in ("upgrade", "stamp"):
             database.make_file()
             opened = alone(database)
         else:
             require_file(database)
             opened = database.reading()
         with opened as connection:
-            context.configure(connection=connection, **OPTIONS)
-            context.run_migrations()
+            _online(connection, changing=changing)
     finally:
         database.close()
+
+
+def _online(connection: sa.Connection, *, changing: bool) -> None:
+    context.configure(connection=connection, **OPTIONS)
+    context.run_migrations()
+    if changing:
+        note_served(connection, context.script)
 
 
 def print_sql(database: Database) -> None:
@@ -51,6 +57,8 @@ def print_sql(database: Database) -> None:
             context.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
             context.execute(f"SET LOCAL search_path = {SCHEMA}")
         context.run_migrations()
+        serves = context.script.get_revision(head()).module.serves
+        context.execute(f"UPDATE {VERSION_TABLE} SET serves = '{serves}'")  # noqa: S608  # our own file's
 
 
 try:

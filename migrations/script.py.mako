@@ -14,6 +14,7 @@ revision = ${repr(up_revision)}
 down_revision = ${repr(down_revision)}
 branch_labels = None
 depends_on = None
+serves = ${repr(down_revision)}  # the oldest revision whose programs work on this one; its own where it takes something away
 
 
 def upgrade() -> None:

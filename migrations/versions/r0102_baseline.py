@@ -20,6 +20,8 @@ revision = "0102"
 down_revision = None
 branch_labels = None
 depends_on = None
+serves = "0102"
+"""The oldest revision whose programs work on this one: what they know is still there, and they may leave out what is new."""
 
 DECISIONS = """
 CREATE VIEW v_decisions AS
@@ -138,6 +140,7 @@ JOIN monitor_gates g ON g.gate = s.gate
 
 def upgrade() -> None:
     """Create everything, and draw the record's identity."""
+    op.execute("ALTER TABLE schema_version ADD COLUMN serves VARCHAR(32)")
     context = op.get_context()
     sqlite = context.dialect.name == "sqlite"
     for table in metadata.sorted_tables:

@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import FILES, Bundle
 from streamer.audit.verification import UNREADABLE
 from streamer.errors import StreamerError, Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
+from streamer_verify.bundle import Bundle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -96,8 +96,8 @@ def write_bundle(
     }
     try:
         with _writing(target) as opened:
-            for name in FILES:
-                manifest["files"][name] = _write(opened, name, parts[name])
+            for name, lines in parts.items():
+                manifest["files"][name] = _write(opened, name, lines)
             if keys:
                 _write(opened, "public-key.pem", [signing.public_pem(keys).rstrip("\n").encode()])
             text = _read(

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 import structlog
 
-from streamer.audit.standalone.verify_bundle import read_note
 from streamer.errors import BadMessage, LeaseLost, Unavailable
 from streamer.events.checkpoints import checkpoint_message, decode_checkpoint, encode_checkpoint
 from streamer.signing.canonical_json import canonical_json
+from streamer.signing.notes import read_note
 
 if TYPE_CHECKING:
     import threading
@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     from streamer.audit.checkpoint_file import CheckpointFile
     from streamer.audit.signing import Signer
-    from streamer.audit.standalone.verify_bundle import Note
     from streamer.journal import OutboxMessage
     from streamer.recalibration.service import Leadership
-    from streamer.signing.notes import SignedHead
+    from streamer.signing.notes import Note, SignedHead
     from streamer.signing.restorations import Restoration
 
 log = structlog.get_logger(__name__)

@@ -1,4 +1,4 @@
-"""`audit embed`: embeddings of a bundle's answers, by which the one-file verifier derives scores again."""
+"""`audit embed`: embeddings of a bundle's answers, by which verify.pyz derives scores again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from streamer.audit.standalone.verify_bundle import Bundle
+    from streamer_verify.bundle import Bundle
 
 _TEXTS_A_CALL = 256
 

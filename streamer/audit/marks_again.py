@@ -15,8 +15,8 @@ from streamer.scoring.blank import is_blank
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from streamer.audit.standalone.verify_bundle import Verifier
     from streamer.labels.llm.record import Exchange
+    from streamer_verify.verifier import Verifier
 
 _CASE = re.compile(r"CASE ([0-9A-Za-z]{16,}) begins\n(.*)\nCASE \1 ends\n", re.DOTALL)
 

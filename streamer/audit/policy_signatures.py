@@ -10,8 +10,8 @@ from streamer.signing.policies import REFUSAL_TEXTS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from streamer.audit.standalone.verify_bundle import Verifier
     from streamer.signing.policies import PolicyKeys, PolicyVersion
+    from streamer_verify.verifier import Verifier
 
 
 def check_signatures(policies: Iterable[PolicyVersion], keys: PolicyKeys, verifier: Verifier) -> None:

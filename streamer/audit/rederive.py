@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.audit.standalone.verify_bundle import wrong_budget
 from streamer.calibration import History
 from streamer.errors import UsageError
 from streamer.gates.policy_gate import Needed, PolicyGate
@@ -30,7 +29,6 @@ from streamer.recalibration.suffix_test import Suffix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from streamer.audit.standalone.verify_bundle import Derived
     from streamer.calibration.threshold import ThresholdState
     from streamer.gates.declared import Unit
     from streamer.gates.policy import GateRevision
@@ -68,8 +66,8 @@ class ActionRules:
         elif line["kind"] == "calibration_runs" and row:
             self._older_than[row["id"]] = datetime.fromisoformat(row["older_than"])
 
-    def wrong_budget(self, facts: dict[str, Any]) -> str | None:
-        """Say how the budget that a decision needed differs from what its policy's labelled prompts say; None: it does not."""
+    def needed(self, facts: dict[str, Any]) -> list[Any] | None:
+        """Return the budget that a decision needed by its policy's labelled prompts, as its leaf has it; None: none."""
         needed = None
         scores = [response[1] for response in facts["responses"]]
         if scores and scores[0] is not None:
@@ -78,8 +76,7 @@ class ActionRules:
             if gate is not None:
                 found = gate.decide(scores, segment=facts.get("segment"), row=row).needed
                 needed = None if found is None else [found.count, found.groups]
-        said = facts.get("budget")
-        return None if said == needed else wrong_budget(said, needed)
+        return needed
 
     def reading(self, gate: str, version: int) -> Reading | None:
         """What a policy that was read cuts by, with the prompts that a rule of all signals compares with; None: it is not known."""
@@ -116,7 +113,7 @@ class ActionRules:
         scores: Sequence[float],
         blank: Sequence[bool],
         facts: dict[str, Any],
-    ) -> Derived | None:
+    ) -> tuple[list[bool], int | None, tuple[str, float | None]]:
         """Return what ships, the best response's position, and the cut that served the batch.
 
         Raises

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from streamer.audit.standalone.verify_bundle import Verifier
     from streamer.gates.declared import Unit
     from streamer.scoring.scorer import AnswerBatch, Scorer
+    from streamer_verify.verifier import Verifier
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
     _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], "list[float] | None", "_Row | None"]

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from streamer.audit.checkpointing import Checkpointer
-    from streamer.audit.standalone.verify_bundle import Note
     from streamer.audit.witnesses import Witness
+    from streamer.signing.notes import Note
 
 
 def give_up(

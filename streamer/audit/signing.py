@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -86,12 +87,18 @@ def public_pem(keys: Sequence[bytes]) -> str:
 
 def read_public_keys(pem: str, *, place: str) -> list[bytes]:
     """Read every public key, 32 bytes each, from PEM. Raises `UsageError`, naming `place`."""
-    try:
-        from streamer.audit.standalone import verify_bundle  # only where there are keys
-
-        return verify_bundle.read_public_keys(pem)
-    except ValueError as error:
-        raise UsageError(f"{place}: {error}") from None
+    keys = []
+    for block in re.findall("-----BEGIN PUBLIC KEY-----.*?-----END PUBLIC KEY-----", pem, re.DOTALL):
+        try:
+            key = serialization.load_pem_public_key(block.encode())
+        except (ValueError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, Ed25519PublicKey):
+            raise UsageError(f"{place}: a public key is not an Ed25519 key")
+        keys.append(_raw(key))
+    if not keys:
+        raise UsageError(f"{place}: there is no public key in PEM form")
+    return keys
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit import receipt
-from streamer.audit.standalone.verify_bundle import decided_without_trust
 from streamer.calibration.guarantee import budget
 from streamer.events.responses import UPSTREAM, recorded_models
 from streamer.gates.policy_gate import Needed
@@ -148,7 +147,7 @@ def why_of(facts: dict[str, Any], revision: Mapping[str, Any]) -> str:
             )
         else:
             why = "it brought embeddings, and the gate refuses those that it does not make"
-    if decided_without_trust(facts):
+    if facts["reason"] == "no_threshold" and all(one[1] is None for one in facts["responses"]):
         why = "the worker trusted no policy of the gate: none was signed with a key that it knows"
     return why
 

@@ -15,10 +15,17 @@ from streamer.audit.marks_again import check_mark
 from streamer.audit.policy_signatures import check_signatures
 from streamer.audit.reached import Reached
 from streamer.audit.rederive import ActionRules, contradiction
-from streamer.audit.standalone.verify_bundle import Runs, Verifier, formed, place_of, strict_json
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
+from streamer_verify.all_signals import wrong_budget
+from streamer_verify.command import checkpoint_lines as checkpoint_lines
+from streamer_verify.command import receipt_lines as receipt_lines
+from streamer_verify.forms import formed
+from streamer_verify.run_again import check_runs
+from streamer_verify.runs import Runs
+from streamer_verify.values import place_of, strict_json
+from streamer_verify.verifier import Verifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -226,7 +233,7 @@ def verify_record(
         verifier.unchained(snapshot.unchained())
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
-            runs.check(snapshot.control("calibration_runs"), verifier, inputs_alone=True)
+            check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             heads, root, edges = newest
@@ -333,8 +340,10 @@ def _watched(
     for done, line in enumerate(lines, 1):
         yield line
         if line["kind"] == "decision" and line.get("facts") is not None:
+            said, wrong = line["facts"].get("budget"), None
             try:
-                wrong = rules.wrong_budget(line["facts"])
+                if said != (needed := rules.needed(line["facts"])):
+                    wrong = wrong_budget(said, needed)
             except UNREADABLE as error:
                 wrong = f"what it needed cannot be read: {type(error).__name__} {error}"
             if wrong is not None:

@@ -14,18 +14,17 @@ from urllib.parse import urlsplit
 import structlog
 
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import read_note
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.extras import needed_by
 from streamer.signing.merkle import consistency_proof
-from streamer.signing.notes import COSIGNATURE, VerifierKey, read_verifier_key
+from streamer.signing.notes import COSIGNATURE, VerifierKey, read_note, read_verifier_key
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable, Iterator
 
     from streamer.audit.checkpointing import HeadStore
-    from streamer.audit.standalone.verify_bundle import Note
+    from streamer.signing.notes import Note
 
 
 log = structlog.get_logger(__name__)

@@ -265,10 +265,10 @@ def export(
     public_key: _KeysOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Write a bundle that anyone can verify without this package, with one file of Python's standard library.
+    """Write a bundle that anyone can verify without this package, by verify.pyz, which needs Python alone.
 
-    The file is streamer/audit/standalone/verify_bundle.py; docs/audit.md describes the form. With --gate only the
-    chain links of other gates are included, without their texts, actions and salts.
+    docs/audit.md says where verify.pyz comes from. With --gate other gates' leaves are included without their texts,
+    actions and salts.
     """
     from streamer.audit.tiles import write_tiles
 
@@ -323,7 +323,7 @@ def embed(
     out: Annotated[Path, typer.Option(metavar="FILE", help="A new file for the embeddings.")],
     json: opt.JsonOption = False,
 ) -> None:
-    """Write the embeddings of a bundle's answers, by the configured encoder: verify_bundle.py --embeddings scores by them again.
+    """Write the embeddings of a bundle's answers, by the configured encoder: verify.pyz --embeddings scores by them again.
 
     It needs no database. An auditor makes them, or tries some, with an encoder of their own: whoever gives embeddings vouches
     for them.
@@ -399,7 +399,7 @@ def report(
     """Write what the record shows for each clause of a framework, and what it does not show.
 
     The folder gets report.html, report.pdf, report.json and bundle.zip. Every figure is derived from the bundle alone:
-    verify_bundle.py --report derives each again and names any that differs. It is material for an assessment, not the
+    verify.pyz --report derives each again and names any that differs. It is material for an assessment, not the
     assessment. Exit status 3 if the record does not verify; the report says so, too.
     """
     from streamer.audit.evidence.frameworks import ALL
@@ -450,11 +450,11 @@ def report(
     else:
         for one in written:
             say(str(one))
-        say(f"{made}: from it verify_bundle.py --report derives every figure again.")
+        say(f"{made}: from it verify.pyz --report derives every figure again.")
         note("It names people who labelled, approved and acknowledged: give it to whom these may be shown.")
         if faults:
             say(
-                f"{counted(faults, 'fault was', 'faults were')} found; verify_bundle.py, with this bundle, names each."
+                f"{counted(faults, 'fault was', 'faults were')} found; verify.pyz, with this bundle, names each."
             )
     if faults:
         raise typer.Exit(FOUND)

@@ -290,7 +290,7 @@ def guarantees_page() -> str:
 
 def bundle_schema() -> str:
     """Write the schemas of the audit bundle, a member a line."""
-    from streamer.audit.standalone.verify_bundle import SCHEMAS
+    from streamer_verify.forms import SCHEMAS
 
     def written(schema: Any) -> str:
         rest = {name: value for name, value in schema.items() if name != "properties"}

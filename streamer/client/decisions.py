@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec

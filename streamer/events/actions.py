@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 import uuid
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta
 
-from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
+from streamer.calibration.threshold import ThresholdState
 from streamer.events.codec import Event, Reader
-from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.identifiers import GateName, Identifier
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
-from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text, bound_text
-from streamer.gates.declared import Unit  # noqa: TC001 - the decoder resolves annotations
+from streamer.gates.declared import Unit
 from streamer.gates.settings import HELD_WORDS
-from streamer.journal import EmbeddingSource  # noqa: TC001 - the decoder resolves annotations
-from streamer.scoring.reading import Rule  # noqa: TC001 - the decoder resolves annotations
+from streamer.journal import EmbeddingSource
+from streamer.scoring.reading import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

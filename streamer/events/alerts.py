@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import uuid
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import uuid
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta
 
 from streamer.events.codec import Event, Reader
-from streamer.events.identifiers import GateName, Identifier  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.identifiers import GateName, Identifier
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
-from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta
@@ -14,7 +14,7 @@ from streamer.events.codec import encode as encode_event
 from streamer.events.excerpts import excerpt
 from streamer.events.identifiers import GateName, Identifier, check_identifier, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
-from streamer.events.responses import Attempt  # noqa: TC001 - the decoder resolves annotations
+from streamer.events.responses import Attempt
 from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates import labeller_names

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import uuid
 from dataclasses import fields
-from datetime import datetime  # noqa: TC003 - the decoder resolves annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from streamer.calibration.guarantee import budget
-from streamer.calibration.threshold import ThresholdState  # noqa: TC001 - the decoder resolves annotations
+from streamer.calibration.threshold import ThresholdState
 from streamer.errors import BadMessage
 from streamer.events import codes, json_structure
 from streamer.events.codec import Event, Reader

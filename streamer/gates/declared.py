@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.specification import (  # noqa: TC001  # hints are read
+from streamer.calibration.specification import (  # hints are read
     Calibrator,
     Number,
 )

@@ -88,7 +88,9 @@ class Authorize:
 
 
 def _token(request: Request) -> str | None:
-    """Return the one bearer token that was sent."""
-    sent = request.headers.getlist("authorization")
+    """Return the one bearer token that was sent; Anthropic's clients send it by itself."""
+    sent = request.headers.getlist("authorization") or [
+        f"Bearer {key}" for key in request.headers.getlist("x-api-key")
+    ]
     scheme, _, token = sent[0].partition(" ") if len(sent) == 1 else ("", "", "")
     return token.strip() if scheme.lower() == "bearer" else None

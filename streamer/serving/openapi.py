@@ -121,6 +121,7 @@ def document() -> bytes:
                 "/v1/responses": {
                     "post": _in_place_of_a_model("respond", "ResponseRequest", "Response", asked)
                 },
+                "/v1/messages": {"post": _in_place_of_a_model("message", "MessageRequest", "Message", asked)},
                 "/v1/models/{model}": {
                     "get": _in_openais_form(
                         _operation(

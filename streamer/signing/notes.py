@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import datetime  # noqa: TC003 - of a field
+import re
+from datetime import datetime
 from typing import NamedTuple
 
 ED25519 = 1
@@ -43,6 +44,33 @@ def read_verifier_key(text: str) -> VerifierKey:
     if len(raw) != 33 or str(key) != text:
         raise ValueError("its hash is not that of its name and key")
     return key
+
+
+_NOTE = re.compile(
+    r"(?P<text>(?P<origin>[^\x00-\x1f\x7f]+)\n(?P<size>[1-9][0-9]{0,17})\n(?P<root>[A-Za-z0-9+/]{43}=)\n(?:[^\x00-\x1f\x7f]+\n)*)\n"
+    r"(?P<lines>(?:\u2014 [^\s+]+ [A-Za-z0-9+/]+={0,2}\n)+)"
+)
+
+
+class Note(NamedTuple):
+    """A checkpoint; `text` is what its `signatures` cover: name, hash of the key, signature."""
+
+    origin: str
+    size: int
+    root: bytes
+    text: bytes
+    signatures: list[tuple[str, bytes, bytes]]
+
+
+def read_note(note: str) -> Note:
+    """Read a checkpoint; its signatures are not looked at. Raises `ValueError` where it is none."""
+    found = _NOTE.fullmatch(note)
+    if found is None:
+        raise ValueError("this is no signed checkpoint")
+    lines = [line.split(" ")[1:] for line in found["lines"].splitlines()]
+    signatures = [(name, raw[:4], raw[4:]) for name, encoded in lines for raw in [base64.b64decode(encoded)]]
+    root = base64.b64decode(found["root"])
+    return Note(found["origin"], int(found["size"]), root, found["text"].encode(), signatures)
 
 
 class SignedHead(NamedTuple):

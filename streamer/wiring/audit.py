@@ -119,7 +119,7 @@ def outside_checkpoints(settings: Settings, where: str | None) -> tuple[list[byt
 
     `where` is a file, or ``topic``; None: the configured file, if there is one. Returns None when there is none.
     """
-    from streamer.audit.standalone.verify_bundle import checkpoint_lines
+    from streamer.audit.verification import checkpoint_lines
     from streamer.clouds.line_record import read_whole
 
     if where == TOPIC:
@@ -170,7 +170,7 @@ def receipts(settings: Settings, place: str) -> tuple[list[bytes], str]:
     Raises `UsageError` where they cannot be read, `Unavailable` where the broker does not answer.
     """
     if place != TOPIC:
-        from streamer.audit.standalone.verify_bundle import receipt_lines
+        from streamer.audit.verification import receipt_lines
 
         try:
             return receipt_lines(Path(place).read_bytes()), place

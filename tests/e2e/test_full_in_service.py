@@ -12,10 +12,11 @@ import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.calibration.calibrators.full import allowed, fit_full
 from streamer.events.actions import decode_action
 from streamer.store.db.schema import batches, decisions, responses
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle
 from tests.faults.site import empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, check_scores, verify_bundle
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle
+from streamer_verify.scores import check_scores
 from tests.faults.site import empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 from tests.packaging.test_scorer_package import EXAMPLE, Place
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from streamer.audit.standalone.verify_bundle import Verifier
     from streamer.scoring.encoders.encoder import Encoder
+    from streamer_verify.verifier import Verifier
     from tests.faults.site import Site
     from tests.faults.worker_process import WorkerProcess
     from tests.services.kafka import KafkaBroker

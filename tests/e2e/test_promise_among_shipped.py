@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle
 from tests.faults.site import empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 

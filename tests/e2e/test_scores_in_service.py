@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.gates.batch_key import BatchKey
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle
 from tests.faults.site import empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 from tests.integration.judge.test_judge_scores import marking

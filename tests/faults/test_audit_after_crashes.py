@@ -10,8 +10,9 @@ import pytest
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import said
-from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import complete_lines, read_note
+from streamer_verify import bundle, command
+from streamer_verify.command import complete_lines
+from streamer_verify.logs import read_note
 from tests.faults.matrix import LONG
 from tests.faults.oracle import read_all
 from tests.faults.site import _own_environment, publish, wait_until
@@ -73,10 +74,10 @@ def test_a_killed_worker_leaves_nothing_that_does_not_fit(site: Site) -> None:
         ]
     site.command("audit", "export", "--salts", "--out", str(site.directory / "bundle.zip"))
     keys = signing.read_public_keys((site.directory / "key.pem.pub").read_text(), place="here")
-    alone = verify_bundle.verify_bundle(
-        verify_bundle.Bundle(site.directory / "bundle.zip"),
+    alone = command.verify_bundle(
+        bundle.Bundle(site.directory / "bundle.zip"),
         keys,
-        verify_bundle.complete_lines(file.read_bytes()),
+        command.complete_lines(file.read_bytes()),
     )
     assert alone.faults == []
     assert alone.counts["decisions"] == alone.counts["draws"] == batches

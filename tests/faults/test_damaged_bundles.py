@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import Bundle, canonical_json
-from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle as by_one_file
+from streamer_verify.values import canonical_json
 from tests.faults.matrix import LONG
 from tests.integration.audit.alone import agree, in_javascript, need_node
 from tests.integration.audit.damage import BYTES, Parts, damages
@@ -25,7 +26,7 @@ from tests.integration.audit.tampering_table import make_site
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from streamer.audit.standalone.verify_bundle import Verifier
+    from streamer_verify.verifier import Verifier
 
 COUNT = 6_000 if LONG else 25
 SEED = 32

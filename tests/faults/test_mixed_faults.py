@@ -25,7 +25,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle
 from tests.faults.callers import REFUSED, Callers, agree, ask_all_again
 from tests.faults.endpoint import GATE as BOT
 from tests.faults.endpoint import Site as Doors

@@ -1,4 +1,4 @@
-"""An upgrade without stopping: the schema moves under old workers, new ones join, old ones leave; nothing is lost.
+"""An upgrade without stopping: the schema moves under old workers, new ones join, old ones leave and return; nothing is lost.
 
 The version after this one is this one's source with one more migration, in a folder of its own.
 """
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 import streamer
-from streamer.errors import UsageError
 from streamer.store import schema_state
 from tests.faults.site import wait_until
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.faults.matrix import Matrix
     from tests.faults.site import Site
 
@@ -32,6 +33,7 @@ revision = "9999"
 down_revision = "{head}"
 branch_labels = None
 depends_on = None
+serves = "{serves}"
 
 
 def upgrade() -> None:
@@ -42,29 +44,33 @@ def upgrade() -> None:
 
 
 @pytest.fixture
-def next_version(tmp_path: Path, site: Site) -> dict[str, str]:
-    """Settings with which a process runs the next version."""
-    package = Path(streamer.__file__).parent
-    folder = tmp_path / "next"
-    shutil.copytree(package, folder / "streamer", ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copytree(
-        package.parent / "migrations", folder / "migrations", ignore=shutil.ignore_patterns("__pycache__")
-    )
-    head = schema_state(site.settings.database.url).head
-    (folder / "migrations" / "versions" / "r9999_next.py").write_text(MIGRATION.format(head=head))
-    for file, column, added in (
-        ("decisions.py", '    sa.Column("segment", sa.Text),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false()'),
-        ("log.py", '    sa.Column("topic_id", ', '"remark", sa.Text'),
-    ):  # fmt: skip
-        table = folder / "streamer" / "store" / "db" / "schema" / file
-        text = table.read_text()
-        assert text.count(column) == 1
-        table.write_text(text.replace(column, f"    sa.Column({added}),\n{column}"))
-    return {"PYTHONPATH": str(folder)}
+def next_version(tmp_path: Path, site: Site) -> Callable[..., dict[str, str]]:
+    """Makes settings with which a process runs the next version."""
+
+    def make(*, serves: str | None = None) -> dict[str, str]:
+        package = Path(streamer.__file__).parent
+        folder = tmp_path / "next"
+        unwanted = shutil.ignore_patterns("__pycache__")
+        for source in (package, package.parent / "migrations"):
+            shutil.copytree(source, folder / source.name, ignore=unwanted)
+        head = schema_state(site.settings.database.url).head
+        migration = MIGRATION.format(head=head, serves=serves or head)
+        (folder / "migrations" / "versions" / "r9999_next.py").write_text(migration)
+        for file, column, added in (
+            ("decisions.py", '    sa.Column("segment", sa.Text),\n', '"reviewed", sa.Boolean, nullable=False, server_default=sa.false()'),
+            ("log.py", '    sa.Column("topic_id", ', '"remark", sa.Text'),
+        ):  # fmt: skip
+            table = folder / "streamer" / "store" / "db" / "schema" / file
+            text = table.read_text()
+            assert text.count(column) == 1
+            table.write_text(text.replace(column, f"    sa.Column({added}),\n{column}"))
+        return {"PYTHONPATH": str(folder)}
+
+    return make
 
 
-def upgrade(site: Site, settings: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+def upgrade(site: Site, settings: dict[str, str]) -> None:
+    done = subprocess.run(
         [sys.executable, "-m", "streamer", "db", "upgrade"],
         cwd=site.directory,
         env=os.environ | site.environment | settings,
@@ -73,34 +79,52 @@ def upgrade(site: Site, settings: dict[str, str]) -> subprocess.CompletedProcess
         timeout=240,
         check=False,
     )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("to 9999.\n")
 
 
-@pytest.mark.long
-def test_old_and_new_workers_side_by_side(site: Site, next_version: dict[str, str], matrix: Matrix) -> None:
+def test_forth_under_old_and_new_workers_and_back(
+    site: Site, next_version: Callable[..., dict[str, str]], matrix: Matrix
+) -> None:
+    """What the next version adds serves this one: it goes on, starts again, and comes back when the new one is withdrawn."""
+    newer = next_version()
     old = site.start_worker()
     with Traffic(site, seed=8, rate=60) as traffic:
-        wait_until(lambda: site.recorded() > 50, "the old version decides")
-        done = upgrade(site, next_version)
-        assert done.returncode == 0, done.stderr
-        with pytest.raises(UsageError, match="at revision 9999, which a newer version made"):
-            schema_state(site.settings.database.url)
 
-        alone = site.recorded()
-        wait_until(lambda: site.recorded() > alone + 50, "the old version goes on over the newer schema")
-        new = site.start_worker(program=("-m", "streamer"), **next_version)
-        new.wait_until_ready()
-        together = site.recorded()
-        wait_until(lambda: site.recorded() > together + 100, "both decide")
-        assert not old.ended, old.log_tail()
+        def decides(what: str) -> None:
+            begun = site.recorded()
+            wait_until(lambda: site.recorded() > begun + 50, what)
 
+        decides("the old version")
+        upgrade(site, newer)
+        decides("the old version over the newer schema")
         assert old.terminate(240) == 0
-        left = site.recorded()
-        wait_until(lambda: site.recorded() > left + 50, "the new version goes on by itself")
+        old = site.start_worker()
+        decides("the old version, started again")
+        assert "are up to date: revision 9999" in site.command("db", "upgrade").stdout
+        site.command("db", "check")
+        new = site.start_worker(program=("-m", "streamer"), **newer)
+        new.wait_until_ready()
+        decides("both")
+        assert old.terminate(240) == 0
+        decides("the new version by itself")
+        assert new.terminate(240) == 0
+        old = site.start_worker()
+        decides("the old version, in place of the new one")
     wait_until(
         lambda: site.recorded() == traffic.total, "every record has an outcome", progress=site.recorded
     )
-    matrix.add("6 upgraded under old and new workers", site.check())
+    assert old.terminate(240) == 0
+    matrix.add("6 upgraded under old and new workers, and back", site.check())
 
-    refused = site.command("worker", status=2)
-    assert "which a newer version made; upgrade streamer" in refused.stderr
-    assert new.terminate(240) == 0
+
+def test_what_takes_something_away_is_not_for_older_programs(
+    site: Site, next_version: Callable[..., dict[str, str]]
+) -> None:
+    upgrade(site, next_version(serves="9999"))
+    for command in (("worker",), ("db", "upgrade"), ("gate", "list")):
+        refused = site.command(*command, status=2).stderr
+        assert (
+            "at revision 9999, which a newer version made, for programs of revision 9999 and later" in refused
+        )
+    assert "upgrade streamer" in site.command("db", "check", status=3).stdout

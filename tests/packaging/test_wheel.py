@@ -170,14 +170,22 @@ def test_the_wheel_holds_the_package_and_nothing_else(installation: Installation
         names = {name for name in wheel.namelist() if not name.endswith("/")}
         (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
         described = message_from_bytes(wheel.read(metadata))
-    assert {name.split("/", 1)[0] for name in names} == {"streamer", metadata.split("/", 1)[0]}
+    assert {name.split("/", 1)[0] for name in names} == {
+        "streamer",
+        "streamer_verify",
+        metadata.split("/", 1)[0],
+    }
     package = (ROOT / "streamer").rglob("*")
     migrations = [ROOT / "alembic.ini", *(ROOT / "migrations").rglob("*")]
     sources = {
         *(path.relative_to(ROOT) for path in package if is_source(path)),
         *("streamer" / path.relative_to(ROOT) for path in migrations if is_source(path)),
     }
-    assert {Path(name) for name in names if name.startswith("streamer/")} == sources
+    verifier = ROOT / "packages/verify"
+    sources |= {
+        one.relative_to(verifier) for one in (verifier / "streamer_verify").rglob("*") if is_source(one)
+    }
+    assert {Path(name) for name in names if name.startswith("streamer")} == sources
     assert "streamer/py.typed" in names
     assert described["Name"] == "conformal-streamer"
     assert described["Requires-Python"] == ">=3.11"

@@ -12,15 +12,15 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from streamer.audit.standalone.verify_bundle import read_note
 from streamer.signing.merkle import node_hash
 from streamer.signing.notes import COSIGNATURE, VerifierKey
+from streamer_verify.logs import read_note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
-    from streamer.audit.standalone.verify_bundle import Note
+    from streamer_verify.logs import Note
 
 
 def consistent(old: int, older: bytes, new: int, newer: bytes, proof: Sequence[bytes]) -> bool:

@@ -13,14 +13,6 @@ from streamer.audit.checkpoint_file import CheckpointFile
 from streamer.audit.evidence.document import TITLES, WORDS
 from streamer.audit.evidence.framework import FAMILIES
 from streamer.audit.evidence.frameworks import ALL
-from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import (
-    complete_lines,
-    ed25519_verify,
-    exposure_sums,
-    keyed_uniform,
-    uniform_of,
-)
 from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.setting_changes import calibrated_for_another
@@ -29,6 +21,11 @@ from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import is_sampled
 from streamer.risk.states.decisions import AuditedDecision, AuditedDecisions
 from streamer.risk.states.exposure import ExposurePlan, ExposureSequence
+from streamer_verify import waits
+from streamer_verify.actions import keyed_uniform, uniform_of
+from streamer_verify.command import complete_lines
+from streamer_verify.figures import exposure_sums
+from streamer_verify.signatures import ed25519_verify
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,9 +130,9 @@ def test_it_knows_what_a_threshold_is_calibrated_for_as_the_program_does(
         for name, value in other.items():
             before, after = replace(usual, **form), replace(usual, **(form | {name: value}))
             expected = calibrated_for_another(before, after)
-            said = verify_bundle.calibrated_for_another(before.flat(), after.flat())
+            said = waits.calibrated_for_another(before.flat(), after.flat())
             assert sorted(said) == expected, (form, name)
-    assert set(verify_bundle.CALIBRATED_FOR) <= set(FLAT_NAMES)
+    assert set(waits.CALIBRATED_FOR) <= set(FLAT_NAMES)
 
 
 def test_keys_are_read_and_others_are_refused(tmp_path: Path) -> None:

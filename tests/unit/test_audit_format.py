@@ -24,7 +24,6 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from streamer.audit.signing import Signer
-from streamer.audit.standalone import verify_bundle as alone
 from streamer.calibration import registry
 from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.groups import LabelledGroup
@@ -55,6 +54,20 @@ from streamer.store.db.schema import label_revisions
 from streamer.store.desk.release_desk import text_mac
 from streamer.store.labels.revisions import Severities, severities_given
 from streamer.store.log import leaves
+from streamer_verify import (
+    actions,
+    all_signals,
+    calibrators,
+    run_again,
+    runs,
+    samples,
+    signatures,
+    values,
+    waits,
+)
+from streamer_verify import decisions as alone_decisions
+from streamer_verify import logs as alone_logs
+from streamer_verify import verifier as alone_verifier
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
@@ -154,8 +167,8 @@ def _severities(given: dict[str, Any]) -> dict[str, Any]:
 def _order(given: dict[str, Any]) -> dict[str, Any]:
     """By the verifier of `audit verify`, which the one file has."""
 
-    def verifier() -> alone.Verifier:
-        made = alone.Verifier([])
+    def verifier() -> alone_verifier.Verifier:
+        made = alone_verifier.Verifier([])
         made._control_size = given["control_size"]
         made._control_roots = {size: f"{size}" for size in range(made._control_size + 1)}
         for index, version, closes in given["policies"]:
@@ -503,15 +516,15 @@ def test_the_verifier_in_javascript_computes_every_vector() -> None:
 
 
 def _canonical_alone(given: dict[str, Any]) -> dict[str, Any]:
-    return {"output": alone.canonical_json(alone.strict_json(given["input"].encode())).decode()}
+    return {"output": values.canonical_json(values.strict_json(given["input"].encode())).decode()}
 
 
 def _checkpoint_alone(given: dict[str, Any]) -> dict[str, Any]:
     key = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(given["private_key"])).public_key()
     raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-    verifier = alone.Verifier([raw])
+    verifier = alone_verifier.Verifier([raw])
     verifier.checkpoints([given["checkpoint"].encode()], origin="here")
-    verifier.log_of_heads([alone.canonical_json(given["head"])], given["head"]["record"])
+    verifier.log_of_heads([values.canonical_json(given["head"])], given["head"]["record"])
     return {"checkpoint": None if verifier.faults else given["checkpoint"]}
 
 
@@ -519,10 +532,10 @@ def _draws_alone(given: dict[str, Any]) -> dict[str, Any]:
     salt, attempt = bytes.fromhex(given["salt"]), str(given["attempt"])
     batch = (given["gate"], given["batch_id"], attempt)
     return {
-        "audit": alone.keyed_number(salt, "audit", *batch),
-        "draw": alone.keyed_number(salt, "draw", *batch, given["response"]),
-        "dither": alone.uniform_of(salt, "dither", batch, given["response"]),
-        "severity": alone.uniform_of(salt, "severity", batch),
+        "audit": actions.keyed_number(salt, "audit", *batch),
+        "draw": actions.keyed_number(salt, "draw", *batch, given["response"]),
+        "dither": actions.uniform_of(salt, "dither", batch, given["response"]),
+        "severity": actions.uniform_of(salt, "severity", batch),
     }
 
 
@@ -530,7 +543,7 @@ def _decisions_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     made = []
     for one in given:
         asked = {name: one[name] for name in ("unit", "state", "threshold", "scores", "blank")}
-        derived = alone.derive_action({"kind": "indicator"}, facts={}, **asked)
+        derived = actions.derive_action({"kind": "indicator"}, facts={}, **asked)
         assert derived is not None
         shipped, best, _ = derived
         made.append({"shipped": shipped, "selected": best if best is not None and shipped[best] else None})
@@ -539,29 +552,29 @@ def _decisions_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _statement_alone(given: dict[str, Any]) -> dict[str, Any]:
     gate = given["row"]["gate"]
-    salt = alone.sha256(b"streamer.salt.v1\x00" + alone.canonical_json([gate, given["salt"]]))
+    salt = values.sha256(b"streamer.salt.v1\x00" + values.canonical_json([gate, given["salt"]]))
     of_gate = {"name": gate, "seed": given["seed"], "audit_salt": salt}
-    text = alone.policy_statement(given["row"], given["settings"], of_gate, given["record"])
+    text = signatures.policy_statement(given["row"], given["settings"], of_gate, given["record"])
     return {"statement": text.partition(b"\x00")[2].decode()}
 
 
 def _weights_alone(given: dict[str, Any]) -> dict[str, Any]:
     nothing = [0.0] * len(given["items"])
-    group = alone.Group(given["group"], given["items"], nothing, nothing)
+    group = samples.Group(given["group"], given["items"], nothing, nothing)
     seed = str(given["seed"])
-    sample = alone.Sample([group], 0.1, seed, {"draws": given["draws"], "eta": given["eta"]})
-    named = [alone.Group(name, ["x"], [0.0], [0.0]) for name in ("a#1", "b#1", "c#1")]
+    sample = samples.Sample([group], 0.1, seed, {"draws": given["draws"], "eta": given["eta"]})
+    named = [samples.Group(name, ["x"], [0.0], [0.0]) for name in ("a#1", "b#1", "c#1")]
     return {
-        "pick": given["items"][alone.pick(seed, group)],
-        "coin": alone.coin(seed, group.id),
-        "order": [one.id for one in alone.reading_order(seed, named)],
-        "bb": alone.WEIGHTS["bb"](sample, group),
-        "rbwa": [round(one, 12) for one in alone.WEIGHTS["rbwa"](sample, group)],
+        "pick": given["items"][samples.pick(seed, group)],
+        "coin": samples.coin(seed, group.id),
+        "order": [one.id for one in samples.reading_order(seed, named)],
+        "bb": samples.WEIGHTS["bb"](sample, group),
+        "rbwa": [round(one, 12) for one in samples.WEIGHTS["rbwa"](sample, group)],
     }
 
 
 def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
-    groups = [alone.Group(**one) for one in given["groups"]]
+    groups = [samples.Group(**one) for one in given["groups"]]
     parameters = {name: given[name] for name in ("delta", "draws", "eta", "rho")}
 
     def calibrated(
@@ -569,7 +582,7 @@ def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
     ) -> tuple[float, dict[str, Any]]:
         own = {name: asked.pop(name) for name in ("shape", "width", "segment_by") if name in asked}
         own["fallback"] = asked.pop("segment_fallback", None)
-        sample = alone.Sample(
+        sample = samples.Sample(
             groups,
             given["alpha"],
             str(given["seed"]),
@@ -578,7 +591,7 @@ def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
             floor=label_floor,
             cuts=cuts,
         )
-        return alone.calibrate(sample, method, **own)
+        return calibrators.calibrate(sample, method, **own)
 
     cases = []
     for one in given["cases"]:
@@ -588,7 +601,7 @@ def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
         near = (
             "shape" in one
             and one["shape"] in ("smooth", "ramp")
-            and alone._alike(_lambda(value), one["threshold"], alone._NEAR)
+            and values.same_json(_lambda(value), one["threshold"], run_again._NEAR)
         )
         cases.append(
             one
@@ -596,17 +609,17 @@ def _calibrators_alone(given: dict[str, Any]) -> dict[str, Any]:
             | ({"rule": rule} if "rule" in one else {})
         )
     return {
-        "thresholds": {name: _lambda(calibrated(name)[0]) for name in sorted(alone.METHODS)},
+        "thresholds": {name: _lambda(calibrated(name)[0]) for name in sorted(calibrators.METHODS)},
         "cases": cases,
     }
 
 
 def _merkle_alone(given: dict[str, Any]) -> dict[str, Any]:
-    log, roots = alone.Log(), []
+    log, roots = alone_logs.Log(), []
     for one in (*given["leaves"], None):
         roots.append(log.root())
         if one is not None:
-            log.append(bytes.fromhex(alone.sha256(b"\x00" + one.encode())))
+            log.append(bytes.fromhex(values.sha256(b"\x00" + one.encode())))
     return {"roots": roots}
 
 
@@ -616,7 +629,7 @@ def _control_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
     }
     control = {"size": 1, "root": given["leaf"]}
     head = {"record_id": given["record"], "control": control, "partitions": []}
-    verifier = alone.Verifier([])
+    verifier = alone_verifier.Verifier([])
     with contextlib.suppress(KeyError):  # the row is no whole one
         verifier.control(head, [line])
     wrong = {fault["detail"] for fault in verifier.faults if fault["check"] == "log"}
@@ -624,7 +637,7 @@ def _control_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcome_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
-    verifier = alone.Verifier([])
+    verifier = alone_verifier.Verifier([])
     line = {name: given[name] for name in ("source", "index", "kind", "recorded_at", "facts", "leaf")}
     verifier.outcomes([line | {"root": given["leaf"]}])
     wrong = [fault for fault in verifier.faults if fault["check"] == "log"]
@@ -632,7 +645,7 @@ def _outcome_leaf_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _commitments_alone(given: dict[str, Any]) -> dict[str, Any]:
-    verifier = alone.Verifier([])
+    verifier = alone_verifier.Verifier([])
     verifier._committed = {given["gate"]: {(given["salt_commitment"], given["seed_commitment"]): 1}}
     row = {"name": given["gate"], "seed": given["seed"], "audit_salt": given["salt_commitment"]}
     verifier._keep_gate(row, {"audit_salt": given["salt"]}, "")
@@ -642,7 +655,7 @@ def _commitments_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _seals_alone(given: dict[str, Any]) -> dict[str, Any]:
-    verifier = alone.Verifier([])
+    verifier = alone_verifier.Verifier([])
     content = {
         name: given[name] for name in ("salt", "content_hash", "prompt", "references", "metadata", "texts")
     }
@@ -650,17 +663,17 @@ def _seals_alone(given: dict[str, Any]) -> dict[str, Any]:
     facts = {name: given[name] for name in ("content_mac", "action")}
     verifier._seal_of_batch({"content": content, "action": action}, facts, "")
     assert verifier.faults == []
-    return facts | {"action_id": alone._named(alone.canonical_json(given["batch"]))}
+    return facts | {"action_id": actions.action_id_of(values.canonical_json(given["batch"]))}
 
 
 def _blanks_alone(given: list[Any]) -> list[Any]:
-    return [{"blank": alone.is_blank(text)} for text, _ in given]
+    return [{"blank": actions.is_blank(text)} for text, _ in given]
 
 
 def _rules_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     made = []
     for one in given:
-        derived = alone.derive_action(
+        derived = actions.derive_action(
             one["rule"],
             unit=one["unit"],
             state=one["state"],
@@ -677,14 +690,14 @@ def _rules_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _transductive_alone(given: dict[str, Any]) -> dict[str, Any]:
-    return {"cuts": [one | {"cut": alone.own_level(given["rule"], one["scores"])} for one in given["cuts"]]}
+    return {"cuts": [one | {"cut": actions.own_level(given["rule"], one["scores"])} for one in given["cuts"]]}
 
 
 def _deadlines_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
         {
-            "late": alone.is_overdue(one.get("deadline_ms"), one["decided_at"])
-            or alone.is_late(
+            "late": actions.is_overdue(one.get("deadline_ms"), one["decided_at"])
+            or actions.is_late(
                 one.get("decision_deadline_seconds"),
                 one["created_at"],
                 one["timestamp_ms"],
@@ -700,7 +713,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
     gate, batch_id, attempt = given["batch"]
 
     def faults(**changes: Any) -> list[str]:
-        verifier = alone.Verifier([])
+        verifier = alone_verifier.Verifier([])
         row = {
             "gate": gate,
             "batch_id": batch_id,
@@ -721,7 +734,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
         facts |= {"responses": [["a", 0.1, None, "escalate", False]]}
         settings = {"desk_deadline_seconds": given["desk_deadline_seconds"]}
         line = {"content": {"texts": [given["text"]]}}
-        verifier._at_desk(alone._Decision(line, facts, {}, settings, ""), None)
+        verifier._at_desk(alone_decisions.Decision(line, facts, {}, settings, ""), None)
         return [fault["detail"] for fault in verifier.faults]
 
     later = "2027-01-01T00:00:00.000000+00:00"
@@ -734,7 +747,7 @@ def _desk_alone(given: dict[str, Any]) -> dict[str, Any]:
 def _judgement_alone(given: dict[str, Any]) -> dict[str, Any]:
     """The words fit this seal, and no other."""
     content = {name: given[name] for name in ("exchanges", "salt")}
-    found = alone.Verifier([])
+    found = alone_verifier.Verifier([])
     assert not found._words({"content": content}, given["content_mac"], "", "judged")
     assert not found.faults
     found._words({"content": content}, "00" * 32, "", "judged")
@@ -744,7 +757,7 @@ def _judgement_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 def _severities_alone(given: dict[str, Any]) -> dict[str, Any]:
     labels = [
-        alone._Label(one["kind"], one["labeller"], one["severity"], one["effective_at"], "", None, at, at, {})
+        runs.Label(one["kind"], one["labeller"], one["severity"], one["effective_at"], "", None, at, at, {})
         for at, one in enumerate(given["labels"], 1)
     ]
     made = []
@@ -754,14 +767,14 @@ def _severities_alone(given: dict[str, Any]) -> dict[str, Any]:
             for label in labels
             if label.kind == one["kind"] and (one["labellers"] is None or label.labeller in one["labellers"])
         ]
-        (mean,), (highest,) = alone.severities(kept, "mean"), alone.severities(kept, "highest")
+        (mean,), (highest,) = run_again.severities(kept, "mean"), run_again.severities(kept, "highest")
         made.append(one | {"mean": mean, "highest": highest})
     return {"read": made}
 
 
 def _waits_alone(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        {"looser": alone.is_looser(alone.Served.of(one["before"]), alone.Served.of(one["after"]))}
+        {"looser": waits.is_looser(waits.Served.of(one["before"]), waits.Served.of(one["after"]))}
         for one in given
     ]
 
@@ -771,12 +784,12 @@ def _label_signature_alone(given: dict[str, Any]) -> dict[str, Any]:
     pem = key.public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     ).decode()
-    ((key_id, (labeller, raw)),) = alone.read_label_keys(
+    ((key_id, (labeller, raw)),) = signatures.read_label_keys(
         f"labeller:  {given['label']['labeller']} \n{pem}"
     ).items()
     assert labeller == given["label"]["labeller"]
-    text = alone.label_statement(given["label"], given["record"])
-    good = alone.ed25519_verify(raw, text, base64.b64decode(given["signature"]))
+    text = signatures.label_statement(given["label"], given["record"])
+    good = signatures.ed25519_verify(raw, text, base64.b64decode(given["signature"]))
     return {
         "key_id": key_id,
         "statement": text.partition(b"\x00")[2].decode(),
@@ -786,20 +799,20 @@ def _label_signature_alone(given: dict[str, Any]) -> dict[str, Any]:
 
 def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
     prompts = [
-        alone.Group("", [], [], [], segment=segment, signals=bytes.fromhex(signals), bad=bad)
+        samples.Group("", [], [], [], segment=segment, signals=bytes.fromhex(signals), bad=bad)
         for signals, bad, segment in given["prompts"]
     ]
     cases = []
     for one in given["cases"]:
-        fit = alone.fitted(prompts, one)
+        fit = all_signals.fitted(prompts, one)
         pooled = one["segment_fallback"] == "pooled"
-        rule = {"parameters": {"segment_by": one["segment_by"], "pooled": pooled, "fits": [fit]}}
-        by = alone.BySignals(rule, [prompts])
+        rule = {"parameters": {"segment_by": one["segment_by"], "pooled": pooled, "least_alike": 20, "fits": [fit]}}
+        by = all_signals.BySignals(rule, [prompts])
         asked = [batch | {"budget": by.needed(batch, by.fits())} for batch in one["asked"]]
         cases.append(one | {"fit": fit, "asked": asked})
     scores = given["by_score"]
     pairs = zip(scores["scores"], scores["severities"], strict=True)
-    losses = alone.ByScore([alone.Group("", [], [score], [severity]) for score, severity in pairs])
+    losses = all_signals.ByScore([samples.Group("", [], [score], [severity]) for score, severity in pairs])
     plain = {"unit": "best"}, {"kind": "indicator", "parameters": {}}
     found = [[score, losses.needed({"responses": [["", score]]}, *plain)] for score, _ in scores["asked"]]
     return {"cases": cases, "by_score": scores | {"asked": found}}
@@ -816,7 +829,7 @@ BY_THE_ONE_FILE: dict[str, Callable[[Any], Any]] = {
     "decisions": _decisions_alone,
     "blanks": _blanks_alone,
     "rules": _rules_alone,
-    "segments": lambda given: [{"segment": alone.segment_of(value)} for value, _ in given],
+    "segments": lambda given: [{"segment": actions.segment_of(value)} for value, _ in given],
     "transductive": _transductive_alone,
     "deadlines": _deadlines_alone,
     "desk": _desk_alone,
@@ -906,15 +919,15 @@ def test_the_one_file_calibrates_as_the_program_does(seed: int) -> None:
         largest=4,
         history=NO_HISTORY,
     )
-    lists = [alone.Group(name, items, s.tolist(), v.tolist()) for name, items, s, v in groups]
-    again = alone.Sample(lists, 0.2, str(seed), parameters, drawn=2)
+    lists = [samples.Group(name, items, s.tolist(), v.tolist()) for name, items, s, v in groups]
+    again = samples.Sample(lists, 0.2, str(seed), parameters, drawn=2)
     names = {name: kind for name, kind in registry.every().items() if kind.diagnostic}
-    assert names.keys() == alone.METHODS.keys()
+    assert names.keys() == calibrators.METHODS.keys()
     finite = 0
     for name, kind in names.items():
         given = {one: parameters[one] for one in kind.ranges() if one in parameters}
         said = registry.calibrator(name, given).calibrate(sample).threshold.value
-        assert alone.calibrate(again, name)[0] == said, name
+        assert calibrators.calibrate(again, name)[0] == said, name
         finite += math.isfinite(said)
     assert finite >= 8
 

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema
 import pytest
 
-from streamer.audit.standalone.verify_bundle import SCHEMAS, wrong_form
 from streamer.store.audit import control
 from streamer.store.db.schema.types import kept_of
+from streamer_verify.forms import SCHEMAS, wrong_form
 
 PAGE = Path(__file__).parents[2] / "docs" / "audit-format.schema.json"
 OF_SEALS = {"carried_scores": {"of"}, "carried_signals": {"of"}, "calibration_runs": set(control.RUN_PARTS)}

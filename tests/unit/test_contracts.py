@@ -22,7 +22,7 @@ OWNED = {
     for contract in CONTRACTS
     if contract["type"] == "forbidden" and contract["source_modules"] == ["streamer"]
     for name in contract["forbidden_modules"]
-    if not name.startswith("streamer")
+    if name.split(".")[0] != "streamer"
 }
 """What may be imported in some places only."""
 COMMON = {"msgspec", "numpy", "scipy", "structlog", "pydantic", "pydantic_settings", "dotenv", "_typeshed"}

@@ -26,7 +26,7 @@ export function checkCalibrations(governance, decisions, report) {
     run.compares.byScore = new ByScore(groups.filter((group) => group.old));
     const decides = run.candidates.find((one) => one.decides);
     if (decides !== undefined && settings.method === "full") checkSignals(run, decides, settings, groups, fault);
-    report.note("calibrators", "thresholds of runs were not derived again from what they had read: `audit verify` and verify_bundle.py do that");
+    report.note("calibrators", "thresholds of runs were not derived again from what they had read: `audit verify` and verify.pyz do that");
   }
 }
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from streamer.audit.standalone.verify_bundle import SIGNATURE
 from streamer.security.visible import visible
 from streamer.wording.numbers import counted, percent
 from streamer.wording.policies import who
@@ -120,7 +119,7 @@ def document_of(report: Mapping[str, Any]) -> Document:
             *((one.capitalize(), _claimed(said)) for one, said in report["about"].items()),
             (
                 "Signed with",
-                f"the key {report['signed_with']}; the signature is in {SIGNATURE}"
+                f"the key {report['signed_with']}; the signature is in report.dsse.json"
                 if report["signed_with"]
                 else "no key: whoever has the report can change it",
             ),
@@ -163,11 +162,10 @@ def document_of(report: Mapping[str, Any]) -> Document:
         ),
         how=[_command(report)],
         where=(
-            "verify_bundle.py is the file streamer/audit/standalone/verify_bundle.py of conformal-streamer. Take it from a release"
-            " that you trust, from its source or from what pip download --no-deps conformal-streamer gives you, and not from whoever"
-            " handed this over; it needs Python 3.11 or later and nothing else, and can be read. The one that made this report has"
-            f" the SHA-256 {report['verifier']} (sha256sum verify_bundle.py): another release may have another, and must derive the"
-            " same figures."
+            "verify.pyz is the verifier of conformal-streamer. Take it from a release that you trust, or make it from the release's"
+            " package with python -m streamer_verify.pyz verify.pyz, and not from whoever handed this over; it needs Python 3.11 or"
+            " later and nothing else, and can be read (unzip verify.pyz). The one of this report's release has the SHA-256"
+            f" {report['verifier']} (sha256sum verify.pyz): another release may have another, and must derive the same figures."
         ),
         clauses=[
             ShownClause(
@@ -271,7 +269,7 @@ def _command(report: Mapping[str, Any]) -> str:
     """The command that derives each figure again, with what the report was made with."""
     given = report["verified_with"]
     return (
-        "python verify_bundle.py bundle.zip"
+        "python3 verify.pyz bundle.zip"
         + (" --public-key checkpoint-key.pem.pub" if given["keys"] else "")
         + " --report report.json"
         + (" --report-key report-key.pem.pub" if report["signed_with"] else "")

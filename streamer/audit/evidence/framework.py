@@ -8,7 +8,7 @@ FAMILIES = (
     "record", "checkpoints", "verification", "unchecked", "decisions", "over_time", "settings", "policies", "runs", "draws",
     "labels", "exposure", "selective", "desk", "alerts", "refused", "erasures", "people",
 )  # fmt: skip
-"""The figures that the verifier derives (`Figures` in verify_bundle.py), in the order in which a report shows them."""
+"""The figures that the verifier derives (`streamer_verify.figures`), in the order in which a report shows them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

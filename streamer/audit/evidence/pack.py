@@ -1,4 +1,4 @@
-"""`audit report`: from a bundle to figures, and from figures to a report that the one-file verifier derives again."""
+"""`audit report`: from a bundle to figures, and from figures to a report that the verifier derives again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import base64
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from streamer.audit import signing
@@ -14,23 +13,18 @@ from streamer.audit.bundle import reading
 from streamer.audit.evidence.document import document_of
 from streamer.audit.evidence.framework import FAMILIES, NEVER_SHOWN, Framework
 from streamer.audit.evidence.page import page_of
-from streamer.audit.standalone.verify_bundle import (
-    IN_TOTO,
-    REPORT,
-    SIGNATURE,
-    Bundle,
-    Figures,
-    canonical_json,
-    dsse_signed,
-    sha256,
-    verified_with,
-    verify_bundle,
-)
 from streamer.errors import UsageError
+from streamer_verify.command import verify_bundle
+from streamer_verify.figures import Figures
+from streamer_verify.pyz import archive
+from streamer_verify.reports import IN_TOTO, REPORT, SIGNATURE, dsse_signed, verified_with
+from streamer_verify.values import canonical_json, sha256
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+    from streamer_verify.bundle import Bundle
 
 NOTHING_SAID = dict.fromkeys(("system", "version", "provider", "signatory"))
 JSON, PAGE, PDF, BUNDLE = "report.json", "report.html", "report.pdf", "bundle.zip"
@@ -90,7 +84,7 @@ def make_report(
         "gates": None if gates is None else sorted(gates),
         "bundle": opened.digest,
         "verified_with": verified_with(keys, outside),
-        "verifier": sha256(files("streamer.audit.standalone").joinpath("verify_bundle.py").read_bytes()),
+        "verifier": sha256(archive()),
         "clauses": [
             {
                 "clause": one.number,

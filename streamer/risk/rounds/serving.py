@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from datetime import datetime  # noqa: TC003 - states are made by their annotations
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.gates.label_lag import label_lag

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from starlette.responses import Response
 
-from streamer.serving.chat import openai_chat, openai_responses
+from streamer.serving.chat import anthropic_messages, openai_chat, openai_responses
 from streamer.serving.chat.request import ChatProblem
 
 if TYPE_CHECKING:
@@ -41,12 +41,15 @@ PROTOCOLS: Final = {
         openai_chat.as_chat, openai_chat.whole, openai_chat.events, b"data: [DONE]\n\n"
     ),
     "/v1/responses": Protocol(openai_responses.as_chat, openai_responses.whole, openai_responses.events),
+    "/v1/messages": Protocol(anthropic_messages.as_chat, anthropic_messages.whole, anthropic_messages.events),
 }
 """By their addresses."""
 
 _TYPES: Final = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_ANTHROPIC_TYPES: Final = _TYPES | {404: "not_found_error", 413: "request_too_large"}
 _NOT_HERE: Final = {
     "/v1/completions": "completions without messages are not answered; use POST /v1/chat/completions",
+    "/v1/messages/": "tokens are not counted beforehand; `usage` of an answer has them",
     "/v1/embeddings": "a gate makes no embeddings; ask the model's own endpoint",
     "/v1/responses/": "responses are not kept; GET /v1/gates/{gate}/decisions/{batch_id} has the decision",
 }
@@ -58,9 +61,8 @@ def respond(path: str, answer: Answer, request: ChatRequest) -> Response:
     if answer.hold_status is not None:
         # A client that asks again on its own would pay for other answers.
         headers = headers | {"x-should-retry": "false"}
-        return _error(
-            answer.hold_status, "held", answer.told["reason"], answer.text, answer.told, headers=headers
-        )
+        told, status = answer.told, answer.hold_status
+        return _error(path, status, told["reason"], answer.text, told, kind="held", headers=headers)
     if not request.stream:
         body = msgspec.json.encode(protocol.whole(answer, request))
         return Response(body, headers=headers, media_type="application/json")
@@ -74,10 +76,9 @@ def respond(path: str, answer: Answer, request: ChatRequest) -> Response:
 
 
 def refuse(path: str, problem: Problem) -> Response:
-    """Return a problem in the form of its address: OpenAI's for all under /v1 but the gates, else problem+json."""
+    """Return a problem in the form of its address: of a protocol under /v1, but for the gates, else problem+json."""
     if not path.startswith("/v1/") or path.startswith("/v1/gates"):
         return problem.response()
-    kind = _TYPES.get(problem.status, "server_error" if problem.status >= 500 else "invalid_request_error")
     headers = {} if problem.retry is None else {"retry-after": str(math.ceil(problem.retry))}
     if problem.status == 401:
         headers["www-authenticate"] = "Bearer"
@@ -85,8 +86,8 @@ def refuse(path: str, problem: Problem) -> Response:
         headers["x-should-retry"] = "false"  # clients take it for a lock, and the first decision stands
     advice = next((text for start, text in _NOT_HERE.items() if path.startswith(start)), None)
     return _error(
+        path,
         problem.status,
-        kind,
         problem.code,
         advice if advice is not None and problem.code == "not_found" else problem.detail,
         {"action": "abstain"},
@@ -96,14 +97,22 @@ def refuse(path: str, problem: Problem) -> Response:
 
 
 def _error(
+    path: str,
     status: int,
-    kind: str,
     code: str,
     message: str,
     told: dict[str, Any],
     *,
+    kind: str | None = None,
     param: str | None = None,
     headers: dict[str, str],
 ) -> Response:
-    body = {"error": {"message": message, "type": kind, "param": param, "code": code, "streamer": told}}
+    anthropics = path.startswith("/v1/messages")
+    if kind is None:
+        server = "api_error" if anthropics else "server_error"
+        kind = (_ANTHROPIC_TYPES if anthropics else _TYPES).get(
+            status, server if status >= 500 else "invalid_request_error"
+        )
+    error = {"message": message, "type": kind, "param": param, "code": code, "streamer": told}
+    body = {"type": "error", "error": error} if anthropics else {"error": error}
     return Response(msgspec.json.encode(body), status, headers, media_type="application/json")

@@ -57,7 +57,10 @@ _OF_NOBODY: Final = frozenset(
         "repetition_penalty",
         "seed",
         "service_tier",
+        "speed",
         "stop",
+        "stop_sequences",
+        "thinking",
         "top_k",
         "verbosity",
     }

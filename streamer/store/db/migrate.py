@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
     import psycopg
     from alembic.config import Config
+    from alembic.script import ScriptDirectory
 else:
     psycopg = LazyModule("psycopg")  # SQLite does without it
 
 T = TypeVar("T")
 
 VERSION_TABLE = "schema_version"
+_VERSIONS = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text), sa.column("serves", sa.Text))
 
 COMPARED: dict[str, Any] = {
     "target_metadata": metadata,
@@ -62,18 +64,20 @@ _ATTEMPTS = 5
 class SchemaState:
     """A database's revision. `revision` is None before the first migration. `drift` names each difference between its
     tables and this version's, as Alembic describes it; it is empty where nothing was compared: at another revision than
-    `head`, and after a migration. `before` is where a migration found it.
+    `head`, and after a migration. `before` is where a migration found it. `serves`: a newer version made it, and says that
+    this one works on it.
     """
 
     revision: str | None
     head: str
     drift: tuple[str, ...]
     before: str | None = None
+    serves: bool = False
 
     @property
     def current(self) -> bool:
         """True when nothing has to be done."""
-        return self.revision == self.head and not self.drift
+        return self.serves or (self.revision == self.head and not self.drift)
 
 
 def migrate(
@@ -96,7 +100,8 @@ def migrate(
     try:
         database.make_file()
         before = _again_after_collisions(lambda: _upgrade(database, revision, lock_seconds), database)
-        return SchemaState(_revision(database), head(), (), before)
+        reached, serves = _revision(database)
+        return SchemaState(reached, head(), (), before, serves)
     finally:
         database.close()
 
@@ -106,8 +111,9 @@ def _upgrade(database: Database, revision: str, lock_seconds: float) -> str | No
     from alembic import command
 
     with alone(database, lock_seconds) as connection:
-        before = _known_revision(connection)
-        command.upgrade(_config(connection), revision)
+        before, serves = _known_revision(connection)
+        if not serves:
+            command.upgrade(_config(connection), revision)
         return before
 
 
@@ -137,13 +143,13 @@ def check(url: str, *, insecure: bool = False) -> str | None:
     Raises as `schema_state` does.
     """
     state = schema_state(url, insecure=insecure)
+    if state.current:
+        return None
     if state.revision is None:
         return "the database has no tables yet"
     if state.revision != state.head:
         return f"the schema is at revision {state.revision}, not {state.head}"
-    if state.drift:
-        return f"the tables differ from revision {state.head}: {'; '.join(state.drift)}"
-    return None
+    return f"the tables differ from revision {state.head}: {'; '.join(state.drift)}"
 
 
 def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
@@ -165,10 +171,10 @@ def schema_state(url: str, *, insecure: bool = False) -> SchemaState:
 
 
 def require_migrated(database: Database) -> None:
-    """Raise `UsageError`, saying what to do, unless the schema is this version's."""
+    """Raise `UsageError`, saying what to do, unless the schema is this version's, or a newer one's that serves it."""
     require_file(database)
-    revision = _revision(database)
-    if revision != head():
+    revision, serves = _revision(database)
+    if revision != head() and not serves:
         found = "has no tables yet" if revision is None else f"is at revision {revision}, not {head()}"
         raise UsageError(f"the database {database} {found}; run `streamer db upgrade`")
 
@@ -193,27 +199,43 @@ def revisions() -> tuple[str, ...]:
     return tuple(sorted(file.name[1:5] for file in files))
 
 
-def _revision(database: Database) -> str | None:
+def note_served(connection: sa.Connection, scripts: ScriptDirectory) -> None:
+    """Write beside the revision the oldest one whose programs work on it, as its file says, for programs that have no such file."""
+    revision = connection.scalar(sa.select(_VERSIONS.c.version_num))
+    if revision is not None:
+        serves = scripts.get_revision(revision).module.serves
+        connection.execute(sa.update(_VERSIONS).values(serves=serves))
+
+
+def _revision(database: Database) -> tuple[str | None, bool]:
     with database.reading() as connection:
         return _known_revision(connection)
 
 
-def _known_revision(connection: sa.Connection) -> str | None:
+def _known_revision(connection: sa.Connection) -> tuple[str | None, bool]:
+    """Returns the revision, and whether a newer version made it that serves this one."""
     if not sa.inspect(connection).has_table(VERSION_TABLE):
-        return None
-    versions = sa.table(VERSION_TABLE, sa.column("version_num", sa.Text))
-    revision: str | None = connection.execute(sa.select(versions.c.version_num)).scalar_one_or_none()
-    if revision is None:
-        return None
-    if revision not in revisions():
-        raise UsageError(f"the database is at revision {revision}, {_not_read(revision)}")
-    return revision
+        return None, False
+    # All columns: a database of before the baseline has the first alone.
+    found = connection.execute(sa.select(sa.text("*")).select_from(_VERSIONS)).one_or_none()
+    if found is None:
+        return None, False
+    revision: str = found.version_num
+    if revision in revisions():
+        return revision, False
+    serves = found._mapping.get("serves") or revision
+    if revision > head() >= serves:
+        return revision, True
+    raise UsageError(f"the database is at revision {revision}, {_not_read(revision, serves)}")
 
 
-def _not_read(revision: str) -> str:
+def _not_read(revision: str, serves: str) -> str:
     """Say whose revision this is, that we do not know, and what to do."""
     if revision > head():
-        return "which a newer version made; upgrade streamer"
+        return (
+            f"which a newer version made, for programs of revision {serves} and later, and this one is of {head()}; "
+            "upgrade streamer"
+        )
     return (
         f"which an older version made, and this one reads databases made from revision {revisions()[0]} on. To keep the old "
         "record, export it in a checkout with the tag pre-0.1: `git checkout pre-0.1 && streamer db upgrade && streamer audit "
@@ -223,9 +245,9 @@ def _not_read(revision: str) -> str:
 
 def _state(database: Database) -> SchemaState:
     with database.reading() as connection:
-        revision = _known_revision(connection)
+        revision, serves = _known_revision(connection)
         if revision != head():
-            return SchemaState(revision, head(), ())
+            return SchemaState(revision, head(), (), serves=serves)
         from alembic.autogenerate import compare_metadata
         from alembic.migration import MigrationContext
 
@@ -258,7 +280,8 @@ def alone(database: Database, lock_seconds: float = LOCK_SECONDS) -> Iterator[sa
             if not sa.inspect(connection).has_schema(SCHEMA):
                 connection.execute(sa.text(f"CREATE SCHEMA {SCHEMA}"))
             roles.become_owner(connection)
-            if _known_revision(connection) != head() and sa.inspect(connection).has_table(progress.name):
+            revision, serves = _known_revision(connection)
+            if not serves and revision != head() and sa.inspect(connection).has_table(progress.name):
                 # Every commit locks it first: workers then wait here, and hold nothing that a migration needs.
                 connection.execute(sa.text("LOCK TABLE progress IN ACCESS EXCLUSIVE MODE"))
         yield connection

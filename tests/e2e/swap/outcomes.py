@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
-from tests.e2e.swap.lives import Life  # noqa: TC001 - msgspec reads the annotations of what --json wrote
+from tests.e2e.swap.lives import Life
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,13 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from streamer.audit.standalone.verify_bundle import Bundle, Verifier
-from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle as by_one_file
 from tests.integration.audit.history import PUBLIC
 from tests.services.requirements import in_ci, missing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from streamer_verify.verifier import Verifier
 
 _SERVER: Final = Path(__file__).with_name("second_verifier.mjs")
 _LEAST: Final = 20

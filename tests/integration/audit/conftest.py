@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from streamer.audit.standalone.verify_bundle import Verifier, checkpoint_lines
+from streamer_verify.command import checkpoint_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, export, settings_for, verify, write_history, written_history
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from streamer.audit.verification import VerificationReport
     from streamer.settings.settings import Settings
     from streamer.store import Store
+    from streamer_verify.verifier import Verifier
     from tests.services.postgres import PostgresServer
 
 

@@ -8,7 +8,9 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from streamer.audit.standalone.verify_bundle import FILES, Log, canonical_json
+from streamer_verify.bundle import FILES
+from streamer_verify.logs import Log
+from streamer_verify.values import canonical_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamer import wiring
 from streamer.audit.logged import compare_with_log
-from streamer.audit.standalone.verify_bundle import Verifier, complete_lines
 from streamer.events.receipts import receipt_line
 from streamer.journal import DataGap, Partition
 from streamer.stream.tail import TailedRecord
+from streamer_verify.command import complete_lines
+from streamer_verify.verifier import Verifier
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, LOG, Scribe, export, settings_for, verify
 

@@ -7,7 +7,6 @@ import os
 import stat
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,14 +15,15 @@ from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import said
 from streamer.audit.rescoring import Rescorer
-from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import Bundle
 from streamer.cli import main
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.events.receipts import receipt_line
 from streamer.journal import Partition
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.signing.restorations import origin_of
+from streamer_verify import command, signatures
+from streamer_verify.bundle import Bundle
+from streamer_verify.pyz import archive
 from tests.integration.audit.attacker import batch_of, breaking_in, rebuild_outcomes, reseal
 from tests.integration.audit.history import (
     LOG,
@@ -37,6 +37,8 @@ from tests.integration.audit.history import (
 from tests.migrated import migrated
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from streamer.scoring.encoders.encoder import Encoder
 
 
@@ -61,7 +63,7 @@ def test_a_pair_of_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert main(["audit", "keygen", "--out", str(key)]) == 0
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
     assert "PRIVATE" in key.read_text()
-    assert verify_bundle.read_public_keys((tmp_path / "key.pem.pub").read_text())
+    assert signatures.read_public_keys((tmp_path / "key.pem.pub").read_text())
     assert main(["audit", "keygen", "--out", str(key)]) == 2
     assert "PRIVATE KEY" not in "".join(capsys.readouterr())
 
@@ -104,13 +106,13 @@ def test_receipts_that_somebody_kept(here: Path, capsys: pytest.CaptureFixture[s
     assert (counts["receipts"], counts["events with a receipt"]) == (len(kept) + 1, len(kept))
     assert main(["audit", "export", "--out", "bundle.zip"]) == 0
     alone = ["bundle.zip", "--public-key", "key.pub", "--receipts", "kept.jsonl"]
-    assert verify_bundle.main(alone) == 0
+    assert command.main(alone) == 0
     another = json.loads(kept[-1]) | {"sha256": "0" * 64}
     (here / "kept.jsonl").write_text(json.dumps(another) + "\n")
     capsys.readouterr()
     assert main(["audit", "verify", "--receipts", "kept.jsonl"]) == 3
     assert "another action event than the one on record" in capsys.readouterr().out
-    assert verify_bundle.main(alone) == 3
+    assert command.main(alone) == 3
     assert main(["audit", "verify", "--receipts", "nowhere.jsonl"]) == 2
     assert "cannot read receipts from nowhere.jsonl" in capsys.readouterr().err
 
@@ -148,8 +150,8 @@ def test_a_bundle_is_verified_by_one_file_with_the_standard_library_alone(here: 
     assert any("audit_salt" in line for line in Bundle(here / "bundle.zip").values("control.jsonl"))
     assert main(["audit", "export", "--out", "bundle.zip"]) == 2, "it exists"
     assert main(["audit", "export", "--out", "other", "--gate", "nobody"]) == 2
-    file = here / "verify_bundle.py"
-    file.write_bytes(Path(verify_bundle.__file__).read_bytes())
+    file = here / "verify.pyz"
+    file.write_bytes(archive())
 
     def alone(*arguments: str) -> Any:
         # -I -S: no site-packages, no environment, nothing of this directory.

@@ -13,8 +13,6 @@ import pytest
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
-from streamer.audit.standalone.verify_bundle import Bundle
-from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
 from streamer.calibration.calibrators.full import UNREAD
 from streamer.errors import UsageError
 from streamer.gates.policy_gate import burst_of
@@ -24,6 +22,8 @@ from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.signals.signal_list import signal_list
 from streamer.store.audit.forgetting import prune
 from streamer.whatif.replay import replay, within_budget
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle as by_one_file
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify

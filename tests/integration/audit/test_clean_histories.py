@@ -11,11 +11,13 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.checkpointing import said
-from streamer.audit.standalone.verify_bundle import canonical_json, complete_lines, read_note
 from streamer.calibration.registry import offered
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.store import prune
 from streamer.store.audit.forgetting import SIX_MONTHS
+from streamer_verify.command import complete_lines
+from streamer_verify.logs import read_note
+from streamer_verify.values import canonical_json
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify

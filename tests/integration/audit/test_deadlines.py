@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import is_late
 from streamer.gates.settings import GateSettings
 from streamer.store.log.leaves import instant
+from streamer_verify.actions import is_late
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event, settings_for, verify
 from tests.migrated import migrated

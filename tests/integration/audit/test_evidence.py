@@ -10,7 +10,6 @@ import sqlite3
 import subprocess
 import zipfile
 from html import escape
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,13 +20,17 @@ from streamer.audit.bundle import write_bundle
 from streamer.audit.evidence.document import WORDS, document_of
 from streamer.audit.evidence.frameworks import ALL
 from streamer.audit.evidence.pack import BUNDLE, JSON, PAGE, PDF, make_report, write_report
-from streamer.audit.standalone import verify_bundle
-from streamer.audit.standalone.verify_bundle import SIGNATURE, Bundle, compare_report, complete_lines
 from streamer.errors import UsageError
 from streamer.events.cloudevents import rfc3339
 from streamer.gates.batch_key import BatchKey
 from streamer.security.visible import visible
 from streamer.store.desk.release_desk import Reject, Release
+from streamer_verify import command, reports
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import complete_lines
+from streamer_verify.pyz import archive
+from streamer_verify.reports import SIGNATURE, compare_report
+from streamer_verify.values import canonical_json
 from tests.integration.audit.history import KEYS, PUBLIC, Scribe, event, label_event, settings_for
 from tests.integration.audit.tampering_table import make_site
 from tests.migrated import migrated
@@ -35,6 +38,7 @@ from tests.services.requirements import missing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.services.browser import Browser
 
@@ -107,10 +111,10 @@ def other(value: Any) -> Any:
 
 def differing(report: dict[str, Any], folder: Path) -> list[str]:
     bundle = Bundle(folder / BUNDLE)
-    figures = verify_bundle.figures_for(report)
+    figures = reports.figures_for(report)
     outside = complete_lines((folder / "checkpoints.jsonl").read_bytes())
-    verifier = verify_bundle.verify_bundle(bundle, KEYS, outside, figures=figures)
-    given = verify_bundle.verified_with(KEYS, outside)
+    verifier = command.verify_bundle(bundle, KEYS, outside, figures=figures)
+    given = reports.verified_with(KEYS, outside)
     return [name for name, _ in compare_report(report, bundle, figures.result(bundle, verifier), given)]
 
 
@@ -280,8 +284,8 @@ def test_the_page_says_how_to_check_it_with_what_it_was_made_with(
     alone = make_report(folder / BUNDLE, ALL["soc2"], since=None, until=None)
     (how,) = document_of(alone).how
     where = document_of(alone).where
-    assert hashlib.sha256(Path(verify_bundle.__file__).read_bytes()).hexdigest() in where
-    assert "streamer/audit/standalone/verify_bundle.py" in where
+    assert hashlib.sha256(archive()).hexdigest() in where
+    assert "python -m streamer_verify.pyz verify.pyz" in where
     assert "--checkpoints" not in how
     assert "--public-key" not in how
 
@@ -388,7 +392,7 @@ def test_the_one_file_derives_a_report_again(
     said = tmp_path / JSON
 
     def run(*more: str) -> tuple[int, str]:
-        status = verify_bundle.main(
+        status = command.main(
             [str(folder / BUNDLE), "--public-key", str(tmp_path / "key.pub"), "--report", str(said), *more]
         )
         streams = capsys.readouterr()
@@ -464,7 +468,7 @@ def test_who_answers_for_a_report_is_shown_as_a_claim_and_signed(
 
     def verified(*more: str) -> tuple[int, str]:
         given = [str(pack / BUNDLE), "--report", str(pack / JSON), *more]
-        return verify_bundle.main(given), capsys.readouterr().out
+        return command.main(given), capsys.readouterr().out
 
     with_key = ("--report-key", str(tmp_path / "key.pub"))
     status, said = verified()
@@ -588,12 +592,12 @@ def test_a_row_that_is_not_of_its_form_is_a_fault_and_in_no_figure(
     for line in lines:
         if line["kind"] == kind:
             line["row"][column] = {"no": "value"}
-    file.write_bytes(b"".join(verify_bundle.canonical_json(line) + b"\n" for line in lines))
+    file.write_bytes(b"".join(canonical_json(line) + b"\n" for line in lines))
     given = ("audit", "report", "--framework", "soc2", "--bundle", str(tmp_path / "bundle"), "--no-pdf")
     assert main([*given, "--out", str(tmp_path / "pack")]) == 3
     assert "no figure here can be relied on" in (tmp_path / "pack" / PAGE).read_text("utf-8")
     capsys.readouterr()
-    assert verify_bundle.main([str(tmp_path / "bundle")]) == 3
+    assert command.main([str(tmp_path / "bundle")]) == 3
     assert f"{kind}: row.{column} is not a " in capsys.readouterr().out
 
 

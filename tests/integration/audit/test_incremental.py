@@ -12,9 +12,10 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit.checkpointing import said
 from streamer.audit.reached import Reached, read_reached, write_reached
-from streamer.audit.standalone.verify_bundle import Log, complete_lines
 from streamer.cli import main
 from streamer.errors import UsageError
+from streamer_verify.command import complete_lines
+from streamer_verify.logs import Log
 from tests.integration.audit.attacker import breaking_in, cut_tail, rebuild_outcomes
 from tests.integration.audit.history import Scribe, event
 from tests.integration.audit.test_audit_commands import here

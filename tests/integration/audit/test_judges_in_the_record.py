@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
-from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.store import prune
 from streamer.store.log import leaves
+from streamer_verify.command import complete_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, settings_for, verify

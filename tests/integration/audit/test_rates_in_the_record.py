@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
 from streamer.labels.audit_sample import is_sampled
 from streamer.store.risk.audit_rates import append
+from streamer_verify.command import complete_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import KEYS, Scribe, event, export, label, settings_for, verify

@@ -12,13 +12,14 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import Bundle, complete_lines
 from streamer.audit.witnesses import read_witness, send
 from streamer.cli import main
 from streamer.gates.batch_key import BatchKey
 from streamer.signing.notes import read_verifier_key
 from streamer.signing.restorations import Restoration
 from streamer.store.desk.release_desk import Reject, Release
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import complete_lines
 from tests.integration.audit.alone import by_one_file, verify_bundle
 from tests.integration.audit.history import KEYS, PRIVATE, Scribe, event, label_event, settings_for, verify
 from tests.integration.audit.kept_log import KeepingScribe, KeptLog, Site, Topics

@@ -13,8 +13,10 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing
-from streamer.audit.standalone.verify_bundle import FILES, Bundle, main, read_label_keys
 from streamer.settings.settings import load_settings
+from streamer_verify.bundle import FILES, Bundle
+from streamer_verify.command import main
+from streamer_verify.signatures import read_label_keys
 from tests.integration.audit.alone import agree, by_one_file, in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control, rebuild_outcomes
 from tests.integration.audit.history import (

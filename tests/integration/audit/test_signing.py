@@ -14,11 +14,11 @@ from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpoint_file import CheckpointFile
 from streamer.audit.checkpointing import Checkpointer, Signing, said
-from streamer.audit.standalone.verify_bundle import complete_lines
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.signing.merkle import leaf_hash, root_of
 from streamer.signing.restorations import origin_of
 from streamer.store.db.engine import Database
+from streamer_verify.command import complete_lines
 from tests.faults.site import wait_until
 from tests.integration.audit.history import PRIVATE, Scribe, event, settings_for, verify
 from tests.migrated import migrated

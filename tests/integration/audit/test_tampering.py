@@ -14,10 +14,10 @@ import sqlalchemy as sa
 from streamer import wiring
 from streamer.audit import signing
 from streamer.audit.checkpointing import said as checkpoint_of
-from streamer.audit.standalone import verify_bundle as one_file
-from streamer.audit.standalone.verify_bundle import main as verify_bundle_alone
 from streamer.events.checkpoints import encode_checkpoint
 from streamer.signing.canonical_json import canonical_json
+from streamer_verify import bundle as alone_bundle
+from streamer_verify.command import main as verify_bundle_alone
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import (
     batch_of,
@@ -510,7 +510,7 @@ def test_a_line_without_end_is_refused_before_it_is_read(
     record.verify_alone()
     bundle = record.directory / "bundle"
     longest = max(len(line) + 1 for file in bundle.iterdir() for line in file.read_bytes().splitlines())
-    monkeypatch.setattr(one_file, "MOST_LINE", max(longest, (bundle / "manifest.json").stat().st_size))
+    monkeypatch.setattr(alone_bundle, "MOST_LINE", max(longest, (bundle / "manifest.json").stat().st_size))
     place = record.directory / "packed.zip" if packed else bundle
 
     def verified() -> int:
@@ -522,13 +522,13 @@ def test_a_line_without_end_is_refused_before_it_is_read(
 
     assert verified() == 0
     with (bundle / name).open("ab") as file:
-        file.write(b" " * (one_file.MOST_LINE + 1))
+        file.write(b" " * (alone_bundle.MOST_LINE + 1))
     capsys.readouterr()
     assert verified() == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert name in said.err
-    assert f"is longer than {one_file.MOST_LINE} bytes" in said.err
+    assert f"is longer than {alone_bundle.MOST_LINE} bytes" in said.err
     assert said.err.count("\n") == 1
 
 
@@ -537,7 +537,7 @@ def test_a_zip_that_no_record_is_packed_as_is_refused(
     record: Record, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record.verify_alone()
-    monkeypatch.setattr(one_file, "MOST_LINE", 1_000)
+    monkeypatch.setattr(alone_bundle, "MOST_LINE", 1_000)
     manifest = (record.directory / "bundle" / "manifest.json").read_bytes()
     for number, (method, said) in enumerate(
         (

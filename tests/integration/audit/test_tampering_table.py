@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from streamer import wiring
-from streamer.audit.standalone.verify_bundle import complete_lines, receipt_lines
 from streamer.settings.settings import Settings
+from streamer_verify.command import complete_lines, receipt_lines
 from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.attacker import breaking_in
 from tests.integration.audit.history import KEYS, export, verify

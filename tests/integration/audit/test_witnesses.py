@@ -11,13 +11,13 @@ import pytest
 
 from streamer import wiring
 from streamer.audit import signing, witnesses
-from streamer.audit.standalone.verify_bundle import read_note
 from streamer.audit.witnesses import read_witness
 from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.signing.restorations import origin_of
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+from streamer_verify.logs import read_note
 from tests.faults.site import wait_until
 from tests.integration.audit.attacker import (
     breaking_in,

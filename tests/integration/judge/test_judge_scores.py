@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.audit.rescoring import Rescorer
-from streamer.audit.standalone.verify_bundle import Bundle, verify_bundle
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import AnswersToMark
 from streamer.labels.judge import JudgeClient, JudgeEndpoint
@@ -20,6 +19,8 @@ from streamer.labels.judge.rubric import ASPECTS, judge_name
 from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
 from streamer.tracing import NO_TRACING
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle
 from tests.faults.endpoint import GATE, Site, action
 from tests.integration.audit.attacker import breaking_in, rebuild_outcomes
 from tests.integration.audit.history import KEYS, export, verify

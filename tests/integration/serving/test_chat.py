@@ -916,6 +916,12 @@ def test_who_may_ask(sqlite_site: Site, model: Model) -> None:
     completion, listed = ask_with(decides)
     assert completion.streamer["action"] == "ship"
     assert [one.id for one in listed] == [MODEL]
+    anthropics = {"x-api-key": decides["authorization"].removeprefix("Bearer ")}
+    message = {"model": GATE, "max_tokens": 9, "messages": PROMPT}
+    assert endpoint.client.post("/v1/messages", json=message, headers=anthropics).status_code == 200
+    assert (
+        endpoint.client.post("/v1/messages", json=message).json()["error"]["type"] == "authentication_error"
+    )
     token = others["authorization"].removeprefix("Bearer ")
     with client(endpoint, api_key=token) as made:
         assert made.models.list().data == []

@@ -88,6 +88,8 @@ def obey(site: Site, endpoint: Endpoint) -> None:
     asked = {"model": "chatty", "input": "Where?"}
     obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked))
     obeys("/v1/responses", endpoint.client.post("/v1/responses", json=asked | {"prompt": {"id": "p"}}))
+    obeys("/v1/messages", endpoint.client.post("/v1/messages", json=chat | {"max_tokens": 9}))
+    obeys("/v1/messages", endpoint.client.post("/v1/messages", json={}))
     obeys("/v1/models/{model}", endpoint.client.get("/v1/models/gate/chatty"))
     obeys("/v1/models/{model}", endpoint.client.get("/v1/models/nobody"))
     obeys("/v1/models", endpoint.client.get("/v1/models"))

@@ -44,6 +44,7 @@ SCRIPTS = (
     "langchain_model.py",
     "openai_agents_guardrail.py",
     "openai_agents_model.py",
+    "anthropic_python.py",
     "litellm_sdk.py",
     pytest.param("openai_node.mjs", marks=pytest.mark.node),
 )
@@ -58,6 +59,7 @@ HEAVY = {
     "langchain_model.py": "langchain_openai",
     "openai_agents_guardrail.py": "agents",
     "openai_agents_model.py": "agents",
+    "anthropic_python.py": "anthropic",
     "litellm_sdk.py": "litellm",
 }
 """What takes long to import in the scripts that need packages of their own."""

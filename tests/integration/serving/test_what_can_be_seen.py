@@ -149,6 +149,7 @@ def test_these_are_all_the_ways_out() -> None:
     assert addresses == {
         "POST /v1/chat/completions",  # a chat, with what the desk released too
         "POST /v1/responses",  # likewise
+        "POST /v1/messages",  # likewise, from the same answer
         "POST /v1/gates/{gate}/decisions",  # names what ships, and has what the desk released
         "GET /v1/gates/{gate}/decisions/{batch_id}",  # the same on record
         "GET /v1/gates/{gate}/desk/{batch_id}",  # what the desk released

@@ -111,7 +111,7 @@ NEXT = """
 from alembic import op
 
 revision = "9998"
-down_revision = "{head}"
+down_revision = serves = "{head}"
 
 
 def upgrade() -> None:
@@ -282,7 +282,7 @@ def test_a_newer_database_is_refused(database_url: str) -> None:
     migrate(database_url)
     database = Database(database_url)
     with database.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE schema_version SET version_num = '9999'"))
+        connection.execute(sa.text("UPDATE schema_version SET version_num = '9999', serves = '9999'"))
     database.close()
     for act in (open_it, migrate, check):
         with pytest.raises(UsageError, match="newer version"):

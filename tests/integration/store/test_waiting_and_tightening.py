@@ -9,13 +9,14 @@ import pytest
 
 from streamer.audit.bundle import write_bundle
 from streamer.audit.rederive import contradiction
-from streamer.audit.standalone.verify_bundle import Bundle, Served, Waits
-from streamer.audit.standalone.verify_bundle import verify_bundle as by_one_file
 from streamer.cli.recalibrate import print_report
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule, tighten_by_rule
 from streamer.recalibration.run import calibrate_gate
 from streamer.risk.rounds.watch import RiskWatch
+from streamer_verify.bundle import Bundle
+from streamer_verify.command import verify_bundle as by_one_file
+from streamer_verify.waits import Served, Waits
 from tests.integration.audit.alone import in_javascript, need_node
 from tests.integration.audit.attacker import breaking_in, rebuild_control
 from tests.integration.audit.history import KEYS

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamer import Threshold, calibrate, decide
-from streamer.audit.standalone import verify_bundle
 from streamer.gates.gate import BatchGate, gate_batch
 from streamer.scoring.blank import is_blank
+from streamer_verify import actions
 
 
 def threshold(state: str, value: float) -> Threshold:
@@ -185,7 +185,7 @@ def test_a_text_with_one_character_that_is_seen_is_not_blank(text):
 def test_the_verifier_and_the_gate_agree_about_every_character():
     for character in map(chr, range(sys.maxunicode + 1)):
         blank = is_blank(character)
-        assert blank == verify_bundle.is_blank(character)
+        assert blank == actions.is_blank(character)
         assert blank or character.strip(), "what was blank before is blank"
         assert not (blank and unicodedata.category(character) in ("Nd", "Nl", "Lu", "Ll", "Sc", "Sm", "Po"))
     assert is_blank("")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from streamer.audit.standalone import verify_bundle as alone
 from streamer.scoring.gram import score_batch
+from streamer_verify import scores
 
 
 def made(seed: int) -> tuple[list[bool], np.ndarray]:
@@ -28,7 +28,7 @@ def made(seed: int) -> tuple[list[bool], np.ndarray]:
 def test_it_scores_the_same(seed: int) -> None:
     blank, rows = made(seed)
     np.testing.assert_allclose(
-        alone.gram_energy(blank, rows.tolist()), score_batch(rows, blank)[0], atol=2e-6
+        scores.gram_energy(blank, rows.tolist()), score_batch(rows, blank)[0], atol=2e-6
     )
 
 
@@ -39,10 +39,10 @@ def test_embeddings_are_read_as_events_bring_them() -> None:
         line | {"embedding": base64.b64encode(row.tobytes()).decode()},
         line | {"encoder": "e@2", "embedding": row.tolist()},
     ]
-    found = alone.read_embeddings(json.dumps(one).encode() for one in packed)
+    found = scores.read_embeddings(json.dumps(one).encode() for one in packed)
     assert {key: list(numbers) for key, numbers in found.items()} == {
         (one["encoder"], line["text"]): [0.5, -0.25] for one in packed
     }
     for embedding in ("AAA", ["x"], None):
         with pytest.raises((ValueError, TypeError)):
-            alone.read_embeddings([json.dumps(line | {"embedding": embedding}).encode()])
+            scores.read_embeddings([json.dumps(line | {"embedding": embedding}).encode()])

@@ -1,0 +1,562 @@
+"""Each decision: its seals, action, draw and event, by the policy and the settings that it was made under."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import unicodedata
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from streamer_verify.actions import (
+    Derived,
+    action_id_of,
+    decided_without_trust,
+    derive_action,
+    is_blank,
+    is_late,
+    is_overdue,
+    keyed_uniform,
+    segment_of,
+    uniform_of,
+    unread,
+)
+from streamer_verify.all_signals import RULES, never_enough
+from streamer_verify.control import Control
+from streamer_verify.signatures import ed25519_verify
+from streamer_verify.values import (
+    PLAIN,
+    base64_as_hex,
+    canonical_json,
+    from_base64,
+    moment_of,
+    parsed,
+    same_json,
+    sha256,
+    strict_json,
+)
+
+_OF_SCORER = {"name": "scorer", "encoder": "encoder", "embedding_source": "embedding_source"}
+"""What an action event calls what is recorded of the scorer."""
+
+
+class Decision(NamedTuple):
+    """A decision on record, with the policy and the settings that it was made under."""
+
+    line: dict[str, Any]
+    facts: dict[str, Any]
+    policy: dict[str, Any]
+    settings: dict[str, Any]
+    place: str
+
+    @property
+    def scored(self) -> bool:
+        """Whether any of its answers has a score."""
+        return any(response[1] is not None for response in self.facts["responses"])
+
+    @property
+    def kept(self) -> bool:
+        """Whether its gate kept texts and metadata."""
+        return self.settings.get("keep_texts") is not False
+
+    @property
+    def metadata(self) -> dict[str, Any] | None:
+        """What its batch came with; None: erased, or never kept."""
+        return (self.line.get("content") or {}).get("metadata") if self.kept else None
+
+    def burst(self, key: str) -> str | None:
+        """What names its burst, the empty text where it is the only one of it; None: that is erased, or was left out."""
+        if self.metadata is None:
+            return None
+        if key == "prompt":
+            return " ".join(
+                unicodedata.normalize("NFKC", self.line["content"]["prompt"] or "").lower().split()
+            )
+        return segment_of(self.metadata.get(key))
+
+
+def is_closing(policy: dict[str, Any]) -> bool:
+    """Whether somebody closed the gate by it: no calibration found it, and nothing ships by it."""
+    return policy["state"] == "closed" and policy["calibration_run"] is None and policy.get("rule") is None
+
+
+class Decisions(Control):
+    """Reads decisions."""
+
+    def __init__(
+        self,
+        keys: Sequence[bytes],
+        *,
+        verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
+        derive: Callable[..., Derived | None] = derive_action,
+        canonical: Callable[[object], bytes] = canonical_json,
+        parse: Callable[[bytes], Any] = strict_json,
+    ) -> None:
+        super().__init__(keys, verify_signature, canonical)
+        self._derive = derive
+        self._parse = parse
+        self._early: Counter[str] = Counter()
+        self._rule_of_policy: dict[tuple[str, int], Any] = {}
+        self._burst_names: dict[tuple[int, str], str] = {}
+        self._waits: list[datetime] = []
+        self._decided: set[bytes] = set()  # short digests of batches: a long record has many
+
+    def _seal_of_batch(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        content, action = line.get("content"), line.get("action")
+        if content is None:
+            self.counts["texts not given or erased"] += 1
+            self._erased(line, facts["decided_at"], place, facts["batch"][0])
+        else:
+            sealed = [content[name] for name in ("content_hash", "prompt", "references", "metadata", "texts")]
+            mac = hmac.digest(bytes.fromhex(content["salt"]), self._canonical(sealed), "sha256")
+            self.counts["texts"] += 1
+            if mac.hex() != facts["content_mac"]:
+                self.fault("seal", place, "the texts, references, metadata or content hash were changed")
+        if action is not None:
+            digest = self._canonical([action["topic"], base64_as_hex(action["key"]), action["headers"]])
+            value = from_base64(action["value"])
+            if sha256(digest + (b"" if value is None else b"\x01" + value)) != facts["action"]:
+                self.fault("action", place, "the published action, its key or its headers were changed")
+
+    def _judged(self, decision: Decision) -> None:
+        """Compare what a judge was asked and said with its seals, and its marks with the numbers that scores are made of."""
+        line, facts, _, _, place = decision
+        answers, judged = facts["responses"], facts.get("judged", [])
+        scored = facts["scorer"] == "judge" and decision.scored
+        if not judged:
+            if "judged" in line:
+                self.fault("seal", place, "what its judge was asked and said is in no log")
+            if scored and any(answer[2] for answer in answers):
+                self.fault("score", place, "what its judge was asked and said is in no log")
+            return
+        for one, words in zip(judged, line.get("judged", [{}] * len(judged)), strict=True):
+            # Where a gate keeps no texts, a judge's words never were there.
+            erased = self._words(words, one["content_mac"], place, facts["batch"][0])
+            if erased and decision.kept:
+                self._allowed(one["judged_at"], place)
+            if one["judged_at"] != facts["decided_at"]:
+                self.fault("seal", place, "its judge was asked at another moment than it was decided")
+            if scored and not facts["encoder"].startswith(f"judge:{one['judge']}/"):
+                self.fault("score", place, "its judge is not the one that it names")
+        marks = {one["response"]: one["mark"] for one in judged}
+        if len(marks) < len(judged) or not marks.keys() <= {answer[0] for answer in answers}:
+            self.fault("score", place, "its judge was asked about other answers than it has")
+        for name, _, made_of, *_ in answers if scored else ():
+            # An answer that says nothing is put before no judge.
+            if made_of != marks.get(name, 0.0 if made_of is not None else None):
+                self.fault(
+                    "score",
+                    place,
+                    f"the number that the score of response {name!r} is made of is not its judge's mark",
+                )
+
+    def _at_desk(self, decision: Decision, said: Any) -> None:
+        """Compare a decision with what became of it at the desk, and until when its event says that it waits."""
+        facts = decision.facts
+        row, of_row, where = self._desk.pop(tuple(facts["batch"]), (None, {}, ""))
+        seconds = decision.settings.get("desk_deadline_seconds")
+        until = None
+        if facts["outcome"] == "escalate" and facts["mode"] == "enforce" and seconds is not None:
+            until = datetime.fromisoformat(facts["decided_at"]) + timedelta(seconds=seconds)
+        if said is not None and (
+            until is None or moment_of(said) != until.isoformat(timespec="microseconds")
+        ):
+            self.fault(
+                "desk", decision.place, "its action says another deadline at the desk than its gate has"
+            )
+        if row is None:
+            if until is not None and not self._begins:
+                self._waits.append(until)
+            return
+        if until is None:
+            self.fault("desk", where, "the batch never waited for a person")
+            return
+        if datetime.fromisoformat(row["until"]) != until:
+            self.fault("desk", where, "its deadline is not that of the batch")
+        seen = facts.get("control")
+        if seen is not None and seen[0] > of_row["index"]:
+            self.fault("order", where, "it stands in the control log before its batch was decided")
+        if row["action"] == "released":
+            self._released(decision, row, of_row, where)
+
+    def _released(self, decision: Decision, row: dict[str, Any], of_row: dict[str, Any], where: str) -> None:
+        names = [response[0] for response in decision.facts["responses"]]
+        if row["response_id"] not in names:
+            self.fault("desk", where, f"the batch has no answer {row['response_id']}")
+            return
+        shown, own = of_row.get("content"), decision.line.get("content")
+        if shown is None:
+            if "missing" not in of_row:  # else that was said
+                self._erased(of_row, decision.facts["decided_at"], where, row["gate"])
+        elif own is not None:
+            same = own["texts"][names.index(row["response_id"])] == shown["text"]
+            if same == row["edited"]:
+                self.fault(
+                    "desk",
+                    where,
+                    "the answer is not the one it says" if not same else "it says that a person edited it",
+                )
+
+    def _end_of_desk(self) -> None:
+        """Say what became of nothing that was decided, and what should have had an outcome by now."""
+        for _, _, where in () if self._begins else self._desk.values():
+            self.fault("desk", where, "no decision about its batch is on record")
+        late = [one for one in self._waits if one.isoformat() < max(self._latest.values(), default="")]
+        if late:
+            self.notes["desk"] = (
+                f"{len(late)} batches have no outcome though their deadline at the desk has passed, the first at"
+                f" {min(late).isoformat()}: a worker or the service rejects them as soon as one runs"
+            )
+
+    def _decision(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        batch = hashlib.sha256(self._canonical(facts["batch"])).digest()[:16]
+        if batch in self._decided:
+            self.fault("action", place, "this batch was decided before")
+        self._decided.add(batch)
+        gate, policy_version = facts["batch"][0], facts["policy"]
+        policy = self._rows.get("policies", {}).get((gate, policy_version))
+        if policy is None:
+            self.fault("policy", place, f"its policy {policy_version} is in no log")
+            return
+        settings = self._rows.get("gate_revisions", {}).get((gate, policy["gate_revision"]))
+        if settings is None:
+            self.fault("policy", place, f"the gate's revision {policy['gate_revision']} is in no log")
+            return
+        decision = Decision(line, facts, policy, settings, place)
+        self.counts["decisions"] += 1
+        self._in_force(facts, policy_version, place)
+        untrusted = decided_without_trust(facts)
+        self.counts["decisions without a trusted policy"] += untrusted
+        # Where nothing was embedded none is named.
+        nothing = {"encoder": "none"} if not decision.scored and facts["embedding_source"] == "none" else {}
+        for name in ("unit", "mode", "scorer", "encoder"):
+            if facts[name] not in (settings[name], nothing.get(name, settings[name])) and not (
+                untrusted and (name != "mode" or facts[name] == "enforce")
+            ):
+                self.fault("action", place, f"its {name} is not that of policy {policy_version}")
+        if facts["action_id"] != action_id_of(self._canonical(facts["batch"])):
+            self.fault("action", place, "its action_id does not follow from gate, batch and attempt")
+        overdue = is_overdue(facts.get("deadline_ms"), facts["decided_at"])
+        if overdue and facts["outcome"] in ("ship", "mixed"):
+            self.fault("action", place, "it shipped after its sender's deadline")
+        deadline, stamp = settings["decision_deadline_seconds"], facts.get("timestamp_ms", -1)
+        if is_late(deadline, facts["created_at"], stamp, facts["decided_at"]):
+            if facts["outcome"] in ("ship", "mixed"):
+                self.fault("action", place, "it shipped after its gate's decision deadline")
+        elif facts["reason"] == "deadline_passed" and not overdue:
+            self.fault("action", place, "it was held for a deadline that had not passed")
+        self._of_upstream(decision)
+        key, metadata = settings.get("segment_by"), decision.metadata
+        if (
+            key is not None
+            and metadata is not None
+            and decision.scored
+            and facts.get("segment") != segment_of(metadata.get(key))
+        ):
+            self.fault("action", place, "its segment is not that of its metadata")
+        self._judged(decision)
+        best = self._action(decision)
+        if best is not False:
+            self._draw(decision, best)
+        waits = None if line.get("action") is None else self._event(decision, best or 0)
+        if not untrusted:
+            self._at_desk(decision, waits)
+        else:
+            self._desk.pop(tuple(facts["batch"]), None)
+
+    def _of_upstream(self, decision: Decision) -> None:
+        """Check that a gate which is calibrated for one upstream scored its answers alone, as far as metadata are there."""
+        wanted, place = decision.settings.get("upstream"), decision.place
+        differs = decision.facts["reason"] == "upstream_mismatch"
+        if wanted is None:
+            if differs:
+                self.fault("action", place, "it was held for its upstream, and its gate names none")
+            return
+        metadata = decision.metadata
+        if metadata is None:
+            return
+        if decision.scored and metadata.get("upstream") != wanted:
+            self.fault("action", place, "it was scored, and its answers are not of its gate's upstream")
+        if differs and metadata.get("upstream") == wanted:
+            self.fault("action", place, "it was held for its upstream, which is its gate's")
+
+    def _in_force(self, facts: dict[str, Any], version: int, place: str) -> None:
+        """Check that a decision was made under the newest policy there was, but for closings, which may be sealed after it.
+
+        The fence lets no decision be written once there is a newer policy than its worker looked at, and how far the control
+        log was is read before that: so this holds exactly, whatever the clocks say.
+        """
+        gate, size, seen = facts["batch"][0], facts["control"][0], facts.get("newest_seen", 0)
+        self.counts["decisions under the newest policy"] += 1
+        if seen > version:
+            self.counts["decisions whose worker refused the newest policy"] += 1
+            self.notes["refused"] = (
+                "decisions under an older policy whose workers say that they refused the newest one: whether they had to"
+            )
+        if self._control_leaf.get(("policies", (gate, version)), -1) >= size:
+            # A closing is in force before the log has it; it lets nothing ship.
+            if is_closing(self._rows["policies"][gate, version]):
+                self.counts["decisions under a closing that was sealed after them"] += 1
+            else:
+                self.fault("order", place, f"its policy {version} was written after it")
+        rate = facts.get("audit_rate")
+        if rate is not None and self._control_leaf.get(("audit_rates", (rate,)), -1) >= size:
+            self.fault("order", place, f"the audit rate {rate} that it names was written after it")
+        written = self._written.get(gate, [])
+        at = bisect_left(written, (size,))
+        newest = written[at - 1][1] if at else 0
+        if newest > max(version, seen):
+            self.fault(
+                "order", place, f"it was decided under policy {version}, when policy {newest} was in force"
+            )
+
+    def _made_of(self, facts: dict[str, Any], place: str) -> None:
+        """Derive a judge's scores again from its marks, which the chain has beside them."""
+        if facts["scorer"] != "judge" or not facts["responses"] or facts["responses"][0][1] is None:
+            return
+        for name, score, made_of, *_ in facts["responses"]:
+            # A blank answer scores 0, whatever it brought.
+            derived = 0.0 if made_of is None else round(made_of / 100, 6)
+            if abs(derived - score) > 2e-6:
+                self.fault(
+                    "score",
+                    place,
+                    f"the score of response {name!r} does not follow from the number it is made of",
+                )
+        self.counts["batches whose scores follow from recorded numbers"] += 1
+
+    def _action(self, decision: Decision) -> int | bool | None:
+        """Derive what ships again; returns the best response's position (None: no such), False if that is unknown."""
+        line, facts, policy, settings, place = decision
+        scores = [response[1] for response in facts["responses"]]
+        self._made_of(facts, place)
+        actions = [response[3] for response in facts["responses"]]
+        held, best = settings["hold_action"], None
+        shipped: list[bool] | None
+        if any(score is None for score in scores) or not scores:
+            shipped, reason = [False] * len(scores), ""
+            if facts["reason"] in ("scored", "closed", "bad_burst"):
+                self.fault("action", place, f"its reason is {facts['reason']!r}, and it has no scores")
+            if facts["reason"] == "not_read" and "not_read" not in facts:
+                self.fault("action", place, "it was held as not read, and names no answer")
+        else:
+            marks = tuple(float(one in facts.get("not_read", ())) for one in RULES)
+            if marks != (unread(facts.get("signals")) or (0.0,) * 3):
+                self.fault("action", place, "which answers were not read does not follow from its signals")
+            content = line.get("content")
+            if content is not None and None not in content["texts"]:
+                blank = list(map(is_blank, content["texts"]))
+            else:
+                # A blank text scores 0; which of those was blank is unknown without texts.
+                blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
+            rule = self._rule_of(policy)
+            try:
+                derived = self._derive(
+                    rule,
+                    unit=facts["unit"], state=policy["state"], threshold=policy["threshold"],
+                    scores=scores, blank=blank, facts=facts,
+                )  # fmt: skip
+            except ValueError as error:
+                self.fault("action", place, f"it cannot have been decided so: {error}")
+                return False
+            if derived is None:
+                self.notes[f"rule {rule}"] = f"actions by the rule {rule} were not derived again"
+                return False
+            shipped, best, cut = derived
+            reason = "scored"
+            bad_burst = self._of_burst(decision)
+            if not policy["calibrated"]:
+                reason = "no_threshold"
+            elif cut[0] == "closed":
+                reason = "closed"
+            elif bad_burst:
+                shipped, reason = [False] * len(scores), "bad_burst"
+            elif 1 in unread(facts.get("signals")) and (
+                cut[0] != "full" or never_enough(facts.get("budget"))
+            ):
+                reason = "not_read"
+            if "cut_state" in facts and cut != (facts["cut_state"], facts.get("cut_threshold")):
+                self.fault("action", place, "the batch's own threshold does not follow from its policy")
+        self.counts["actions derived again"] += 1
+        if actions != ["ship" if ships else held for ships in shipped]:
+            self.fault("action", place, "the responses' actions do not follow from scores and policy")
+        chosen = best if best is not None and shipped[best] else None
+        selected = None if chosen is None else facts["responses"][chosen][0]
+        every = bool(shipped) and all(shipped)
+        outcome = "ship" if every or selected is not None else "mixed" if any(shipped) else held
+        if facts["outcome"] != outcome or facts["selected"] != selected:
+            self.fault("action", place, "the batch's outcome does not follow from scores and policy")
+        elif reason and facts["reason"] != reason:
+            self.fault("action", place, f"its reason is {facts['reason']!r}, which should be {reason!r}")
+        return best
+
+    def _of_burst(self, decision: Decision) -> bool:
+        """Whether a prompt of a decision's burst has a bad label; bursts are compared with their names where texts are there."""
+        _, facts, policy, settings, place = decision
+        key, run = settings.get("group_by"), policy["calibration_run"]
+        for of, (by, burst) in self._bursts_read.pop(tuple(facts["batch"]), {}).items():
+            self._same_burst(decision, of, by, burst)
+        if key is None or run is None or settings["method"] != "full":
+            if "burst" in facts:
+                self.fault("action", place, "it names a burst, and its policy knows none")
+            return False
+        self._same_burst(decision, run, key, facts.get("burst"))
+        self.counts["decisions by burst"] += 1
+        return facts.get("burst") in self._bad_bursts.get(run, ())
+
+    def _same_burst(self, decision: Decision, run: int, key: str, burst: str | None) -> None:
+        name = decision.burst(key)
+        if name is None:
+            return
+        alike = not name and burst is None
+        if name and burst:
+            named = self._burst_names.setdefault((run, "=" + name), burst)
+            alike = named == burst and self._burst_names.setdefault((run, burst), name) == name
+        if not alike:
+            self.fault(
+                "action",
+                decision.place,
+                f"its burst in run {run} is not that of its {'question' if key == 'prompt' else 'metadata'}",
+            )
+
+    def _rule_of(self, policy: dict[str, Any]) -> Any:
+        key = (policy["gate"], policy["version"])
+        if key not in self._rule_of_policy:
+            self._rule_of_policy[key] = parsed(policy.get("rule") or PLAIN)
+        return self._rule_of_policy[key]
+
+    def _draw(self, decision: Decision, best: Any) -> None:
+        line, facts, _, settings, place = decision
+        gate, batch, attempt = facts["batch"]
+        ids = [response[0] for response in facts["responses"]]
+        drawn = [response[0] for response in facts["responses"] if response[4]]
+        scored = bool(ids) and all(response[1] is not None for response in facts["responses"])
+        base = settings["audit_probability"] if scored else 0.0
+        probability = base if facts.get("audit_rate") is None else self._raised(decision, scored)
+        if facts["sampling_probability"] != probability:
+            self.fault("draw", place, f"its logged probability should be {probability}")
+        salt = self._salts.get(gate)
+        self.counts["draws" if salt else "draws not verified"] += 1
+        if salt is None:
+            return
+        self._early[gate] += line["index"] < self._before.get(gate, {}).get(tuple(line["source"][:3]), 0)
+        names = (gate, batch, str(attempt))
+        if "uniforms" in facts:
+            drawn_by = [""] * len(ids) if facts["unit"] == "batch" else ids
+            if facts["uniforms"] != [uniform_of(salt, "dither", names, one) for one in drawn_by]:
+                self.fault(
+                    "draw", place, "the random numbers that it was shipped by are not those of its salt"
+                )
+        sampled = scored and keyed_uniform(salt, "audit", *names) < probability
+        if facts["sampled"] != sampled:
+            self.fault(
+                "draw", place, f"the audit sample {'takes' if sampled else 'does not take'} this batch"
+            )
+        extra = sampled and keyed_uniform(salt, "audit", *names) >= base
+        if facts.get("extra_draw", False) != extra:
+            self.fault(
+                "draw",
+                place,
+                f"the gate's own probability {'does not take' if extra else 'takes'} this batch, the record says otherwise"
+                if sampled
+                else "it says that a raised audit rate drew it",
+            )
+        if sampled and facts["unit"] == "best" and best is None and line.get("content") is None:
+            return  # all scores are 0, and which text was blank is unknown
+        if not sampled:
+            expected = []
+        elif facts["unit"] == "best" and best is not None:
+            expected = [ids[best]]
+        else:
+            order = sorted(ids, key=lambda i: (keyed_uniform(salt, "draw", *names, i), i))
+            expected = order[: settings["audit_draws"]]
+        if set(drawn) != set(expected):
+            self.fault("draw", place, f"the audit draw takes {sorted(expected)}, not {sorted(drawn)}")
+
+    def _raised(self, decision: Decision, scored: bool) -> float:
+        """Return the probability that a decision was drawn with that names an audit rate."""
+        facts, settings = decision.facts, decision.settings
+        (gate, _, attempt), number = facts["batch"], facts["audit_rate"]
+        rate, boost = self._rows.get("audit_rates", {}).get((number,)), settings.get("audit_boost") or 1.0
+        base: float = settings["audit_probability"]
+        wrong = None
+        if rate is None:
+            wrong = "is in no log"
+        elif rate["gate"] != gate:
+            wrong = f"is one of the gate {rate['gate']}"
+        elif not rate["boosted"]:
+            wrong = "raises nothing"
+        elif rate["until"] <= facts["decided_at"]:
+            wrong = "had ended"
+        elif boost == 1 or not scored or attempt != 1:
+            wrong = "does not raise the probability of such a batch"
+        if wrong is not None:
+            self.fault("draw", decision.place, f"the audit rate {number} that it names {wrong}")
+            return base if scored else 0.0
+        self.counts["draws at a raised rate"] += 1
+        return float(min(1.0, boost * base))
+
+    def _event(self, decision: Decision, best: int) -> Any:
+        """Compare the published event with what was recorded of the decision, and return until when it waits at the desk."""
+        line, facts, policy, settings, place = decision
+        try:
+            event = self._parse(from_base64(line["action"]["value"]) or b"")
+        except (ValueError, RecursionError):
+            event = None
+        if not isinstance(event, dict):
+            self.fault("action", place, "the published event cannot be read")
+            return None
+        count, groups = facts.get("budget") or (None, 0)
+        needed = {} if count is None else {"budget_needed": count / (groups + 1)}
+        not_read = facts.get("not_read") or [None] * len(facts["responses"])
+        # what scores at or below a label floor is drawn, and never asked for
+        floor = settings.get("label_floor")
+        cut = (
+            facts.get("cut_state", policy["state"]),
+            facts.get("cut_threshold", None if "cut_state" in facts else policy["threshold"]),
+        )
+        if decided_without_trust(facts):
+            cut = ("closed", None)
+        gate, batch_id, attempt = facts["batch"]
+        recorded = {
+            "schema": "streamer.actions.v1",
+            "gate": gate,
+            "batch_id": batch_id,
+            "attempt": attempt,
+            "unit": facts["unit"],
+            "action": facts["outcome"],
+            "action_id": facts["action_id"],
+            "enforced": facts["mode"] == "enforce",
+            "selected": facts["selected"],
+            "reason": facts["reason"],
+            "responses": [
+                {"id": one[0], "score": one[1], "action": one[3]}
+                | (needed if position == best else {})
+                | ({} if rule is None else {"not_read": rule})
+                for position, (one, rule) in enumerate(zip(facts["responses"], not_read, strict=True))
+            ],
+            "policy": {
+                "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
+                "method": settings["method"], "segment": facts.get("segment"),
+            },
+            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()},
+            "audit": {
+                "sampled": facts["sampled"],
+                "probability": facts["sampling_probability"],
+                "label": [
+                    one[0]
+                    for one in facts["responses"]
+                    if one[4] and (floor is None or one[1] is None or one[1] > floor)
+                ],
+            },
+            "source": dict(zip(("topic", "partition", "offset"), line["source"][1:], strict=True)),
+        }  # fmt: skip
+        for name, value in recorded.items():
+            if not same_json(event.get(name), value):
+                self.fault("action", place, f"the published event says another {name}")
+        if moment_of(event.get("decided_at")) != facts["decided_at"]:
+            self.fault("action", place, "the published event says another moment of decision")
+        return event.get("desk_until")

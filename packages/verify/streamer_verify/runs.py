@@ -1,0 +1,305 @@
+"""What calibration runs have read, and which of it was there to be read."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from streamer_verify.actions import unread
+from streamer_verify.all_signals import MOST_FITS, ByScore, BySignals, Fit, cuts_at_budget, wrong_budget
+from streamer_verify.signatures import OF_LABEL, ed25519_verify, label_statement
+from streamer_verify.values import MONITOR, PLAIN, parsed, place_of, sha256
+from streamer_verify.verifier import Verifier
+from streamer_verify.waits import of_same_revisions
+
+
+class Decided(NamedTuple):
+    """What runs need to know of a decision; `responses` has the score of each, and whether it was drawn."""
+
+    batch: tuple[str, str, int]
+    chain: tuple[Any, ...]
+    leaf: int
+    made_as: tuple[str, str]
+    erased_at: str
+    place: str
+    sampled: bool
+    decided_at: str
+    policy: int
+    extra_draw: bool
+    raised: bool
+    probability: float
+    scorer: str
+    responses: dict[str, tuple[float | None, bool]]
+    signals: bytes | None
+
+    @property
+    def drawn(self) -> list[tuple[str, float]]:
+        """The scored responses that its gate's own audit drew, with their scores."""
+        if not self.sampled or self.extra_draw or self.batch[2] != 1:
+            return []
+        return [
+            (name, score) for name, (score, drawn) in self.responses.items() if drawn and score is not None
+        ]
+
+
+class Label(NamedTuple):
+    """A label, with its leaf in its partition's log; one of a file has the id of its row, and a leaf of the control log."""
+
+    kind: str
+    labeller: str
+    severity: float
+    effective: str
+    received: str
+    chain: tuple[Any, ...] | None
+    leaf: int
+    id: int
+    said: dict[str, Any]
+
+
+class Runs:
+    """Reads the logs along with the verifier, and then derives each calibration run again.
+
+    `control` and `outcomes` pass their lines on; `check_runs` takes the lines of the control log a second time, so that the
+    inputs of one run at a time are held.
+
+    Parameters
+    ----------
+    label_keys : whose labels which key signs, by its id; None: which labels a gate that demands signatures has read is not
+        checked.
+    verify_signature : of a key, a text and a signature.
+    """
+
+    def __init__(
+        self,
+        label_keys: Mapping[str, tuple[str, bytes]] | None = None,
+        verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
+    ) -> None:
+        self.label_keys = label_keys
+        self._verify_signature = verify_signature
+        self._record_id = ""
+        self._signatures: dict[int, list[tuple[int, dict[str, Any]]]] = {}
+        self._of_files: set[int] = set()
+        self._gates: dict[str, dict[str, Any]] = {}
+        self._revisions: dict[tuple[str, int], dict[str, Any]] = {}
+        self._policies: dict[tuple[str, int], dict[str, Any]] = {}
+        self._carried: dict[tuple[Any, ...], float] = {}
+        self._rows: dict[tuple[Any, ...], bytes] = {}
+        self._read: set[tuple[str, str, int]] = set()
+        self._calibrated: set[str] = set()
+        self._closings: dict[str, dict[int, int]] = {}
+        self._alarmed: dict[str, list[int]] = {}
+        self._carried_to: set[tuple[Any, ...]] = set()
+        self._decided: dict[tuple[str, str, int], Decided] = {}
+        self._draws: dict[str, list[Decided]] = {}
+        self._labels: dict[tuple[Any, ...], list[Label]] = {}
+        self._compares: dict[int, BySignals | ByScore] = {}
+        self._fits: dict[int, list[Fit]] = {}
+
+    # reading along
+
+    def control(self, lines: Iterable[dict[str, Any]], record_id: str) -> Iterator[dict[str, Any]]:
+        """Pass the control log on and read it."""
+        self._record_id = record_id
+        for line in lines:
+            yield line
+            if line["row"] is not None:
+                self._of_control(line, line["kind"], line["row"])
+
+    def _of_control(self, line: dict[str, Any], kind: str, row: dict[str, Any]) -> None:
+        if kind == "gates":
+            self._gates[row["name"]] = row
+        elif kind == "gate_revisions":
+            self._revisions[row["gate"], row["revision"]] = row
+        elif kind == "policies":
+            self._policies[row["gate"], row["version"]] = row
+            if row["created_by"] == MONITOR and row["state"] == "closed":
+                self._closings.setdefault(row["gate"], {})[row["version"]] = line["index"]
+        elif kind == "alerts" and row["kind"] in ("risk", "selective"):
+            self._alarmed.setdefault(row["gate"], []).append(row["policy_version"])
+        elif kind == "carried_scores":
+            self._carried[row["scorer"], *row["of"], row["response_id"]] = row["score"]
+            self._carried_to.add((row["scorer"], *row["of"]))
+        elif kind == "carried_signals":
+            self._rows[row["list"], *row["of"]] = bytes.fromhex(row["signals"])
+        elif kind == "label_signatures":
+            self._signatures.setdefault(row["label"], []).append((line["index"], row))
+        elif kind == "calibration_runs":
+            self._calibrated.add(row["gate"])
+            self._read.update((row["gate"], batch, attempt) for batch, attempt, *_ in line["inputs"])
+        elif kind == "label_revisions":
+            label = Label(
+                row["kind"], row["labeller"], row["severity"], row["effective_at"], row["received_at"],
+                None, line["index"], row["id"], row,
+            )  # fmt: skip
+            self._of_files.add(row["id"])
+            response = (row["gate"], row["batch_id"], row["attempt"], row["response_id"])
+            self._labels.setdefault(response, []).append(label)
+
+    def outcomes(self, lines: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Pass the partitions' logs on, and keep what runs have read."""
+        self._labels = {name: some for name, some in self._labels.items() if name[0] in self._calibrated}
+        for line in lines:
+            yield line
+            if line["kind"] in ("decision", "label") and line["facts"] is not None:
+                self._of_outcome(line, line["facts"])
+
+    def _of_outcome(self, line: dict[str, Any], facts: dict[str, Any]) -> None:
+        gate, batch_id, attempt, *response = facts["batch" if line["kind"] == "decision" else "response"]
+        batch = (gate, batch_id, attempt)
+        if gate not in self._calibrated:
+            return
+        if line["kind"] == "decision":
+            if not facts["sampled"] and batch not in self._read:
+                return
+            self._decided[batch] = Decided(
+                batch,
+                tuple(line["source"][:3]),
+                line["index"],
+                (facts["unit"], facts["encoder"]),
+                line.get("erased_at") or "~",
+                "{1}[{2}], offset {3}".format(*line["source"]),
+                facts["sampled"],
+                facts["decided_at"],
+                facts["policy"],
+                bool(facts.get("extra_draw")),
+                facts.get("audit_rate") is not None,
+                facts["sampling_probability"],
+                facts["scorer"],
+                {one[0]: (one[1], bool(one[4])) for one in facts["responses"]},
+                bytes.fromhex(facts["signals"]) if "signals" in facts else None,
+            )
+            return
+        effective = line.get("effective_at", min(facts["labelled_at"], facts["received_at"]))
+        label = Label(
+            facts["kind"], facts["labeller"], facts["severity"], effective, facts["received_at"],
+            tuple(line["source"][:3]), line["index"], 0, facts,
+        )  # fmt: skip
+        self._labels.setdefault((*batch, *response), []).append(label)
+
+    # and then
+
+    def compare(self, run: int, by: BySignals | ByScore) -> None:
+        """Remember what policies of a run compare batches with."""
+        self._compares[run] = by
+
+    def check_budgets(self, lines: Iterable[dict[str, Any]], verifier: Verifier) -> None:
+        """Derive again which budget each decision needed; after `check_runs`, from the partitions' logs."""
+        for line in lines:
+            facts = line.get("facts")
+            if line["kind"] != "decision" or facts is None:
+                continue
+            needed, said = self._needed(facts), facts.get("budget")
+            verifier.counts["budgets derived again"] += needed is not None
+            if said != needed:
+                verifier.fault("action", place_of(line), wrong_budget(said, needed))
+
+    def _needed(self, facts: dict[str, Any]) -> list[Any] | None:
+        gate = facts["batch"][0]
+        policy, settings = self._policies.get((gate, facts["policy"])), self.served(gate, facts["policy"])
+        if policy is None or settings is None or not facts["responses"] or facts["responses"][0][1] is None:
+            return None
+        by = self._compares.get(policy["calibration_run"])
+        if isinstance(by, BySignals):
+            key = policy["calibration_run"]
+            if key not in self._fits:
+                while len(self._fits) >= MOST_FITS:
+                    self._fits.pop(next(iter(self._fits)))
+                self._fits[key] = by.fits()
+            return by.needed(facts, self._fits[key])
+        if by is None or not cuts_at_budget(policy, settings) or 1 in unread(facts.get("signals")):
+            return None
+        return by.needed(facts, settings, parsed(policy.get("rule")) or PLAIN)
+
+    def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
+        """Return the row of a gate's revision."""
+        return self._revisions.get((gate, revision))
+
+    def gate(self, name: str) -> dict[str, Any] | None:
+        """Return the row of a gate."""
+        return self._gates.get(name)
+
+    def served(self, gate: str, policy: int) -> dict[str, Any] | None:
+        """Return the settings of a policy."""
+        row = self._policies.get((gate, policy))
+        return None if row is None else self._revisions.get((gate, row["gate_revision"]))
+
+    def decided(self, batch: tuple[str, str, int]) -> Decided | None:
+        """Return what is on record of a batch."""
+        return self._decided.get(batch)
+
+    def labels(self, response: tuple[Any, ...]) -> list[Label]:
+        """Return every label of a response."""
+        return self._labels.get(response, [])
+
+    def signed(self, label: Label, response: tuple[Any, ...], before: int) -> bool:
+        """Whether a label had a good signature of its labeller before a leaf of the control log."""
+        text = dict(zip(OF_LABEL, response, strict=False)) | label.said
+        if label.chain is not None:
+            return self._is_good(text, label.said)
+        signatures = self._signatures.get(label.id, [])
+        return any(index < before and self._is_good(text, row) for index, row in signatures)
+
+    def draws(
+        self, row: dict[str, Any], settings: dict[str, Any], heads: dict[tuple[Any, ...], int]
+    ) -> tuple[list[Decided], list[Decided]]:
+        """Return what a gate's own audit had drawn below the heads of a run, in order: what the run could read, and what came before all that."""
+        gate, since, made_as = (
+            row["gate"],
+            row.get("since_version") or 0,
+            (settings["unit"], settings["encoder"]),
+        )
+        if gate not in self._draws:
+            drawn = [one for one in self._decided.values() if one.batch[0] == gate and one.drawn]
+            self._draws[gate] = sorted(drawn, key=attrgetter("decided_at", "chain", "leaf"))
+        there = [
+            one
+            for one in self._draws[gate]
+            if one.leaf < heads.get(one.chain, 0) and one.decided_at < row["started_at"]
+        ]
+        read = [
+            one
+            for one in there
+            if one.policy >= since
+            and one.made_as == made_as
+            and (one.scorer == settings["scorer"] or (settings["scorer"], *one.batch) in self._carried_to)
+            and of_same_revisions(
+                settings if self.carried_row(settings, one.batch) is None else {**settings, "signals": None},
+                self.served(gate, one.policy),
+            )
+        ]
+        return read, [one for one in there if read and one.decided_at < read[0].decided_at]
+
+    def begins(self, gate: str, since: int | None, before: int) -> bool:
+        """Whether a run may begin at a policy: the newest closing by an alarm before a leaf, or where an alarm could not close."""
+        closings = self._closings.get(gate, {})
+        newest = max((version for version, leaf in closings.items() if leaf < before), default=None)
+        if since is None or since == newest:
+            return since == newest
+        # A closing may be sealed after it is in force.
+        later = since in closings or any(version < since for version in self._alarmed.get(gate, ()))
+        return later and since > (newest or 0)
+
+    def _is_good(self, label: dict[str, Any], by: dict[str, Any]) -> bool:
+        named, key = (self.label_keys or {}).get(by.get("key_id") or "", (None, b""))
+        if named != label["labeller"]:
+            return False
+        try:
+            signature = base64.b64decode(by["signature"], validate=True)
+            return self._verify_signature(key, label_statement(label, self._record_id), signature)
+        except (KeyError, TypeError, ValueError):
+            return False
+
+    @property
+    def signed_elsewhere(self) -> bool:
+        """Whether labels that came by topics were signed by file: which, no bundle says."""
+        return bool(self._signatures.keys() - self._of_files)
+
+    def carried(self, scorer: str, response: tuple[Any, ...]) -> float | None:
+        """Return what an adopted candidate's scorer made of a response that was decided before it."""
+        return self._carried.get((scorer, *response))
+
+    def carried_row(self, settings: dict[str, Any], batch: tuple[Any, ...]) -> bytes | None:
+        """Return the row that an adopted candidate with this list of signals made of a batch that was decided before it."""
+        return self._rows.get((sha256((settings.get("signals") or "").encode()), *batch))

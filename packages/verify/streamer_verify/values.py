@@ -1,0 +1,171 @@
+"""Values of a record: how they are written and read, compared and named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import uuid
+from binascii import a2b_base64
+from datetime import UTC, datetime, timedelta
+from operator import itemgetter
+from typing import Any
+
+ACTION_NAMESPACE = uuid.UUID("81e78adc-fc1e-4630-a18c-d59094748d62")
+
+DESK_NAMESPACE = uuid.UUID("5b1f1f64-9d0f-4f0e-8d55-6a4f1b7d3f0c")
+
+CONTROL = ("control", "", 0)
+"""What a receipt names in place of log, topic and partition for a leaf of the control log."""
+
+HTTP_LOG = "http"
+
+RECALIBRATOR, MONITOR, SIGNED_IN = "recalibrator", "monitor", "account:"
+"""Who makes what the service makes by itself, an alarm's closings, and how the names of people begin who have signed in."""
+
+DEEPEST = 200
+"""How deep values may be nested in a line."""
+
+CLOCKS_APART = timedelta(minutes=1)
+
+log_of = itemgetter("log_id", "topic", "partition")
+"""Which log a checkpoint's head, or a gap, is of."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def canonical_json(value: object) -> bytes:
+    """Write a value as the one byte string that is hashed."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode()
+
+
+def strict_json(line: bytes) -> Any:
+    """Read JSON that says one thing to everybody. Raises `ValueError` for a key twice, NaN, or nesting without end."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        read = dict(pairs)
+        if len(read) != len(pairs):
+            raise ValueError("a key occurs twice in one object")
+        return read
+
+    def refuse(name: str) -> Any:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        # Decoded here: the parser would take UTF-16 and a byte order mark, too.
+        value = json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse, parse_float=_finite)
+        _shallow(value)
+        return value
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def canonical_value(line: bytes) -> dict[str, Any]:
+    """Read an object that is written as canonical JSON. Raises `ValueError`; so no key occurs twice, and no number has no value."""
+    try:
+        value = json.loads(line.decode())
+        if canonical_json(value) != line:
+            raise ValueError("it is not written as canonical JSON")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise ValueError("it is not an object")
+    if line.count(b"[") + line.count(b"{") > DEEPEST:
+        _shallow(value)
+    return value
+
+
+def _shallow(value: Any, depth: int = 0) -> None:
+    if depth > DEEPEST:
+        raise ValueError("it is nested too deeply")
+    for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _shallow(one, depth + 1)
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"{text[:40]} is no number that a double has")
+    return number
+
+
+def sha256(data: bytes) -> str:
+    """Return the digest in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def from_base64(text: str | None) -> bytes | None:
+    """Return what a text in base64 stands for."""
+    return None if text is None else a2b_base64(text)
+
+
+def base64_as_hex(text: str | None) -> str | None:
+    """Return base64 as hexadecimal."""
+    return None if text is None else a2b_base64(text).hex()
+
+
+PLAIN: dict[str, Any] = {"kind": "indicator", "parameters": {}, "curve": None}
+
+
+def sizes_of(head: dict[str, Any]) -> dict[tuple[Any, ...], int]:
+    """How many leaves the logs have by a manifest or a head, the control log under `()`."""
+    return {(): head["control"]["size"]} | {log_of(one): one["size"] for one in head["partitions"]}
+
+
+def row_name(kind: str, row: dict[str, Any] | None) -> str:
+    """Name a row for people."""
+    keys = (
+        "name",
+        "gate",
+        "revision",
+        "version",
+        "event",
+        "id",
+        "batch_id",
+        "response_id",
+        "topic",
+        "partition",
+    )
+    return " ".join(
+        [kind, *(f"{key} {row[key]}" for key in keys if row is not None and row.get(key) is not None)]
+    )
+
+
+def place_of(line: dict[str, Any]) -> str:
+    """Name a decision for people."""
+    place = "{}[{}], leaf {}, offset {}".format(*line["source"][1:3], line["index"], line["source"][3])
+    return place + " ({}/{}#{})".format(*line["facts"]["batch"])
+
+
+def parsed(value: Any) -> Any:
+    """Return what JSON in a text says."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def same_json(one: Any, other: Any, near: float = 0.0) -> bool:
+    """Whether two values are the same JSON, 1 and 1.0 taken for one, and numbers that `near` parts of them apart."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, int | float) and isinstance(other, int | float):
+        return one == other or abs(one - other) <= near * max(1.0, abs(one))
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(same_json(*pair, near) for pair in zip(one, other, strict=True))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same_json(one[name], other[name], near) for name in one)
+    return bool(one == other)
+
+
+def moment_of(said: Any) -> str | None:
+    """A moment of an event, which leaves out digits that are zero, as leaves have it; None where it is none."""
+    found = (
+        re.fullmatch(r"([0-9T:-]{19})(?:\.([0-9]{1,6}))?(?:Z|\+00:00)", said)
+        if isinstance(said, str)
+        else None
+    )
+    return None if found is None else f"{found[1]}.{found[2] or '':0<6}+00:00"
+
+
+def seconds_between(start: str, end: str) -> float:
+    """Return the seconds from one moment to another."""
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()

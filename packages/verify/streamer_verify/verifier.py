@@ -1,0 +1,204 @@
+"""The record as a whole: the logs of partitions with what stands in them, and where all logs end."""
+
+from __future__ import annotations
+
+import hmac
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from streamer_verify.checkpoints import Chain
+from streamer_verify.decisions import Decisions
+from streamer_verify.logs import Log
+from streamer_verify.values import HTTP_LOG, base64_as_hex, canonical_json, log_of, sha256
+
+
+class Verifier(Decisions):
+    """Takes the parts of a bundle in turn (`checkpoints`, `control`, `outcomes`, `unchained`, `heads`) and collects
+    what does not fit.
+
+    Parameters
+    ----------
+    keys : public keys, 32 bytes each, that checkpoints may be signed with.
+    verify_signature, derive, canonical, parse : replaceable by faster or fuller ones of the same form.
+
+    Attributes
+    ----------
+    faults : dicts with `check`, `place` and `detail`, in the order in which they were found.
+    notes : what could not be checked, and why.
+    counts : how much was checked.
+    left_out : what a bundle says that it has not, as in its manifest; None: it is no bundle.
+    """
+
+    def __init__(self, keys: Sequence[bytes], **replaced: Callable[..., Any]) -> None:
+        super().__init__(keys, **replaced)
+        self._ends: dict[Chain, tuple[Log, int]] = {}
+        self._said: dict[Chain, int] = {}
+        self._holes: dict[Chain, tuple[int, int]] = {}
+
+    def outcomes(self, lines: Iterable[dict[str, Any]]) -> None:
+        """Verify the logs of outcomes, which come partition by partition."""
+        at: Chain | None = None
+        log, last = Log(), -1
+        self.counts["outcomes"] += 0  # none is a finding, too
+        for line in lines:
+            source = tuple(line["source"][:3])
+            name, offset = f"{source[1]}[{source[2]}]", line["source"][3]
+            if source != at:
+                if at is not None:
+                    self._ends[at] = (log, last)
+                if source in self._ends:
+                    self.fault("log", name, "its outcomes are not in one piece")
+                at, (log, last) = source, self._begin(source)
+                self._lost.get(source, []).sort()
+                self._mark(source, log, name)
+            facts, index = line.get("facts"), line["index"]
+            if index != log.size:
+                self.fault("log", f"{name}, leaf {log.size}", f"it is missing (the next is {index})")
+                log = Log(index + 0, whole=False)
+            place = f"{name}, leaf {index}, offset {offset}"
+            if offset <= last:
+                self.fault("log", place, f"its offset does not come after {last}")
+            self._hole(source, last + 1, offset, place)
+            self._clock(source, name, line["recorded_at"], place)
+            if facts is None:
+                self._not_read(line, place, line.get("missing", "what it is about is missing"))
+            else:
+                if line["kind"] == "decision":
+                    place += " ({}/{}#{})".format(*facts["batch"])
+                sealed = {
+                    "kind": line["kind"], "source": line["source"], "index": index,
+                    "recorded_at": line["recorded_at"], "facts": facts,
+                }  # fmt: skip
+                if sha256(b"\x00" + self._canonical(sealed)) != line["leaf"]:
+                    self.fault("log", place, f"the {line['kind']} is not what was recorded")
+                self._how_far(source, index, facts["control"], place)
+                self._about(line, facts, place)
+            self._append(source, log, line, place)
+            last = offset
+            self.counts["outcomes"] += 1
+            if self._events:
+                self._receipt_of(source, index, line, place)
+        if at is not None:
+            self._ends[at] = (log, last)
+
+    def _how_far(self, chain: Chain, index: int, control: list[Any], place: str) -> None:
+        """Check what a leaf says of the control log as its transaction saw it: its size and its root.
+
+        So whoever has a receipt, or a checkpoint, of the leaf holds the control log to account as well. It is read once the
+        partition is locked, so that it never falls along a log; and a head has read where all logs were at one moment.
+        """
+        before, (size, root) = self._said.get(chain), control
+        there = self._control_size
+        if size <= there and root != (self._control_roots.get(size) or root):
+            self.fault("order", place, f"it saw other {size} control leaves than there are")
+        if before is not None and size < before:
+            self.fault(
+                "order", place, f"it saw {size} control leaves, and a leaf before it saw {before} already"
+            )
+        if size > there:
+            self.fault("order", place, f"it saw {size} control leaves, and there are {there}")
+        if (covering := self._marks.get(chain)) is not None:
+            at = bisect_left(covering.sizes, index + 1)
+            if at < len(covering.sizes) and size > covering.controls[at]:
+                self.fault(
+                    "order",
+                    place,
+                    f"checkpoint {covering.numbers[at]} covers it and saw {covering.controls[at]} control leaves, it says {size}",
+                )
+        self._said[chain] = max(size, before or 0)
+
+    def _hole(self, chain: Chain, first: int, end: int, place: str) -> None:
+        """Count the offsets from `first` to `end` - 1, which have no outcome, and are not recorded as lost either."""
+        missing = end - first
+        for start, stop in self._lost.get(chain, []) if missing > 0 else ():
+            missing -= max(0, min(stop, end) - max(start, first))
+        if missing <= 0:
+            return
+        if chain[0] == HTTP_LOG:
+            self.fault(
+                "order",
+                place,
+                f"{missing} requests before it have no outcome: they are numbered without holes",
+            )
+            return
+        count, at = self._holes.get(chain, (0, first))
+        self._holes[chain] = count + missing, at
+
+    def _about(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        if line["kind"] == "decision":
+            self._seal_of_batch(line, facts, place)
+            self._decision(line, facts, place)
+        elif line["kind"] in ("dead_letter", "conflict"):
+            self._seal_of_letter(line, facts, place)
+        elif line["kind"] == "label":
+            self._label(facts, line.get("effective_at"), place)
+
+    def _seal_of_letter(self, line: dict[str, Any], facts: dict[str, Any], place: str) -> None:
+        content = line.get("content")
+        if content is None:
+            self._erased(line, line["recorded_at"], place)
+        else:
+            sealed = [
+                base64_as_hex(content["key"]),
+                base64_as_hex(content["value"]),
+                content["headers"],
+                content["detail"],
+            ]
+            mac = hmac.digest(bytes.fromhex(content["salt"]), canonical_json(sealed), "sha256")
+            if mac.hex() != facts["content_mac"]:
+                self.fault("seal", place, "the refused bytes, headers or detail were changed")
+
+    def unchained(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Rows, or columns of rows, that are in the tables and in no log, or say otherwise than it."""
+        for row in rows:
+            place = f"{row['kind']} {row['subject']}"
+            if row["kind"].endswith(".erased_at"):
+                self.fault("erasure", place, "it is said to be erased, and its content is there")
+            elif row["kind"] == "desk_items":
+                self.fault(
+                    "desk",
+                    place,
+                    "it does not wait for a person as its decision says: nobody will reject it in time",
+                )
+            else:
+                self.fault("log", place, "this row, or what it says of itself, belongs to no log")
+
+    def heads(self, head: dict[str, Any]) -> None:
+        """Compare where the logs end with where the record, and the checkpoints, say that they end."""
+        known = {log_of(one): one for one in head["partitions"]}
+        for chain in sorted({*known, *self._ends, *(one for one in (*self._marks, *self._kept) if one)}):
+            name = f"{chain[1]}[{chain[2]}]"
+            log, last = self._ends.get(chain) or self._begin(chain)
+            if chain not in self._ends:
+                self._mark(chain, log, name)
+            self._end(chain, name, log, known.get(chain), last)
+            if chain in known:
+                self._next_offset(chain, name, known[chain]["next_offset"])
+                self._hole(chain, last + 1, known[chain]["next_offset"], name)
+        for gate, count in sorted(self._early.items()):
+            if count:
+                self.notes[f"early {gate}"] = (
+                    f"{count} batches of {gate} were decided before a checkpoint was committed to its salt"
+                )
+        for chain, reads in self._read_at.items():
+            for size, runs in reads.items():
+                for _, _, place in runs:
+                    self.fault(
+                        "calibration",
+                        place,
+                        f"it has read {size} leaves of {chain[1]}[{chain[2]}], and there are fewer",
+                    )
+        for chain, (count, first) in sorted(self._holes.items()):
+            self.notes[f"holes {chain}"] = (
+                f"{count} offsets of {chain[1]}[{chain[2]}] have no outcome, the first is {first}: the marks of a publisher's"
+                " transactions have none either; --log tells them apart while the topic has them"
+            )
+        for chain, (count, longest, at) in sorted(self._back.items()):
+            self.notes[f"clock {chain}"] = (
+                f"the time at which {f'{chain[1]}[{chain[2]}]' if chain else 'the control log'} was recorded steps back"
+                f" {count} times, by up to {longest.total_seconds():.0f} s, first at {at}: a clock was wrong, or somebody"
+                " wrote it"
+            )
+        self._end_of_desk()
+        self._uncovered(head)

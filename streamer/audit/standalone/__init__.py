@@ -1,1 +1,0 @@
-"""What an auditor needs without this package: one file of the standard library alone."""
