@@ -3,23 +3,17 @@
 What a scorer needs beyond the answers is fixed where it is defined, before any file is looked at.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from streamer.calibration.specification import discovered
 from streamer.scoring import plugins, scorers
-from streamer.scoring.scorer import Scorer
+from streamer.scoring.scorer import AnswerBatch, Floats, Scorer
 from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.scoring.scorer import AnswerBatch, Floats
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
     {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]

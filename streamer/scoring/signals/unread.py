@@ -10,5 +10,7 @@ def _mark(rule: Rule, title: str, says: str) -> Signal:
 
 
 cut = _mark("cut", "an answer is cut", "is one of answers that the encoder cannot read whole")
-unread = _mark("unread", "an answer is unread", "is one of answers whose characters the encoder does not know")
+unread = _mark(
+    "unread", "an answer is unread", "is one of answers whose characters the encoder does not know"
+)
 twin = _mark("twin", "two answers look alike", "is one of answers that the encoder confuses")
