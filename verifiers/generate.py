@@ -6,16 +6,17 @@ Only these tables are made: what the verifiers do with them is written by hand, 
 from __future__ import annotations
 
 import json
+import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import fill
-from typing import TYPE_CHECKING
 
+from streamer.gates.declared import FIRST_PARAMETERS
+from streamer.gates.setting import Setting
 from streamer.gates.setting_changes import CALIBRATED_FOR
+from streamer.gates.settings import SETTINGS
 from streamer.signing.policies import FIRST_SETTINGS, NUMBERS, YOUNGER_SETTINGS
-
-if TYPE_CHECKING:
-    from streamer.gates.setting import Setting
 
 ROOT = Path(__file__).parents[1]
 SAID = "Made of the declarations in streamer/gates/declared.py by `python -m verifiers.generate`."
@@ -37,6 +38,43 @@ export const FLOATS = new Set({_lines(sorted(NUMBERS))});
 """
 
 
+def python() -> str:
+    """The tables for `packages/verify`."""
+    forms = fill(", ".join(map(form, SETTINGS.values())), 110)
+    return f'''"""What a gate's settings are: tables made of streamer/gates/declared.py by `python -m verifiers.generate`."""
+# fmt: off
+
+from __future__ import annotations
+
+from typing import Any
+
+FORM = """
+{forms}
+"""
+"""What each looks like in a row of `gate_revisions`, in the words of `forms`."""
+
+CALIBRATED_FOR = {_tuple([*CALIBRATED_FOR, *FIRST_PARAMETERS])}
+"""What a threshold is calibrated for, with the parameters that have a column."""
+
+SIGNED_SETTINGS = {_tuple(FIRST_SETTINGS)}
+"""The settings that every signature of a policy covers."""
+
+SIGNED_IF_OTHER: dict[str, Any] = {{
+{fill(", ".join(f"{json.dumps(name)}: {json.dumps(v) if isinstance(v, str) else repr(v)}" for name, v in YOUNGER_SETTINGS.items()), 110, **_INDENTED)},
+}}
+"""Those that it covers where they have another value."""
+
+SIGNED_AS_FLOATS = frozenset({_tuple(sorted(NUMBERS))})
+'''
+
+
+def _tuple(names: Iterable[str]) -> str:
+    return "(\n" + fill(", ".join(map(json.dumps, names)), 110, **_INDENTED) + ",\n)"
+
+
+_INDENTED = {"initial_indent": "    ", "subsequent_indent": "    "}
+
+
 def form(one: Setting) -> str:
     """What a value looks like in a row of `gate_revisions`, in the words of `audit-format.schema.json`'s grammar."""
     if one.choices:
@@ -44,13 +82,18 @@ def form(one: Setting) -> str:
     elif one.kind is float:
         word = (
             "seconds" if one.name.endswith("_seconds")
-            else "inner" if one.open and one.most == 1
+            else "inner" if one.most == 1 and (one.open or one.open_most)
             else "share" if one.most == 1
-            else "above" if one.open_least and not one.least
+            else "above" if not one.least and (one.open or one.open_least)
             else "number"
         )  # fmt: skip
     else:
-        words = {str: "text", int: "some" if one.least else "count", bool: "bool", tuple: "json:names"}
+        words = {
+            str: "text",
+            int: "some" if one.most == math.inf else "count",
+            bool: "bool",
+            tuple: "json:names",
+        }
         word = words.get(one.kind, "json:numbers")
     return f"{one.name} {word}{'?' * one.optional}"
 
@@ -66,7 +109,10 @@ def _lines(names: object) -> str:
     )
 
 
-FILES = {"verifiers/javascript/settings.mjs": javascript}
+FILES = {
+    "packages/verify/streamer_verify/settings.py": python,
+    "verifiers/javascript/settings.mjs": javascript,
+}
 
 
 def stale() -> list[str]:

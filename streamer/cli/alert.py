@@ -7,10 +7,13 @@ import typer
 from streamer import wiring
 from streamer.cli import options as opt
 from streamer.cli.console import print_json, print_list, say
+from streamer.errors import UsageError
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
     from streamer.store.risk.alerts import RaisedAlert
+
+_MOST = 200
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -22,7 +25,7 @@ def list_(
     limit: Annotated[int, typer.Option(metavar="N", min=1, help="At most this many.")] = 20,
     json: opt.JsonOption = False,
 ) -> None:
-    """List alerts, the newest first."""
+    """List alerts, the newest first; with `--open` what pages before the rest."""
     with wiring.open_store(wiring.load_settings()) as store:
         if gate is not None:
             store.gates.get(gate)
@@ -43,24 +46,35 @@ def list_(
 @app.command()
 def acknowledge(
     alert_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The alert's id, or its beginning, as `alert list` shows it.")
+        str,
+        typer.Argument(
+            metavar="ID|GATE",
+            help="The alert's id, or its beginning, as `alert list` shows it; or a gate: all of its open alerts.",
+        ),
     ],
     reason: Annotated[str, opt.for_the_record("--reason", "What was found, for the record.")],
     by: opt.ByOption = None,
     json: opt.JsonOption = False,
 ) -> None:
-    """Record that you have looked at an alert and what you found.
+    """Record that you have looked at an alert, or at all open alerts of a gate, and what you found.
 
-    After a risk, selective-risk or draw alarm the next one begins, on decisions from now on. Its chance of a false alarm is
+    After an alarm the next one begins, on decisions from now on. Its chance of a false alarm is
     smaller, so that all alarms of a gate together keep theirs.
     """
     actor = opt.who(by)
     with wiring.open_store(wiring.load_settings()) as store:
-        raised = store.alerts.acknowledge(alert_id, by=actor, reason=reason)
-    if json:
-        print_json(alert_json(raised))
-    else:
-        say(f"Acknowledged by {actor}: {raised.alert.message}")
+        ids = [alert_id]
+        if any(one.gate == alert_id for one in store.gates.list()):
+            found = store.alerts.list(alert_id, limit=_MOST, unacknowledged=True)
+            ids = [one.alert.alert_id for one in found]
+            if not ids:
+                raise UsageError(f"gate {alert_id} has no alert that nobody has acknowledged")
+        for one in ids:
+            raised = store.alerts.acknowledge(one, by=actor, reason=reason)
+            if json:
+                print_json(alert_json(raised))
+            else:
+                say(f"Acknowledged by {actor}: {raised.alert.message}")
 
 
 def alert_json(raised: "RaisedAlert") -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -289,7 +290,9 @@ def guarantees_page() -> str:
 
 
 def bundle_schema() -> str:
-    """Write the schemas of the audit bundle, a member a line."""
+    """Write the schemas of the audit bundle, a member a line, with what signatures of policies cover."""
+    from streamer.gates.settings import SETTINGS
+    from streamer.signing.policies import NUMBERS, YOUNGER_SETTINGS
     from streamer_verify.forms import SCHEMAS
 
     def written(schema: Any) -> str:
@@ -299,7 +302,14 @@ def bundle_schema() -> str:
         lines = [f"  {json.dumps(name)}: {json.dumps(one)}" for name, one in schema["properties"].items()]
         return f'{json.dumps(rest)[:-1]}, "properties": {{\n' + ",\n".join(lines) + "}}"
 
-    definitions = ",\n".join(f" {json.dumps(name)}: {written(one)}" for name, one in SCHEMAS.items())
+    schemas = deepcopy(SCHEMAS)
+    columns = schemas["control.gate_revisions"]["properties"]["row"]["properties"]
+    for name in SETTINGS:
+        later = name in YOUNGER_SETTINGS
+        columns[name]["x-signed"] = {"unless": YOUNGER_SETTINGS[name]} if later else "always"
+        if name in NUMBERS:
+            columns[name]["x-float"] = True
+    definitions = ",\n".join(f" {json.dumps(name)}: {written(one)}" for name, one in schemas.items())
     said = "The lines of a bundle by file and kind, and its manifest. A whole number has no point and no exponent."
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "description": said}
     return json.dumps(head)[:-1] + f', "$defs": {{\n{definitions}}}}}\n'

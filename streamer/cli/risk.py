@@ -10,7 +10,7 @@ from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_pairs, say
 from streamer.cli.policies import NO_GATE, print_figures, promise_text
 from streamer.wording.numbers import when
-from streamer.wording.verdicts import ALARMS, alarm_text, before_text, facts, sentence
+from streamer.wording.verdicts import ALARMS, alarm_text, facts, sentence
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.report import DeskReport, RiskReport
@@ -56,8 +56,6 @@ def risk(
 
 def _show(report: "RiskReport", desk: "DeskReport | None") -> None:
     say(sentence(report))
-    if (before := before_text(report)) is not None:
-        say(before)
     print_figures(report)
     say("")
     pairs: list[tuple[str, object]] = []

@@ -428,9 +428,12 @@ class _Site:
         return f"/gate/{quote(gate, safe='')}"
 
     def acknowledge(self, session: Session, form: Mapping[str, str]) -> str:
-        """Acknowledge an alert."""
-        raised = self._store.alerts.acknowledge(form.get("alert", ""), by=session.actor, reason=_reason(form))
-        session.notice = f"Acknowledged: {raised.alert.message}"
+        """Acknowledge the alerts of an incident."""
+        said = [
+            self._store.alerts.acknowledge(one, by=session.actor, reason=_reason(form)).alert.message
+            for one in form.get("alert", "").split(",")
+        ]
+        session.notice = f"Acknowledged: {' '.join(said)}"
         return "/alerts"
 
     def release(self, session: Session, form: Mapping[str, str]) -> str:

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
     from streamer.store.policies.proposals import Proposal
+    from streamer.store.risk.alerts import RaisedAlert
 
 SHORTEST_SECONDS: Final = 2.0
 """Several open pages share a look-up for this long."""
@@ -114,7 +115,7 @@ class Pages:
         self._counts = None
 
     def gates(self, _query: Mapping[str, str]) -> dict[str, Any]:
-        """Every gate and its present state."""
+        """Every gate and its present state, what is in trouble first."""
         pending = self._store.labels.pending()
         lines: list[dict[str, Any]] = []
         end = monotonic() + COURSE_SECONDS
@@ -124,7 +125,12 @@ class Pages:
                 lines.append(line | {"spark": self._spark(one.gate, end - monotonic())})
             except UsageError as error:  # a policy that cannot be read hides no other gate
                 lines.append({"name": one.gate, "trouble": str(error)})
-        return {"gates": lines}
+        tones = ("broken", "unsure", "kept")
+        return {
+            "gates": sorted(
+                lines, key=lambda one: (not one["trouble"], tones.index(one.get("tone", "broken")))
+            )
+        }
 
     def gate(self, name: str, query: Mapping[str, str]) -> dict[str, Any]:
         """One gate: its promise, its present state, and its history."""
@@ -322,8 +328,11 @@ class Pages:
         if gate is not None and not self._store.policies.versions([gate]):
             raise NotThere(f"there is no gate {gate[:200]!r}")
         found = self._store.alerts.list(gate, limit=_ALERTS, unacknowledged=not closed)
+        incidents: dict[str, list[RaisedAlert]] = {}
+        for one in found:  # the newest first, or the worst: a gate has the place of its first
+            incidents.setdefault(one.alert.alert_id if closed else one.alert.gate, []).append(one)
         return {
-            "alerts": found,
+            "incidents": list(incidents.values()),
             "all": closed,
             "gate": gate,
             "full": len(found) == _ALERTS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import repeat
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
@@ -67,7 +67,8 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Ruling
     from streamer.gates.settings import GateSettings
-    from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Marks, Outcome, Record
+    from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Outcome, Record
+    from streamer.labels.judge.scores import JudgeScores
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.reading import Rule
     from streamer.scoring.scorer import AnswerBatch
@@ -103,21 +104,6 @@ class _Pending:
     not_read: tuple[Rule | None, ...] = ()
     batch: AnswerBatch | None = None
     beside: CandidateDecision | None = None
-
-
-class Marker(Protocol):
-    """Who is asked for marks; `streamer.labels.judge.scores.JudgeScores` is.
-
-    Attributes
-    ----------
-    id : what a gate names in the place of an encoder.
-    """
-
-    id: str
-
-    def of(self, batches: Sequence[AnswersToMark]) -> list[Marks]:
-        """Mark all answers of these batches, within a deadline. Blocks; raises nothing for any content."""
-        ...
 
 
 def _keep_scores(p: _Pending, before: BatchDecision) -> None:
@@ -165,7 +151,7 @@ class BatchDecider:
         topics: Topics,
         limits: Limits,
         clock: Callable[[], datetime],
-        judge: Marker | None = None,
+        judge: JudgeScores | None = None,
         tracing: Tracing = NO_TRACING,
         candidate_encoder: CachedEncoder | None = None,
         candidate_seconds: float = WAIT_SECONDS,

@@ -71,9 +71,68 @@ def document() -> bytes:
         "oneOf": [_ref("LabelsV1"), {"type": "array", "maxItems": MOST_LABELS, "items": _ref("LabelsV1")}]
     }
     of = "/v1/gates/{gate}"
+    paths: dict[str, dict[str, Any]] = {
+        of: {"get": _operation("showGate", "Show a gate.", [gate], _ref("GateView"), (403, 404, 503))},
+        f"{of}/decisions": {
+            "post": _operation(
+                "decide",
+                "Decide a batch. The answer is on record; a repeat gets the same.",
+                [gate, key, prefers, waits[1]],
+                _ref("ActionsV1"),
+                tuple(_REFUSALS),
+                body=_ref("ResponsesV1"),
+            )
+        },
+        f"{of}/decisions/{{batch_id}}": {
+            "get": _operation(
+                "findDecision",
+                "Find a recorded decision.",
+                [gate, batch, attempt],
+                _ref("ActionsV1"),
+                (400, 403, 404, 503),
+            )
+        },
+        f"{of}/desk/{{batch_id}}": {"get": _find_at_desk([gate, batch, attempt, *waits])},
+        f"{of}/labels": {
+            "post": _operation(
+                "label",
+                "Record severities. A repeat is safe.",
+                [gate, *waits],
+                _ref("Recorded"),
+                tuple(status for status in _REFUSALS if status != 409),
+                body=severities,
+            )
+        },
+        "/v1/chat/completions": {
+            "post": _in_place_of_a_model("complete", "ChatRequest", "Completion", asked)
+        },
+        "/v1/responses": {"post": _in_place_of_a_model("respond", "ResponseRequest", "Response", asked)},
+        "/v1/messages": {"post": _in_place_of_a_model("message", "MessageRequest", "Message", asked)},
+        "/v1/models/{model}": {
+            "get": _in_openais_form(
+                _operation(
+                    "showModel",
+                    "Show a gate that has an upstream.",
+                    [_parameter("model", "path", "As in the list, or the gate's name.", {"type": "string"})],
+                    _ref("Model"),
+                    (),
+                )
+            )
+        },
+        "/v1/models": {
+            "get": _in_openais_form(
+                _operation("listModels", "List the gates that have an upstream.", [], _ref("Models"), ())
+            )
+        },
+    }
+    for path, operations in paths.items():
+        for operation in operations.values():
+            operation["tags"] = ["gates" if path.startswith(of) else "in place of a model"]
     return msgspec.json.encode(
         {
             "openapi": "3.1.0",
+            "servers": [{"url": "/", "description": "This service."}],
+            "security": [{"key": []}, {}],
             "info": {
                 "title": "streamer serve",
                 "version": "1",
@@ -81,73 +140,30 @@ def document() -> bytes:
                 "when `action` is `ship` and `enforced` is true; everything else holds.",
                 "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
             },
-            "paths": {
-                of: {
-                    "get": _operation("showGate", "Show a gate.", [gate], _ref("GateView"), (403, 404, 503))
-                },
-                f"{of}/decisions": {
-                    "post": _operation(
-                        "decide",
-                        "Decide a batch. The answer is on record; a repeat gets the same.",
-                        [gate, key, prefers, waits[1]],
-                        _ref("ActionsV1"),
-                        tuple(_REFUSALS),
-                        body=_ref("ResponsesV1"),
-                    )
-                },
-                f"{of}/decisions/{{batch_id}}": {
-                    "get": _operation(
-                        "findDecision",
-                        "Find a recorded decision.",
-                        [gate, batch, attempt],
-                        _ref("ActionsV1"),
-                        (400, 403, 404, 503),
-                    )
-                },
-                f"{of}/desk/{{batch_id}}": {"get": _find_at_desk([gate, batch, attempt, *waits])},
-                f"{of}/labels": {
-                    "post": _operation(
-                        "label",
-                        "Record severities. A repeat is safe.",
-                        [gate, *waits],
-                        _ref("Recorded"),
-                        tuple(status for status in _REFUSALS if status != 409),
-                        body=severities,
-                    )
-                },
-                "/v1/chat/completions": {
-                    "post": _in_place_of_a_model("complete", "ChatRequest", "Completion", asked)
-                },
-                "/v1/responses": {
-                    "post": _in_place_of_a_model("respond", "ResponseRequest", "Response", asked)
-                },
-                "/v1/messages": {"post": _in_place_of_a_model("message", "MessageRequest", "Message", asked)},
-                "/v1/models/{model}": {
-                    "get": _in_openais_form(
-                        _operation(
-                            "showModel",
-                            "Show a gate that has an upstream.",
-                            [
-                                _parameter(
-                                    "model", "path", "As in the list, or the gate's name.", {"type": "string"}
-                                )
-                            ],
-                            _ref("Model"),
-                            (),
-                        )
-                    )
-                },
-                "/v1/models": {
-                    "get": _in_openais_form(
-                        _operation(
-                            "listModels", "List the gates that have an upstream.", [], _ref("Models"), ()
-                        )
-                    )
+            "paths": paths,
+            "components": {
+                "schemas": _without_null(schemas),
+                "securitySchemes": {
+                    "key": {
+                        "type": "http",
+                        "scheme": "bearer",
+                        "description": "Of `streamer key create`; none is needed on the loopback until one is made.",
+                    }
                 },
             },
-            "components": {"schemas": schemas},
         }
     )
+
+
+def _without_null(schema: Any) -> Any:
+    """A schema without defaults that are null: generators of clients take a member with a default for one that always comes."""
+    if isinstance(schema, list):
+        return [_without_null(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: _without_null(one) for name, one in schema.items() if not (name == "default" and one is None)
+    }
 
 
 def _find_at_desk(parameters: list[dict[str, Any]]) -> dict[str, Any]:

@@ -14,11 +14,12 @@ from streamer.gates.batch_key import BatchKey
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from concurrent.futures import Executor
     from datetime import datetime
 
     from streamer.events.desk import DeskV1
+    from streamer.store.desk.release_desk import ReleaseDesk
 
 T = TypeVar("T")
 
@@ -45,22 +46,6 @@ class State(Protocol):
         ...
 
 
-class HeldBatches(Protocol):
-    """The record of the desk. Calls block; they may raise `Unavailable`."""
-
-    def state(self, key: BatchKey) -> State | None:
-        """Whether a batch waits, or what became of it; None for one that never came to the desk."""
-        ...
-
-    def outcomes(self, keys: Sequence[BatchKey]) -> Mapping[BatchKey, DeskV1]:
-        """What became of those that wait no more."""
-        ...
-
-    def receipt(self, outcome: DeskV1) -> str | None:
-        """The link of the record that an outcome is."""
-        ...
-
-
 class Releases:
     """Tells what becomes of held batches. For one event loop.
 
@@ -70,7 +55,7 @@ class Releases:
     most : requests that may wait at once, >= 1; past that they are answered at once.
     """
 
-    def __init__(self, held: HeldBatches, *, executor: Executor, most: int) -> None:
+    def __init__(self, held: ReleaseDesk, *, executor: Executor, most: int) -> None:
         self._held = held
         self._executor = executor
         self._most = most

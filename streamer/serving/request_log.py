@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
+    from streamer.deciding.policy_book import PolicyBook
     from streamer.errors import BadMessage
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy, Headers, LabelRevision, RecordedAction, RecordedBatch
+    from streamer.journal import Headers, LabelRevision, RecordedAction, RecordedBatch
     from streamer.serving.bodies import BatchBody, SeverityBody
     from streamer.serving.deadlines import Deadline
     from streamer.serving.lane import Lane, Recorded
+    from streamer.store.store import Store
 
 T = TypeVar("T")
 
@@ -35,30 +37,6 @@ READ_SECONDS: Final = 5.0
 
 _AWAY = "the database does not answer; hold, and ask again with the same batch_id"
 _UNKNOWN = "nothing was recorded in time that could be told; hold, and ask again with the same batch_id to know what stands"
-
-
-class Book(Protocol):
-    """The newest policies."""
-
-    def get(self, gate: str) -> ActivePolicy | None:
-        """The gate's newest policy; None for a gate that is not known here."""
-        ...
-
-    def refresh(self, gates: Sequence[str] | None = None) -> None:
-        """Read policies from the database. Blocks; may raise `Unavailable`."""
-        ...
-
-
-class Actions(Protocol):
-    """The record of decisions."""
-
-    def action(self, key: BatchKey) -> RecordedAction | None:
-        """The recorded action event with its receipt; None for a batch that is not decided. Blocks; may raise `Unavailable`."""
-        ...
-
-    def recorded(self, key: BatchKey) -> RecordedBatch | None:
-        """The same with what it was decided about."""
-        ...
 
 
 class Labels(Protocol):
@@ -110,8 +88,8 @@ class RequestLog:
 
     main: Lane
     side: Lane
-    book: Book
-    actions: Actions
+    book: PolicyBook
+    actions: Store
     labels: Labels
     judges: RiskVerdict
     partitions: tuple[Partition, Partition, Partition]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -55,45 +55,8 @@ _REMEDIES: Mapping[type[KafkaError], str] = {
 }
 
 
-class Engine(Protocol):
-    """A reader: it offers the records of the partitions it is assigned to an `Intake`, in offset order."""
-
-    async def start(self, leasing: Leasing) -> None:
-        """Join the group and read, from where `leasing` says, until `stop`."""
-        ...
-
-    async def quiesce(self) -> None:
-        """Offer nothing more; stay in the group."""
-        ...
-
-    async def stop(self) -> None:
-        """Report the last progress to the group and leave it. Safe to repeat."""
-        ...
-
-    async def failed(self) -> None:
-        """Wait, and raise what makes continuing impossible."""
-        ...
-
-    async def bounds(self, partitions: Collection[Partition]) -> Mapping[Partition, Bounds]:
-        """What the broker has of each partition."""
-        ...
-
-    async def topic_ids(self, topics: Collection[str]) -> Mapping[str, str]:
-        """The broker's ids of the topics, as far as it has any."""
-        ...
-
-    def assigned(self) -> set[Partition]:
-        """The partitions that the group has assigned to us."""
-        ...
-
-    @property
-    def joined(self) -> bool:
-        """Whether the group is at rest and has given us an assignment (an empty one counts)."""
-        ...
-
-
 class FaustEngine:
-    """The `Engine` that Faust is.
+    """A reader by Faust: it offers the records of the partitions it is assigned to an `Intake`, in offset order.
 
     Parameters
     ----------

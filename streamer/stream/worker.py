@@ -15,7 +15,7 @@ from streamer.stream.backoff import until_available
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.ending import signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
-from streamer.stream.faust_engine import Engine, FaustEngine
+from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.handshake import shake_hands
@@ -173,7 +173,7 @@ class _Worker:
         )
         await self._read(engine, leasing, intake)
 
-    async def _read(self, engine: Engine, leasing: Leasing, intake: Intake) -> None:
+    async def _read(self, engine: FaustEngine, leasing: Leasing, intake: Intake) -> None:
         first = self.subscription.topics[0]
         relay = Relay(
             self.subscription.connection,
@@ -237,7 +237,7 @@ class _Worker:
             self.ending.deadline.terminate(int(status))
 
     async def _drain(
-        self, engine: Engine, intake: Intake, relay: Relay, relaying: asyncio.Task[None]
+        self, engine: FaustEngine, intake: Intake, relay: Relay, relaying: asyncio.Task[None]
     ) -> None:
         log.info("stream.draining")
         await engine.quiesce()
@@ -250,7 +250,7 @@ class _Worker:
             log.warning("stream.drain_incomplete", detail="the next owner decides what was not recorded")
         log.info("stream.drained")
 
-    async def _started(self, engine: Engine, leasing: Leasing) -> bool:
+    async def _started(self, engine: FaustEngine, leasing: Leasing) -> bool:
         await engine.start(leasing)
         self.health.joined = lambda: engine.joined
         topics, group = list(self.subscription.topics), self.subscription.group_id

@@ -258,8 +258,8 @@ CATALOGUE: tuple[MetricDefinition, ...] = (
     _gauge("extra_labels_today", "gate", "recalibrator",
         "Labels asked for today (UTC) beyond the gate's own audit probability; at audit_boost_most it is no longer raised."),
     _gauge("budget_verdict", "gate", "recalibrator",
-        "Whether the budget is kept while the gate is open: 1 kept, 0 not known yet, -1 broken. Kept as long as reading "
-        "reaches to within label_lag_seconds of now."),
+        "Whether the budget is kept while the gate is open: 1 kept, 0 not known yet, -1 broken, also while an alarm on it that "
+        "nobody has acknowledged stands."),
     _gauge("label_lag_seconds", "gate", "recalibrator",
         "How long labels of drawn answers take: 95 % quantile; the monitor deadline while too few are known."),
     _gauge("open_prompts", "gate over", "recalibrator",

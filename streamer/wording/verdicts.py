@@ -8,7 +8,7 @@ from streamer.wording.numbers import counted, percent, when
 
 if TYPE_CHECKING:
     from streamer.calibration.specification import Risk
-    from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport
+    from streamer.risk.rounds.report import AlarmReport, Decided, DeskReport, Drawing, RiskReport, Verdict
     from streamer.risk.rounds.verdict import Backlog, OpenFigures, ServiceReport
     from streamer.risk.states import BudgetBurn, RiskInterval
 
@@ -27,7 +27,7 @@ ALARMS = {
 }
 
 
-_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted", "the risk has risen")
+_DOUBTS = ("reading stands still", "draws are in doubt", "what comes has drifted")
 
 
 def sentence(report: RiskReport) -> str:
@@ -41,10 +41,21 @@ def sentence(report: RiskReport) -> str:
         )
     if report.read_through is None or report.service is None:
         return f"{gate}: {counts}not monitored yet; `streamer recalibrator` does that."
-    raised = [one for one in report.alarms if one.raised_at is not None]
-    alarms = "" if not raised else " ALARM: " + ", ".join(ALARMS[one.kind] for one in raised) + "."
     closed = f" The gate is closed (policy {report.service.policy})." if report.service.closed else ""
-    return f"{gate}: {WORDS[report.verdict]}{_because(report, report.service)}{closed}{alarms}"
+    said = f"{WORDS[report.verdict]}{_because(report, report.service)}{closed}"
+    return f"{gate}: {_alarmed(report)} {said[0].upper()}{said[1:]}" if report.standing else f"{gate}: {said}"
+
+
+def _alarmed(report: RiskReport) -> str:
+    """Begin with what nobody has acknowledged: ``ALARM: risk, since ..., closed the gate (policy 5); ...``."""
+    first, names = report.standing[0], dict.fromkeys(ALARMS[one.kind] for one in report.standing)
+    closed = "" if first.closed_policy is None else f", closed the gate (policy {first.closed_policy})"
+    alert = ""
+    if first.alert_id is not None:
+        named = first.alert_id[:8] if len(report.standing) == 1 else report.gate
+        alert = f"; nobody has acknowledged it: `streamer alert acknowledge {named}`"
+    since = "" if first.raised_at is None else f" since {when(first.raised_at)}"
+    return f"ALARM: {', '.join(names)},{since}{closed}{alert}."
 
 
 def decided_text(one: Decided) -> str:
@@ -64,20 +75,6 @@ def headline(report: RiskReport | None) -> str | None:
         return None
     service = report.service
     return None if service.closed and service.period is None else sentence(report)
-
-
-def before_text(report: RiskReport) -> str | None:
-    """Say how a gate stood before the policy in force; None where that is the same, or nothing was decided."""
-    service = report.service
-    if service is None or service.before is None or service.before == service.present:
-        return None
-    one = service.before
-    first, second = _RISKS if one.promised == "exposure" else _RISKS[::-1]
-    return (
-        f"Before, {_policies(one)}: {percent(one.share_served)} of prompts served, {first[1]} "
-        f"{interval_text(getattr(one, first[0]))}; {second[1]} {interval_text(getattr(one, second[0]))}, by "
-        f"{counted(one.labelled, 'label', 'labels')}."
-    )
 
 
 class RiskColumns(NamedTuple):
@@ -148,65 +145,69 @@ def interval_text(interval: RiskInterval) -> str:
 
 def _because(report: RiskReport, service: ServiceReport) -> str:
     """Say what a verdict rests on, or what it waits for; ends the sentence."""
-    if report.verdict != "not known yet":
-        broken = report.verdict == "broken"
-        sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
-        name, side = next(
-            (name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken
-        )
-        first, second = _RISKS if side.promised == "exposure" else _RISKS[::-1]
-        said = (
-            f" {name}: {first[1]} {_bounded(getattr(side, first[0]), broken)}{_budget(report)}; "
-            f"{percent(side.share_served)} of prompts served, {second[1]} {_bounded(getattr(side, second[0]), broken)}, by "
-            f"{counted(side.labelled, 'label', 'labels')}."
-        )
-        if broken and side is not service.present and not service.closed:
-            alone = "not known yet" if service.present is None else shown_verdict(report, service.present)
-            said += f" Under policy {service.policy} alone: {alone}.{_missing(service)}"
-        return said
-    return f": {_waiting(report, service)}.{_missing(service)}"
+    if report.verdict == "not known yet":
+        return f": {_waiting(report, service)}.{_missing(service)}"
+    broken = report.verdict == "broken"
+    sides = [("in this period", service.period), (f"under policy {service.policy}", service.present)]
+    if service.present == service.period:
+        sides.reverse()
+    found = [(name, one) for name, one in sides if one is not None and (one.verdict == "broken") is broken]
+    said = f" {found[0][0]}: {_stated(report, found[0][1])}." if found else ""
+    if service.reason == "the risk has risen" and not found:
+        one = next(one for one in report.standing if one.kind in ("risk", "selective"))
+        chance = "" if one.chance is None else f" (false with a chance of at most {one.chance:.2g})"
+        said = f" of late: the {ALARMS[one.kind]} alarm says so{chance}."
+        if service.period is not None and service.period.labelled:
+            said += f" In this period: {_stated(report, service.period)}."
+    present = service.present
+    if present is not None and present != service.period and found and found[0][1] is not present:
+        alone = shown_verdict(report, present)
+        said += f" Under policy {service.policy} alone: {alone}, by {counted(present.labelled, 'label', 'labels')}."
+    elif present is None and not service.closed:
+        said += f" Nothing has been read yet under policy {service.policy}."
+    return said + _missing(service)
+
+
+def _stated(report: RiskReport, side: OpenFigures) -> str:
+    """One stretch in figures: ``exposure 14.7 %, at least 10.2 %, budget 10 %; 72.4 % of prompts served, ...``."""
+    first, second = _RISKS if side.promised == "exposure" else _RISKS[::-1]
+    return (
+        f"{first[1]} {_bounded(getattr(side, first[0]), side.verdict)}{_budget(report)}; "
+        f"{percent(side.share_served)} of prompts served, {second[1]} {_bounded(getattr(side, second[0]), side.verdict)}, by "
+        f"{counted(side.labelled, 'label', 'labels')}"
+    )
 
 
 def _waiting(report: RiskReport, service: ServiceReport) -> str:
     backlog, counts = service.backlog, report.decided
-    if counts is not None and counts.shipped and not counts.labelled and service.reason not in _DOUBTS[1:]:
+    if counts is not None and counts.shipped and not counts.labelled and service.reason not in _DOUBTS:
         return _shipped(counts)
     if service.reason == "reading stands still":
-        if backlog is not None and backlog.labels:
-            return (
-                f"{_awaited(backlog)}, and later decisions wait for {'it' if backlog.labels == 1 else 'them'}"
-            )
-        unread = 0 if backlog is None else backlog.decisions
+        unread = 0 if backlog is None else backlog.unread
         wait = f"; {counted(unread, 'decision waits', 'decisions wait')} for `streamer recalibrator`"
-        through = "" if report.read_through is None else f" at {when(report.read_through)}"
-        return f"reading stands still{through}{wait if unread else ''}"
+        return f"reading stands still{wait if unread else ''}"
     if service.reason == "nothing was decided":
-        if service.closed:
-            return "nothing was decided while the gate was open"
-        return f"no decision under policy {service.policy} has been read"
-    if service.reason == "draws are in doubt":
-        return "the audit sample is not drawn at the rate that is logged, so no figure holds"
-    if service.reason == "what comes has drifted":
-        return "a drift alarm stands: what comes now is not what was calibrated on, and its labels are still to come"
-    if service.reason == "the risk has risen":
-        return (
-            "the risk alarm stands: answers have become worse, and the figures so far are of better ones too"
-        )
+        return "nothing was decided while the gate was open"
     if service.reason == "nothing shipped":
         return "nothing has shipped"
+    period = service.period
+    assert period is not None
+    figures = _stated(report, period) if period.labelled else "no label"
+    if service.reason == "draws are in doubt":
+        return f"the audit sample may not be drawn at the rate that is logged; as recorded, {figures}"
+    if service.reason == "what comes has drifted":
+        return f"what comes now is not what was calibrated on, and its labels are still to come; so far, {figures}"
     if service.reason == "no labels":
-        return "no shipped answer has a label"
-    sides = [(f"under policy {service.policy}", service.present), ("in this period", service.period)]
-    name, side = next((name, one) for name, one in sides if one is not None and one.verdict != "kept")
+        return "no shipped answer that was drawn has a label"
     return (
-        f"{counted(side.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
-        f"{dict(_RISKS)[side.promised]} {name} {interval_text(side.judged)}{_budget(report)}"
+        f"{counted(period.labelled, 'labelled shipped answer is', 'labelled shipped answers are')} too few; "
+        f"{dict(_RISKS)[period.promised]} in this period {interval_text(period.judged)}{_budget(report)}"
     )
 
 
 def _missing(service: ServiceReport) -> str:
     said = ""
-    if service.backlog is not None and service.backlog.labels and service.reason != "reading stands still":
+    if service.backlog is not None and service.backlog.labels:
         said = f" {_awaited(service.backlog)}."
     if service.period is not None and service.period.overdue:
         said += f" {counted(service.period.overdue, 'label', 'labels')} of this period never came."
@@ -219,8 +220,12 @@ def _awaited(backlog: Backlog) -> str:
     return counted(backlog.labels, "label is missing", "labels are missing, the oldest") + since
 
 
-def _bounded(interval: RiskInterval, lower: bool) -> str:
-    edge = f"at least {percent(interval.lower)}" if lower else f"at most {percent(interval.upper)}"
+def _bounded(interval: RiskInterval, verdict: Verdict) -> str:
+    if verdict == "not known yet":
+        return interval_text(interval)
+    edge = (
+        f"at least {percent(interval.lower)}" if verdict == "broken" else f"at most {percent(interval.upper)}"
+    )
     return f"{percent(interval.estimate or 0.0)}, {edge}"
 
 
@@ -237,9 +242,12 @@ def facts(report: RiskReport, desk: DeskReport | None) -> list[tuple[str, str]]:
     """Say what was decided, how far the record is read, how the bounds hold, how much budget is used, how often is drawn."""
     found = []
     if (counts := report.decided) is not None:
-        held = ", ".join(f"{count} {reason}" for reason, count in counts.held.items())
+        held = ", ".join(
+            f"{count} {'by score' if reason == 'scored' else reason.replace('_', ' ')}"
+            for reason, count in counts.held.items()
+        )
         said = decided_text(counts) + (f"; held: {held}" if held else "")
-        found.append(("decided", f"{said}; since {when(counts.since)}"))
+        found.append(("prompts", f"{said}; since {when(counts.since)}"))
         hours = [f"{one.at:%H:%M} {one.shipped} of {one.decided}" for one in counts.hours[-6:]]
         found.append(("shipped by hour", ", ".join(hours)))
     if report.read_through is not None:
@@ -296,6 +304,8 @@ def drawing_text(drawing: Drawing) -> str:
         text += f", raised no more: {drawing.reason}"
     if drawing.raised_until is not None or drawing.extra_today:
         text += f"; {drawing.extra_today} extra labels today, at most {drawing.most}"
+    if drawing.extra:
+        text += f"; {counted(drawing.extra, 'extra label', 'extra labels')} in the last budget period"
     return text
 
 

@@ -17,11 +17,13 @@ from streamer.signing import policies
 from streamer.signing.policies import (
     DOMAIN,
     FIRST_SETTINGS,
+    NUMBERS,
     YOUNGER_SETTINGS,
     PolicyKeys,
     PolicyVersion,
     statement,
 )
+from streamer_verify import settings
 from verifiers import generate
 
 RECORD, SALT = bytes(range(32)), b"\xff" * 32
@@ -149,3 +151,5 @@ def test_the_same_moment_in_another_zone_is_the_same_text() -> None:
 
 def test_the_verifiers_tables_are_made_of_the_declarations() -> None:
     assert generate.stale() == [], "run python -m verifiers.generate"
+    assert (settings.SIGNED_SETTINGS, settings.SIGNED_IF_OTHER) == (FIRST_SETTINGS, YOUNGER_SETTINGS)
+    assert settings.SIGNED_AS_FLOATS == NUMBERS

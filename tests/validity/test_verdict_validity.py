@@ -1,17 +1,19 @@
-"""How often is a gate called kept, at any look, while its policy breaks the budget? And what a wrong verdict would say."""
+"""How often is a verdict false, at any look, and how soon does it come? And what a wrong one would say."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime
+from streamer.risk.states.verdict_bets import Mark, VerdictBets
 
 DELTA, ALPHA, P = 0.1, 0.1, 0.2
-STREAMS, DECISIONS, LOOKS = 200, 2_000, 40
+STREAMS, DECISIONS, LOOKS = 100, 1_000, 20
+LATE = 50
+"""Decisions until a label comes, on average, where labels are late; the 95 % quantile is three times as much."""
 
 
 class Stream(NamedTuple):
@@ -24,116 +26,153 @@ class Stream(NamedTuple):
 
 
 def stream(
-    rng: np.random.Generator, exposure: float, *, share: float = 0.5, adaptive: bool = False
+    rng: np.random.Generator,
+    exposure: float,
+    *,
+    share: float = 0.5,
+    adaptive: bool = False,
+    turns: bool = False,
+    p: float = P,
+    decisions: int = DECISIONS,
 ) -> Stream:
-    """0/1 losses with this exposure risk; with `adaptive` the probability rises after each bad answer that was drawn."""
-    shipped = rng.random(DECISIONS) < share
-    losses = (rng.random(DECISIONS) < exposure / share) & shipped
-    probability, sampled = np.full(DECISIONS, P), np.empty(DECISIONS, dtype=bool)
+    """0/1 losses with this exposure risk.
+
+    With `adaptive` the probability rises after each bad answer that was drawn; with `turns` nothing is bad in the first half,
+    and as much more in the second.
+    """
+    half = np.arange(decisions) >= decisions // 2
+    risk = np.where(half, 2 * exposure, 0.0) if turns else np.full(decisions, exposure)
+    shipped = rng.random(decisions) < share
+    losses = (rng.random(decisions) < risk / share) & shipped
+    probability, sampled = np.full(decisions, p), np.empty(decisions, dtype=bool)
     raised = 0
-    for i, uniform in enumerate(rng.random(DECISIONS)):
+    for i, uniform in enumerate(rng.random(decisions)):
         if adaptive and raised:
-            probability[i], raised = 4 * P, raised - 1
+            probability[i], raised = min(1.0, 4 * p), raised - 1
         sampled[i] = uniform < probability[i]
         if sampled[i] and losses[i]:
             raised = 20
     return Stream(losses.astype(float), shipped, probability, sampled)
 
 
-def called_kept(
+class Look(NamedTuple):
+    """What is said after so many decisions with so many labels, and the mean loss up to there."""
+
+    word: Literal["kept", "broken"] | None
+    labels: int
+    truth: float
+
+
+def looks(
     one: Stream,
     *,
-    closed: int = 0,
-    count_closed: bool = False,
-    labelled_only: bool = False,
+    late: bool = False,
     missing: float = 0.0,
-) -> bool:
-    """Whether it is called kept at any of many looks. The keywords after `closed` make the verdict wrong on purpose.
+    weighted: bool = True,
+    labelled_only: bool = False,
+    held: int = 0,
+) -> list[Look]:
+    """Look `LOOKS` times; `late` labels come in any order, a share `missing` of bad ones never.
 
-    `missing` : labels of bad answers that never come, as a share.
+    The keywords after them make the bets wrong on purpose: draws that count as if all had one probability, decisions without a
+    label left out, so many decisions of a closed gate counted.
     """
     rng = np.random.default_rng(int(one.sampled.sum()))
-    labelled = one.sampled & ~((one.losses > 0) & (rng.random(DECISIONS) < missing))
-    sampled = labelled if labelled_only else one.sampled
-    state = OpenTime.begin(ExposurePlan(delta=DELTA, least_probability=P, prior_mean=ALPHA))
-    if count_closed:
-        state = state.observe(
-            AuditedDecisions.of(
-                probability=P, sampled=np.zeros(closed, dtype=bool), labelled=np.zeros(closed, dtype=bool), loss=0.0 * np.ones(closed), shipped=0.0
-            ),
-            answers=0,
-        )  # fmt: skip
-    step = DECISIONS // LOOKS
-    for start in range(0, DECISIONS, step):
-        part = slice(start, start + step)
-        state = state.observe(
-            AuditedDecisions.of(
-                probability=one.probability[part],
-                sampled=sampled[part],
-                labelled=labelled[part],
-                loss=np.where(labelled[part], one.losses[part], 0.0),
-                shipped=one.shipped[part].astype(float),
-            ),
-            answers=int((labelled[part] & one.shipped[part]).sum()),
-        )
-        # The mean that the promise is about: of what was decided while the gate was open, up to this look.
-        truth = one.losses[: start + step].mean()
-        if state.answers and state.exposure().upper < ALPHA and truth > ALPHA:
-            return True
-    return False
+    size = one.losses.size
+    arrival = np.arange(size) + (rng.exponential(LATE, size) if late else 0.0)
+    arrival[(one.losses > 0) & (rng.random(size) < missing)] = np.inf
+    bets = VerdictBets(alpha=ALPHA, error=DELTA / 2, least=one.probability.min(), selective=False)
+    waiting, found, step = held, [], size // LOOKS
+    for start in range(0, size, step):
+        marks = []
+        for i in range(start, start + step):
+            if not one.shipped[i]:
+                waiting += 1
+            elif one.sampled[i] and not (labelled_only and not np.isfinite(arrival[i])):
+                weight = bets.least / one.probability[i] if weighted else 1.0
+                marks.append(Mark(i, float(i), weight, 1.0, waiting, None))
+                waiting = 0
+        now = start + step
+        there = np.flatnonzero(arrival[:now] <= now)
+        known = {int(i): float(one.losses[i]) for i in there}
+        bets = bets.after(marks, held=waiting, decisions=step, known=known)
+        waiting = 0
+        word = bets.says(now - 3 * LATE if late else now)
+        found.append(Look(word, bets.labelled, float(one.losses[:now].mean())))
+    return found
 
 
-def wrongly_kept(seed: int, exposure: float, *, adaptive: bool = False, **options: object) -> int:
+def false_words(seed: int, exposure: float, word: str, *, options: dict[str, object], **kinds: object) -> int:
+    """Of `STREAMS` streams those of which a word is said at any look, against the mean loss of what was decided by then."""
     rng = np.random.default_rng(seed)
-    return sum(called_kept(stream(rng, exposure, adaptive=adaptive), **options) for _ in range(STREAMS))  # type: ignore[arg-type]
+    found = 0
+    for _ in range(STREAMS):
+        for look in looks(stream(rng, exposure, **kinds), **options):  # type: ignore[arg-type]
+            if look.word == word and (look.truth < ALPHA if word == "broken" else look.truth > ALPHA):
+                found += 1
+                break
+    return found
 
 
 ALLOWED = int(stats.binom.isf(1e-6, STREAMS, DELTA / 2))
+CASES = [
+    ({}, {}), ({"adaptive": True}, {"late": True}), ({"turns": True}, {}), ({"turns": True}, {"late": True}),
+    ({"share": 0.9}, {"missing": 0.5}),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("exposure", "adaptive", "missing"),
-    [(0.1, False, 0.0), (0.12, False, 0.0), (0.3, False, 0.0), (0.12, True, 0.0), (0.12, False, 0.5)],
-)
-def test_kept_is_said_of_a_gate_that_breaks_its_budget_less_often_than_the_level(
-    exposure: float, adaptive: bool, missing: float
+@pytest.mark.parametrize(("kinds", "options"), CASES, ids=str)
+@pytest.mark.parametrize(("word", "exposure"), [("kept", 0.105), ("broken", 0.095)])
+def test_a_word_is_false_less_often_than_promised(
+    word: str, exposure: float, kinds: dict[str, object], options: dict[str, object]
 ) -> None:
-    found = wrongly_kept(1, exposure, adaptive=adaptive, missing=missing)
-    print(
-        f"exposure {exposure}, adaptive {adaptive}, missing {missing}: {found} of {STREAMS}, allowed {ALLOWED}"
-    )
+    found = false_words(1, exposure, word, options=options, **kinds)
+    print(f"{word} at {exposure}, {kinds} {options}: {found} of {STREAMS}, allowed {ALLOWED}")
     assert found <= ALLOWED
 
 
-def test_a_gate_inside_its_budget_is_called_kept_at_last() -> None:
-    """The verdict has power: it is no constant."""
-    rng = np.random.default_rng(2)
-    kept = 0
-    for _ in range(40):
-        one = stream(rng, 0.02)
-        state = OpenTime.begin(ExposurePlan(delta=DELTA, least_probability=P, prior_mean=ALPHA)).observe(
-            AuditedDecisions.of(
-                probability=P,
-                sampled=one.sampled,
-                labelled=one.sampled,
-                loss=np.where(one.sampled, one.losses, 0.0),
-                shipped=one.shipped.astype(float),
-            ),
-            answers=1,
-        )
-        kept += state.exposure().upper < ALPHA
-    assert kept == 40
+@pytest.mark.parametrize(
+    ("exposure", "share", "labels", "least"), [(0.05, 0.5, 160, 0.8), (0.5, 0.7, 20, 0.8)]
+)
+def test_a_word_comes_in_time(exposure: float, share: float, labels: int, least: float) -> None:
+    """Of all looks from so many labels on, at gates with half the budget or five times it."""
+    rng = np.random.default_rng(5)
+    said = [
+        look.word is not None
+        for _ in range(40)
+        for look in looks(stream(rng, exposure, share=share, decisions=2 * DECISIONS, p=0.35), late=True)
+        if look.labels >= labels
+    ]
+    print(f"{exposure}: a word in {np.mean(said):.2f} of {len(said)} looks with {labels} labels and more")
+    assert np.mean(said) >= least
 
 
 def test_counting_closed_phases_is_caught() -> None:
     """Control: 3,000 decisions of a closed gate among the prompts make most gates at three times their budget kept."""
-    found = wrongly_kept(3, 0.3, closed=3_000, count_closed=True)
+    found = false_words(3, 0.3, "kept", options={"held": 3_000})
     print(f"closed phase counted: {found} of {STREAMS}")
     assert found > 5 * ALLOWED
 
 
 def test_leaving_out_what_has_no_label_is_caught() -> None:
-    """Control: bad answers are labelled half as often, and draws without a label are left out."""
-    found = wrongly_kept(4, 0.15, labelled_only=True, missing=0.7)
+    """Control: most bad answers are never labelled, and draws without a label are left out."""
+    found = false_words(4, 0.15, "kept", options={"labelled_only": True, "missing": 0.7})
     print(f"labelled only: {found} of {STREAMS}")
+    assert found > 2 * ALLOWED
+
+
+def test_draws_of_a_raised_rate_that_count_as_much_as_others_are_caught() -> None:
+    """Control: where more is drawn after a bad answer, and bad ones come together, their mean is not that of the decisions."""
+    rng = np.random.default_rng(6)
+    found = 0
+    for _ in range(STREAMS):
+        one = stream(rng, 0.09)
+        bad = np.repeat(rng.random(DECISIONS // 50) < 0.18, 50)
+        losses = np.where(bad, rng.random(DECISIONS) < 0.9, 0.0) * one.shipped
+        probability = np.where(bad & np.roll(bad, 10), 4 * P, P)
+        clustered = Stream(losses, one.shipped, probability, rng.random(DECISIONS) < probability)
+        found += any(
+            look.word == "broken" and look.truth < ALPHA for look in looks(clustered, weighted=False)
+        )
+    print(f"unweighted: {found} of {STREAMS}")
     assert found > 2 * ALLOWED

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from streamer_verify.settings import FORM
 from streamer_verify.values import strict_json
 
 _FORMS = """
@@ -72,20 +73,7 @@ unchained: kind text, subject text
 control.leaf: index count, kind text, recorded_at time, leaf hash, root hash
 control.gates: name text, seed seed, audit_salt hash, created_at time
 control.gates+: audit_salt? hex
-control.gate_revisions: gate text, revision count, unit best|response|batch, scorer text, model
- text?, signals text?, encoder text, embeddings refuse|accept, dimension count?, upstream text?,
- severity_kind text, labellers json:names?, signed_labels bool, alpha inner, method text, eta above,
- draws some, delta inner, rho share, shape text, width above, parameters json:numbers?, segment_by
- text?, group_by text?, segment_fallback closed|pooled, label_floor number?, hold_action
- abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode
- shadow|enforce, audit_probability share, audit_draws count, audit_boost number?, audit_boost_most
- count, label_deadline_seconds seconds, pending age|worst|labelled-only, window count?,
- decision_deadline_seconds seconds?, keep_texts bool, two_people bool, recalibrate
- manual|propose|auto, recalibrate_every_seconds seconds?, recalibrate_after_groups count?,
- max_lambda_step number, max_ship_rate_step number, least_groups count, on_alarm report|close,
- on_selective_alarm report|close, monitor_delta inner, alarm_delta inner, alarm_false_every count?,
- alarm_tolerance number, monitor_deadline_seconds seconds, budget_period_days number, drift_delta
- inner, judge_kind text?, created_at time, created_by text, reason text
+control.gate_revisions: gate text, revision count, SETTINGS, created_at time, created_by text, reason text
 control.encoders: id text, revision text, weight_hash text, dimension count, first_seen_at time
 control.data_gaps: log_id text, topic text, partition count, from_offset count, to_offset count,
  epoch count, recorded_at time
@@ -239,7 +227,7 @@ def _object_of(members: str, named: Mapping[str, dict[str, Any]]) -> dict[str, A
 
 def _schemas() -> dict[str, dict[str, Any]]:
     named, lines = dict(_BASIC), {}
-    for line in _FORMS.strip().replace("\n ", " ").split("\n"):
+    for line in _FORMS.strip().replace("SETTINGS", " ".join(FORM.split())).replace("\n ", " ").split("\n"):
         name, sign, said = re.match(r"([^:=]+?)( =|:) ?(.*)", line).groups()  # type: ignore[union-attr]
         lines[name.replace(" ", "_")] = sign, said
 

@@ -9,32 +9,8 @@ import re
 import unicodedata
 from typing import Any
 
+from streamer_verify.settings import SIGNED_AS_FLOATS, SIGNED_IF_OTHER, SIGNED_SETTINGS
 from streamer_verify.values import PLAIN, canonical_json, sha256
-
-SIGNED_SETTINGS = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "hold_action", "max_attempts", "mode",
-    "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds", "keep_texts",
-    "recalibrate", "recalibrate_every_seconds", "recalibrate_after_groups", "max_lambda_step", "max_ship_rate_step",
-    "least_groups", "on_alarm", "monitor_delta", "alarm_delta", "alarm_tolerance", "monitor_deadline_seconds",
-    "budget_period_days", "drift_delta", "judge_kind",
-)  # fmt: skip
-"""The settings that every signature of a policy covers."""
-
-SIGNED_IF_OTHER: dict[str, Any] = {
-    "embeddings": "refuse", "dimension": None, "labellers": None, "signed_labels": False, "parameters": None,
-    "pending": "age", "window": None, "audit_boost": None, "audit_boost_most": 400, "on_selective_alarm": "report",
-    "alarm_false_every": None, "two_people": False, "model": None, "desk_deadline_seconds": None,
-    "upstream": None, "signals": None, "group_by": None,
-}  # fmt: skip
-"""Those that it covers where they have another value."""
-
-SIGNED_AS_FLOATS = frozenset((
-    "alpha", "eta", "delta", "rho", "width", "label_floor", "audit_probability", "audit_boost", "label_deadline_seconds",
-    "decision_deadline_seconds", "desk_deadline_seconds", "recalibrate_every_seconds", "monitor_deadline_seconds",
-    "max_lambda_step", "max_ship_rate_step", "monitor_delta", "alarm_delta", "drift_delta", "alarm_tolerance",
-    "budget_period_days",
-))  # fmt: skip
 
 _P = 2**255 - 19
 

@@ -7,13 +7,8 @@ import re
 from typing import Any, NamedTuple
 
 from streamer_verify.samples import budget
+from streamer_verify.settings import CALIBRATED_FOR
 from streamer_verify.values import PLAIN, RECALIBRATOR, parsed
-
-CALIBRATED_FOR = (
-    "unit", "scorer", "encoder", "severity_kind", "alpha", "method", "eta", "draws", "delta", "rho",
-    "shape", "width", "segment_by", "segment_fallback", "label_floor", "max_attempts", "upstream", "signals",
-    "group_by",
-)  # fmt: skip
 
 MEANS_SOMETHING_UNDER = {
     "eta": ("method", ("rbwa",)),

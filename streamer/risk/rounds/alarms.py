@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.state import LabelAlarmKind
     from streamer.risk.rounds.store import CalibratedSample
 
+ACKNOWLEDGED = "acknowledged"
 TERMS_CHANGED = "the gate was changed in what the alarm is about"
 
 _BAD_ENOUGH = 1.5

@@ -14,9 +14,12 @@ if TYPE_CHECKING:
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.state import GateWatch
 
-LEAST_EVIDENCE = 0.1
+LEAST_EVIDENCE = 0.2
 """From here on more is drawn. Evidence begins near one half and falls in a stable stream; where the budget is broken it rises
 above this long before the alarm."""
+
+YOUNG_DRAWS = 30
+"""Draws that a new alarm reads first: until then its evidence is near where it began, whatever comes."""
 
 LASTS = timedelta(hours=1)
 """A raised rate ends after so long unless it is renewed: the process that would end it may be gone."""
@@ -77,6 +80,8 @@ def _why_not(watch: GateWatch, policy: Policy, evidence: float, today: int) -> s
         return "the gate ships nothing"
     if alarm is not None and alarm.raised_by is not None:
         return "the risk alarm is raised: it needs no more evidence"
+    if alarm is None or alarm.state.bets.seen < YOUNG_DRAWS:
+        return f"the risk alarm has read fewer than {YOUNG_DRAWS} labelled draws"
     if evidence < LEAST_EVIDENCE:
         return f"the risk alarm's evidence is {evidence:.3g}, below {LEAST_EVIDENCE:g}"
     if today >= settings.audit_boost_most:

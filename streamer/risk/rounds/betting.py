@@ -2,7 +2,7 @@
 
 Only decisions that the audit sample took while the gate could ship are bets. One that shipped nothing of what was drawn has
 a loss of 0 at once; one whose labels are not there waits in the alarm's state, and its loss is frozen when it is first
-complete; one that is older than the label deadline counts 0 from then on.
+complete and only rises from then on; one that is older than the label deadline counts 0 until a label comes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from streamer.risk.rounds.alarms import TERMS_CHANGED, goes_on, label_alarm, sel
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
 from streamer.risk.rounds.state import LABEL_ALARMS
+from streamer.risk.rounds.tally import TallyReader
 from streamer.risk.states import Draw, LabelAlarm, RiskAlarm
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class LabelAlarmReader:
             kind: alarm for kind in LABEL_ALARMS if (alarm := watch.alarm(kind)) is not None
         }
         self._draws: dict[LabelAlarmKind, list[Draw]] = {kind: [] for kind in LABEL_ALARMS}
+        self._tally = TallyReader(watch.tally, watch.marks)
         self._known: dict[int, float] = {}
         self._past: list[WatchedAlarm] = []
         self._limits: dict[int, float | None] = {}
@@ -59,11 +61,13 @@ class LabelAlarmReader:
 
     @staticmethod
     def waiting(watch: GateWatch) -> list[int]:
-        """Numbers of the decisions whose labels an alarm waits for."""
-        return sorted({draw.number for alarm in watch.alarms for draw in _pending(alarm)})
+        """Numbers of the decisions whose labels may still change an alarm or the verdict."""
+        marks = () if watch.tally is None else watch.tally.bets.tail
+        numbers = {draw.number for alarm in watch.alarms for draw in _tail(alarm)}
+        return sorted(numbers.union(one.number for one in marks))
 
     def learn(self, decisions: Sequence[LoggedDecision]) -> None:
-        """Take what labels say now of decisions that an alarm waits for."""
+        """Take what labels say now of such decisions."""
         for decision in decisions:
             if decision.loss is not None:
                 self._known[decision.number] = decision.loss
@@ -71,6 +75,7 @@ class LabelAlarmReader:
     def read(self, decisions: Sequence[LoggedDecision]) -> None:
         """Read these decisions, the next in order, with what labels say of those that were drawn."""
         for piece in pieces(decisions):
+            self._tally.read(piece)
             if isinstance(piece, Undrawn):
                 self._pass(piece)
             elif piece.watched and piece.can_ship:
@@ -84,12 +89,14 @@ class LabelAlarmReader:
     def result(self) -> tuple[GateWatch, list[WatchedAlarm]]:
         """Return where the gate stands now, and alarms that ended on the way."""
         others = tuple(one for one in self._watch.alarms if one.kind not in LABEL_ALARMS)
-        return replace(self._watch, alarms=(*self._alarms.values(), *others)), self._past
+        tally = self._tally.result(self._known, self._now - self._deadline)
+        return replace(self._watch, alarms=(*self._alarms.values(), *others), tally=tally), self._past
 
     @property
     def overdue_at(self) -> datetime | None:
         """When the oldest draw that an alarm waits for is overdue; None where none waits."""
-        moments = [draw.moment for alarm in self._alarms.values() for draw in _pending(alarm)]
+        tails = (draw for alarm in self._alarms.values() for draw in _tail(alarm))
+        moments = [draw.moment for draw in tails if draw.loss is None]
         return datetime.fromtimestamp(min(moments), UTC) + self._deadline if moments else None
 
     def _pass(self, run: Undrawn) -> None:
@@ -168,6 +175,6 @@ class LabelAlarmReader:
             self._alarms[kind] = replace(alarm, raised_by=after.bets.raised_by, raised_at=self._now)
 
 
-def _pending(alarm: WatchedAlarm) -> Sequence[Draw]:
+def _tail(alarm: WatchedAlarm) -> Sequence[Draw]:
     state = alarm.state
-    return state.bets.pending if isinstance(state, LabelAlarm) else ()
+    return state.bets.tail if isinstance(state, LabelAlarm) else ()

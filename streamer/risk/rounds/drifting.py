@@ -1,7 +1,8 @@
 """What needs no label, read as soon as it is on record: are draws made as logged, and do scores and embeddings drift?
 
 Drift is looked for against what the policy in force was calibrated on: the same numbers of the batches that its run read.
-A policy of another run starts again. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
+A policy of another run starts again; but an alarm that was raised stands until somebody acknowledges it, or a run is in force
+whose newest batches were all decided after it. Each policy's `drift_delta` is split: half for scores, half for the numbers of the
 embedding cloud.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.gates.keyed_hash import keyed_bits
-from streamer.risk.rounds.alarms import draw_alarm
+from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm
 from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
 from streamer.risk.states import AuditedDecisions, DrawAlarm, DriftAlarm
 from streamer.risk.states.drift import FEWEST_REFERENCES
@@ -75,7 +76,7 @@ class DriftReader:
             places = np.flatnonzero(decisions.scored[piece.start : piece.stop]) + piece.start
             if not places.size or run is None or decisions.policy_versions[piece.start] < self._policy:
                 continue
-            if run != self._run:
+            if run != self._run or any(one.ended == ACKNOWLEDGED for one in self._alarms.values()):
                 self._observe_drift(decisions)
                 self._begin(decisions[int(places[0])])
             self._places.append(places)
@@ -120,9 +121,15 @@ class DriftReader:
         assert decision.run is not None
         self._run, self._policy = decision.run, decision.policy_version
         reference = self._reference(decision.run)
+        since = min(reference.numbers, default=0)
         for kind, statistic in _WATCHED:
-            before = self._alarms.pop((kind, statistic), None)
+            before = self._alarms.get((kind, statistic))
+            if before is not None and before.ended is None:
+                stands = before.raised_by is not None and since <= before.raised_by
+                if stands or before.run == decision.run:
+                    continue
             if before is not None:
+                del self._alarms[kind, statistic]
                 self._past.append(replace(before, ended=before.ended or NEW_POLICY))
             _, numbers = _values(reference, np.arange(len(reference)), statistic)
             if len(numbers) < FEWEST_REFERENCES:

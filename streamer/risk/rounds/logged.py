@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from math import fsum
 from typing import TYPE_CHECKING
 
+from streamer.gates.declared import Unit
 from streamer.risk.states import AuditedDecision
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from streamer.gates.declared import Unit
     from streamer.gates.settings import GateSettings
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from streamer.gates.audit_rate import day_of
 from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.settings import GateSettings
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from streamer.risk.states import BudgetBurn
 
 Verdict = Literal["kept", "broken", "not known yet"]
+
+WORST_FIRST: tuple[AlarmKind, ...] = ("risk", "selective", "draws", "drift_scores", "drift_cloud")
+"""Kinds of alarms by what they mean for who is woken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,16 @@ class AlarmReport:
     pending_since: datetime | None = None
     known_evidence_ratio: float | None = None
     limit: float | None = None
+
+
+class OpenAlert(NamedTuple):
+    """An alert of an alarm that nobody has acknowledged."""
+
+    kind: AlarmKind
+    raised_at: datetime
+    alert_id: str
+    closed_policy: int | None
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +138,7 @@ class Drawing:
     raised_until : until when it is above the gate's own, unless it is renewed; None: it is not.
     reason : why it is as it is; empty where it was never raised.
     extra_today : labels that raised rates have asked for today (UTC), of `most`.
+    extra : the same in the last budget period; None where that was not asked.
     """
 
     probability: float
@@ -133,6 +147,7 @@ class Drawing:
     reason: str
     extra_today: int
     most: int
+    extra: int | None = None
 
     def at(self, now: datetime) -> Drawing:
         """Return what holds at a later moment if nothing came: a raised rate ends."""
@@ -173,6 +188,7 @@ class RiskReport:
     unwatched : decisions that no sequence read, because no sample could have taken them, ever.
     drawing : how often decisions are drawn for labelling; None where that was not asked.
     decided : what needs no label; None where that was not asked, or nothing was decided.
+    unacknowledged : alerts of alarms that nobody has acknowledged, also of alarms that have ended since.
     """
 
     gate: str
@@ -192,6 +208,18 @@ class RiskReport:
     burn: BudgetBurn | None = None
     drawing: Drawing | None = None
     decided: Decided | None = None
+    unacknowledged: tuple[OpenAlert, ...] = ()
+
+    @property
+    def standing(self) -> list[AlarmReport | OpenAlert]:
+        """What nobody has acknowledged of the alarms that were raised, what may page first, then the oldest."""
+        raised = [one for one in self.alarms if one.raised_at is not None]
+        known = {one.alert_id for one in raised}
+        found: list[AlarmReport | OpenAlert] = [
+            *raised,
+            *(one for one in self.unacknowledged if one.alert_id not in known),
+        ]
+        return sorted(found, key=lambda one: (WORST_FIRST.index(one.kind), one.raised_at, one.alert_id))
 
     def alarm(self, kind: AlarmKind) -> AlarmReport | None:
         """Return the alarm of a kind that is nearest to being raised, or was raised first; None where there is none."""
@@ -202,7 +230,12 @@ class RiskReport:
         return max(mine, key=lambda one: one.evidence_ratio, default=None)
 
 
-def report_of(watch: GateWatch, settings: GateSettings, drawing: Drawing | None = None) -> RiskReport:
+def report_of(
+    watch: GateWatch,
+    settings: GateSettings,
+    drawing: Drawing | None = None,
+    unacknowledged: Sequence[OpenAlert] = (),
+) -> RiskReport:
     """Say what is known of a gate's risk; `settings` are those in force."""
     sequence = watch.sequence
     common = RiskReport(
@@ -213,6 +246,7 @@ def report_of(watch: GateWatch, settings: GateSettings, drawing: Drawing | None 
         unwatched=watch.unwatched,
         alarms=tuple(_alarm(one) for one in watch.alarms if one.ended is None),
         drawing=drawing,
+        unacknowledged=tuple(unacknowledged),
     )
     return common if sequence is None else with_sequence(common, sequence)
 

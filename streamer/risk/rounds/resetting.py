@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from streamer.risk.rounds.alarms import draw_alarm, label_alarm
+from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm, label_alarm
 
 if TYPE_CHECKING:
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm
     from streamer.risk.rounds.store import Standing
 
-ACKNOWLEDGED = "acknowledged"
-RESTARTED = ("risk", "selective", "draws")
-"""Kinds of alarms that are replaced once they are acknowledged; drift alarms belong to a policy."""
 REOPENED = "the gate was opened again"
 
 
@@ -27,13 +24,20 @@ def reset(watch: GateWatch, standing: Standing) -> tuple[GateWatch, list[Watched
     """
     alarms, past = [], []
     for alarm in watch.alarms:
+        if (
+            alarm.kind in ("drift_scores", "drift_cloud")
+            and alarm.ended is None
+            and alarm.alert_id in standing.acknowledged
+        ):
+            # `drifting` begins the next one with what it compares with.
+            alarm = replace(alarm, ended=ACKNOWLEDGED)
         following = _next(alarm, standing)
         if following is None:
             alarms.append(alarm)
         else:
             alarms.append(following[0])
             past.append(replace(alarm, ended=following[1]))
-    return (replace(watch, alarms=tuple(alarms)) if past else watch), past
+    return replace(watch, alarms=tuple(alarms)), past
 
 
 def _next(alarm: WatchedAlarm, standing: Standing) -> tuple[WatchedAlarm, str] | None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.serving import ServiceState
+    from streamer.risk.rounds.tally import Tally
 
 LabelAlarmKind = Literal["risk", "selective"]
 AlarmKind = LabelAlarmKind | Literal["draws", "drift_scores", "drift_cloud"]
@@ -104,6 +105,7 @@ class GateWatch:
     sequence : the newest one, open or ended; None before the first decision.
     alarms : the newest of each kind and statistic.
     service : what was decided while the gate was open; None before it was first read.
+    tally : the bets that its verdict rests on, as far as `bet`; None before the first decision.
     """
 
     gate: str
@@ -121,6 +123,7 @@ class GateWatch:
     sequence: WatchedSequence | None = None
     alarms: tuple[WatchedAlarm, ...] = ()
     service: ServiceState | None = None
+    tally: Tally | None = None
 
     def alarm(self, kind: AlarmKind, statistic: str = "") -> WatchedAlarm | None:
         """Return the newest alarm of this kind; None where there is none."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.columns import LoggedDecisions
     from streamer.risk.rounds.horizon import Probe, Watermark
     from streamer.risk.rounds.logged import LoggedDecision
+    from streamer.risk.rounds.report import OpenAlert
     from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedAlarm, WatchedSequence
 
 
@@ -30,6 +31,7 @@ class Standing:
     acknowledged : by the id of an alert that an alarm of `watch` raised, the newest batch when it was acknowledged.
     rate : its newest audit rate; None where it never had one.
     extra : labels that raised rates asked for on the day of `rate`.
+    alerts : of alarms, that nobody has acknowledged.
     reopened : the alarms of `watch` that closed the gate with a policy after which another one ships something, also
         where a later one ships nothing again.
     """
@@ -41,6 +43,7 @@ class Standing:
     acknowledged: Mapping[str, int]
     rate: AuditRate | None = None
     extra: int = 0
+    alerts: tuple[OpenAlert, ...] = ()
     reopened: frozenset[LabelAlarmKind] = frozenset()
 
 

@@ -1,13 +1,10 @@
 """The verdict: whether a gate keeps its budget, over decisions made while it was open, as of now. Pure.
 
-Over two stretches side by side: the policy in force, and the budget period. What was before that policy is context.
-
-`kept` takes five things: the upper bound of the risk that the gate's method bounds (exposure risk, or the error rate among
-shipped answers) is inside the budget in both; a shipped answer with a label is among them; reading reaches to within one
-label lag of now; the audit is drawn as logged; and no alarm stands that says that what comes is worse than the mean of what
-was, or may be: on drift, or, while the gate is open, on the promised risk. `broken` is said where the lower bound of either is
-above the budget. Everything else is not known yet. So with a chance of at most delta/2 a policy that breaks
-the budget is ever called kept, however often it is read; each policy and each period has its own delta.
+It is about the budget period, by two bets (`states.verdict_bets`) on every decision as soon as it is on record. `kept` takes four
+things besides its bet: a shipped answer with a label; bets that have read to within one label lag of now; an audit that is
+drawn as logged; and no alarm, on drift or on the promised risk, that nobody has acknowledged. `broken` is said by the other
+bet, by the interval of the policy in force alone, and while an alarm on the promised risk stands. Everything else is not known
+yet. So with a chance of at most delta/2 a period that breaks the budget is ever called kept, however often it is read.
 """
 
 from __future__ import annotations
@@ -15,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
+
+from streamer.risk.states.interval import RiskInterval
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from streamer.risk.rounds.report import RiskReport, Verdict
     from streamer.risk.rounds.serving import Stretch
     from streamer.risk.rounds.state import GateWatch
-    from streamer.risk.states import RiskInterval
+    from streamer.risk.rounds.tally import Tally
+    from streamer.risk.states.verdict_bets import VerdictBets
 
 LEAST_LAG = timedelta(minutes=1)
 """Reading never counts as standing still sooner: it comes in rounds."""
@@ -49,12 +49,12 @@ class Backlog:
 
     Attributes
     ----------
-    decisions : at most `MOST_COUNTED`.
+    unread : decisions that the bets have not read, at most `MOST_COUNTED`.
     labels : drawn answers among them that shipped and have no label.
     oldest : when the oldest of these was decided; None where there is none.
     """
 
-    decisions: int
+    unread: int
     labels: int
     oldest: datetime | None
 
@@ -109,7 +109,6 @@ class ServiceReport:
     closed : it ships nothing.
     reason : why the verdict is not known yet.
     label_lag_seconds : how long labels take: 95 % quantile, or the gate's monitor deadline while too few are known.
-    reading_stands : reading does not reach to within the label lag of now.
     backlog : what has not been read; None where that was not asked.
     present : under the policy in force; None while nothing was decided under it, and where it ships nothing.
     period : in the budget period.
@@ -120,7 +119,6 @@ class ServiceReport:
     closed: bool
     reason: Reason
     label_lag_seconds: float
-    reading_stands: bool
     backlog: Backlog | None
     present: OpenFigures | None
     period: OpenFigures | None
@@ -140,13 +138,15 @@ def with_verdict(
     Parameters
     ----------
     policy : the newest one.
-    backlog : what has not been read; where None, reading is judged by `report.read_through` alone.
+    backlog : what has not been read; where None, everything that the newest mark of the watch has was looked for just now.
     """
     deadline = policy.settings.monitor_deadline_seconds
-    service = watch.service
+    service, tally = watch.service, watch.tally
     lag = deadline if service is None else service.lag(deadline)
     budget = policy.settings.alpha / policy.settings.max_attempts
     risk = policy.settings.calibrator.risk
+    if tally is not None and (tally.terms.budget, tally.bets.selective) != (budget, risk == "selective"):
+        tally = None
     present = period = before = None
     if service is not None:
         same = watch.sequence is not None and watch.sequence.terms.budget == budget
@@ -156,9 +156,12 @@ def with_verdict(
             before = _figures(service.before, budget, risk)
         else:
             before = period
-    behind = service is None or service.read < watch.read
-    stands = _stands(report, now=now, lag=lag, behind=behind, backlog=backlog)
-    verdict, reason = _judged(report, present, period, closed=policy.ships_nothing, stands=stands)
+    alone = present is not None and present == period
+    if tally is not None and tally.bets.decisions:
+        period = _in_time(tally, period, policy, lag)
+        present = period if alone else present
+    stands = _stands(watch, now=now, lag=lag, backlog=backlog)
+    verdict, reason = _judged(report, present, period, stands=stands)
     return replace(
         report,
         verdict=verdict,
@@ -167,7 +170,6 @@ def with_verdict(
             closed=policy.ships_nothing,
             reason=reason,
             label_lag_seconds=lag,
-            reading_stands=stands,
             backlog=backlog,
             present=present,
             period=period,
@@ -176,52 +178,96 @@ def with_verdict(
     )
 
 
-def as_of(report: RiskReport, now: datetime) -> RiskReport:
-    """Say at a later moment what was said before, when nothing has come since: only reading can have fallen behind."""
-    service = report.service
-    if service is None:
-        return report
-    stands = _stands(report, now=now, lag=service.label_lag_seconds, behind=False, backlog=service.backlog)
-    verdict, reason = _judged(report, service.present, service.period, closed=service.closed, stands=stands)
-    return replace(report, verdict=verdict, service=replace(service, reading_stands=stands, reason=reason))
-
-
-def _stands(report: RiskReport, *, now: datetime, lag: float, behind: bool, backlog: Backlog | None) -> bool:
-    if report.read_through is None or behind:
-        return True
-    if backlog is not None and backlog.decisions == 0:
+def _stands(watch: GateWatch, *, now: datetime, lag: float, backlog: Backlog | None) -> bool:
+    """Whether the bets do not reach to within the label lag of now."""
+    if backlog is not None and backlog.unread == 0:
         return False
-    return (now - report.read_through).total_seconds() > max(lag, LEAST_LAG.total_seconds())
+    through = max((one.at for one in watch.marks if one.decisions <= watch.bet), default=None)
+    return through is None or (now - through).total_seconds() > max(lag, LEAST_LAG.total_seconds())
 
 
 def _judged(
-    report: RiskReport, present: OpenFigures | None, period: OpenFigures | None, *, closed: bool, stands: bool
+    report: RiskReport, present: OpenFigures | None, period: OpenFigures | None, *, stands: bool
 ) -> tuple[Verdict, Reason]:
     sides = [one for one in (present, period) if one is not None]
+    standing = {one.kind for one in report.standing}
+    if "risk" in standing or ("selective" in standing and any(one.promised == "selective" for one in sides)):
+        return "broken", "the risk has risen"
     if any(one.verdict == "broken" for one in sides):
         return "broken", ""
-    if not sides or (present is None and not closed):
+    if period is None:
         return "not known yet", "reading stands still" if stands else "nothing was decided"
     if stands:
         return "not known yet", "reading stands still"
-    draws = report.alarm("draws")
-    if draws is not None and draws.raised_at is not None:
+    if "draws" in standing:
         return "not known yet", "draws are in doubt"
-    if any(one.raised_at is not None for one in report.alarms if one.kind in ("drift_scores", "drift_cloud")):
+    if standing & {"drift_scores", "drift_cloud"}:
         return "not known yet", "what comes has drifted"
-    if present is not None and any(
-        one.raised_at is not None
-        for one in report.alarms
-        if one.kind == "risk" or (one.kind == "selective" and present.promised == "selective")
-    ):
-        return "not known yet", "the risk has risen"
-    if any(one.share_served == 0 for one in sides):
+    if period.share_served == 0:
         return "not known yet", "nothing shipped"
-    if any(one.labelled == 0 for one in sides):
+    if period.labelled == 0:
         return "not known yet", "no labels"
-    if all(one.verdict == "kept" for one in sides):
+    if period.verdict == "kept":
         return "kept", ""
     return "not known yet", "too few labels"
+
+
+def _in_time(tally: Tally, read: OpenFigures | None, policy: Policy, lag: float) -> OpenFigures:
+    """The period by its bets, which wait for no label, between the bounds of what has been read in order.
+
+    Bounds and verdict are about the same mean: a bound that says less is cut at the budget, and one that would say more is
+    drawn out to it.
+    """
+    bets = tally.bets
+    word = bets.says(tally.newest.timestamp() - lag)
+    share = bets.shipped / bets.decisions
+    error = bets.selective_risk
+    figures = read or OpenFigures(
+        first_policy=tally.since_policy,
+        last_policy=policy.version,
+        since=tally.began_at,
+        until=tally.newest,
+        decisions=0,
+        share_served=0.0,
+        labelled=0,
+        overdue=0,
+        selective=_unknown(bets),
+        exposure=_unknown(bets),
+        verdict="not known yet",
+        promised="selective" if bets.selective else "exposure",
+    )
+    judged = figures.judged
+    lower, upper = judged.lower, judged.upper
+    lower = max(lower, bets.alpha) if word == "broken" else min(lower, bets.alpha)
+    upper = min(upper, bets.alpha) if word == "kept" else max(upper, bets.alpha)
+    if not bets.selective:
+        upper = min(upper, max(share, lower))
+    scale = 1.0 if bets.selective else 1 / share if share else 0.0
+
+    def figure(part: float) -> RiskInterval:
+        """What the bounds say of the error rate among what shipped, or of `part` of it."""
+        low, high = (min(1.0, one * scale) * part for one in (lower, upper))
+        value = None if error is None else min(high, max(low, error * part))
+        return replace(
+            judged, decisions=bets.decisions, labels=bets.labelled, estimate=value, lower=low, upper=high
+        )
+
+    return replace(
+        figures,
+        decisions=bets.decisions,
+        share_served=bets.served / bets.decisions,
+        labelled=bets.labelled,
+        until=tally.newest,
+        verdict=word or "not known yet",
+        selective=figure(1.0),
+        exposure=figure(share),
+    )
+
+
+def _unknown(bets: VerdictBets) -> RiskInterval:
+    return RiskInterval(
+        decisions=0, labels=0, overdue=0, estimate=None, lower=0.0, upper=1.0, delta=2 * bets.error
+    )
 
 
 def _figures(stretch: Stretch | None, budget: float, risk: Risk) -> OpenFigures | None:

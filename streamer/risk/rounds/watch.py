@@ -21,17 +21,16 @@ from streamer.errors import Unavailable
 from streamer.risk.rounds.horizon import marked, pruned, settled_number
 from streamer.risk.rounds.page import PageKeeper, closing_alarms
 from streamer.risk.rounds.report import RiskReport, report_of
-from streamer.risk.rounds.resetting import RESTARTED
-from streamer.risk.rounds.verdict import as_of, with_verdict
+from streamer.risk.rounds.verdict import with_verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from datetime import datetime
 
-    from streamer.gates.policy import GateRevision, Policy
+    from streamer.gates.policy import GateRevision
     from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.page import PageResult
-    from streamer.risk.rounds.store import WatchStore
+    from streamer.risk.rounds.store import Standing, WatchStore
 
 log = structlog.get_logger(__name__)
 
@@ -192,16 +191,13 @@ class RiskWatch:
         if standing is None:
             return False
         page = self._paging.page(standing, self._marks, now, size)
-        report = self._show(page, standing.policy, now)
+        report = self._show(page, standing, now)
         # An alarm that could not close its gate tries again in each round.
         if self._is_all(page) and not closing_alarms(page.watch, standing.policy):
             alerts = frozenset(
                 one.alert_id
                 for one in page.watch.alarms
-                if one.kind in RESTARTED
-                and one.ended is None
-                and one.raised_by is not None
-                and one.alert_id is not None
+                if one.ended is None and one.raised_by is not None and one.alert_id is not None
             )
             self._quiet[name] = _Quiet(report, standing.policy.version, alerts, page.overdue_at)
         return page.more
@@ -219,7 +215,7 @@ class RiskWatch:
         report = replace(one.report, drawing=one.report.drawing and one.report.drawing.at(now))
         if one.overdue_at is None and through is not None and report.read_through is not None:
             report = replace(report, read_through=max(report.read_through, min(now, through.at)))
-        return as_of(report, now)
+        return report
 
     def watch(self, gate: str, *, now: datetime) -> RiskReport | None:
         """Read what is due of one gate and return what is known of its risk; None when its policy cannot be read."""
@@ -233,10 +229,11 @@ class RiskWatch:
             page = self._paging.page(standing, self._marks, now, self._size)
         if standing is None:
             return None
-        return self._show(page, standing.policy, now)
+        return self._show(page, standing, now)
 
-    def _show(self, page: PageResult, policy: Policy, now: datetime) -> RiskReport:
-        report = report_of(page.watch, policy.settings, page.drawing)
+    def _show(self, page: PageResult, standing: Standing, now: datetime) -> RiskReport:
+        policy = standing.policy
+        report = report_of(page.watch, policy.settings, page.drawing, standing.alerts)
         report = with_verdict(report, page.watch, policy, now=now)
         self._observer.show_risk(report)
         return report

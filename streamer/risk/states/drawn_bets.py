@@ -21,9 +21,11 @@ are a nonnegative supermartingale: a restart moves money from one term to the ot
 begins at 1 + rho K(N), and E_i <= M_i. By Ville's inequality the alarm is falsely raised within its first N draws with a
 chance of at most delta (1 + rho ceil(N/r)), which is about delta + N/H. Without rho (H never) that is delta for all time.
 
-**Labels that have not come.** F_ij rises with x_i. With 0 for every loss that is not known, each E_i is therefore at most
-what it will be once all are known; so is the largest of them. Looking at every prefix in every round and raising as soon
-as one reaches the level costs nothing, provided that a loss, once it was read, is never lowered: it is frozen.
+**Labels that have not come, and corrections.** x_i is the most that the labels of a draw ever come to. F_ij rises with x_i.
+With 0 for every loss that is not known, and the most that was said so far for the others, each E_i is therefore at most what
+it will be in the end; so is the largest of them. Looking at every prefix in every round and raising as soon as one reaches the
+level costs nothing, provided that a loss, once it was read, is never lowered. It is raised where a label is corrected upwards,
+or comes after its deadline, while the draw is among the newest `KEPT`.
 
 **Probabilities.** A draw counts once, whatever its probability was. That is right if the probability depends on the past
 alone, as a gate's own does, and one that rises with the evidence so far. Were it to depend on the answers at hand, the
@@ -38,6 +40,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from streamer.calibration.arguments import check_delta, whole_number
@@ -51,6 +54,9 @@ STRENGTHS = (0.8, 0.45, 0.22, 0.1, 0.045)
 
 RESTART_EVERY = 10
 """Draws r from one restart to the next."""
+
+KEPT = 200
+"""The newest draws, whose losses may still rise; more would make a state large that is written round by round."""
 
 MOST_WAITING = 5_000
 """Draws that are kept at most from the first unknown one on; of more the oldest count 0, which raises no alarm."""
@@ -84,8 +90,8 @@ class Draw(NamedTuple):
 class DrawnBets:
     """The evidence so far. Immutable; once raised it stays as it was then.
 
-    The state is five stakes and the draws from the first unknown one on, at most `MOST_WAITING`: those that were made
-    within one label deadline, since an overdue one counts 0 and is known.
+    The state is five stakes and the draws that may still change: the newest `KEPT`, and all from the first unknown one on, at
+    most `MOST_WAITING`: those that were made within one label deadline, since an overdue one counts 0 and is known.
 
     Attributes
     ----------
@@ -94,7 +100,7 @@ class DrawnBets:
     stakes : B_j after `draws` draws.
     unstaked : what the w_k divide: 1, less what an older engine had put in.
     draws : those that `stakes` hold; up to and with the one that raised it.
-    tail : draws from the first unknown one on, in order.
+    tail : the draws after them, in order.
     raised_at : the draw, from 1, at which the evidence reached 1/delta; None if it has not.
     raised_by : its number; None also where it is not known.
     """
@@ -134,8 +140,9 @@ class DrawnBets:
 
     @property
     def evidence(self) -> float:
-        """The most that any prefix from `draws` on comes to with unknown losses at 0; 1/delta raises."""
-        return max(math.fsum(stakes) for stakes in (self.stakes, *self._path()))
+        """The most that any prefix with all known draws before the first unknown one comes to, others at 0; 1/delta raises."""
+        known = next((place for place, draw in enumerate(self.tail) if draw.loss is None), len(self.tail))
+        return max(math.fsum(stakes) for stakes in islice((self.stakes, *self._path()), known, None))
 
     @property
     def known_evidence(self) -> float:
@@ -161,7 +168,7 @@ class DrawnBets:
         Parameters
         ----------
         draws : the next ones, in order.
-        known : losses by the numbers of draws. What is known already stays as it is.
+        known : losses by the numbers of draws. What is known already is never lowered.
         overdue : draws from this moment or before are known from now on: a loss that is not known is 0.
 
         Raises
@@ -179,8 +186,9 @@ class DrawnBets:
             if tail[place].loss is None:
                 tail[place] = tail[place]._replace(loss=0.0)
         ahead = replace(self, tail=tuple(tail))
-        base, known_so_far = 0, True
-        stakes = self.stakes
+        base, stakes = 0, self.stakes
+        done = next((place for place, draw in enumerate(tail) if draw.loss is None), len(tail))
+        done = max(min(done, len(tail) - KEPT), len(tail) - MOST_WAITING)
         for place, found in enumerate(ahead._path(), start=1):
             if math.fsum(found) >= 1 / self.delta:
                 reached = self.draws + place
@@ -188,8 +196,7 @@ class DrawnBets:
                     self, stakes=found, draws=reached, tail=(),
                     raised_at=reached, raised_by=tail[place - 1].number,
                 )  # fmt: skip
-            known_so_far = known_so_far and tail[place - 1].loss is not None
-            if known_so_far:
+            if place <= done:
                 base, stakes = place, found
         return replace(ahead, stakes=stakes, draws=self.draws + base, tail=tuple(tail[base:]))
 
@@ -224,14 +231,16 @@ class DrawnBets:
 
 
 def _known(draw: Draw, known: Mapping[int, float], overdue: float) -> Draw:
-    if draw.loss is not None:
-        return draw
     loss = known.get(draw.number)
-    if loss is None and draw.moment <= overdue:
+    if loss is None and draw.loss is None and draw.moment <= overdue:
         loss = 0.0
     if loss is not None and not 0 <= loss <= 1:
         raise ValueError(f"a loss must be in [0, 1], not {loss!r}")
-    return draw if loss is None else draw._replace(loss=loss)
+    return (
+        draw
+        if loss is None or loss <= (-1.0 if draw.loss is None else draw.loss)
+        else draw._replace(loss=loss)
+    )
 
 
 def _check(draws: Iterable[Draw], *, after: int) -> None:

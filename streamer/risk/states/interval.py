@@ -43,21 +43,15 @@ class BudgetBurn:
     ----------
     used : share of the period's budget, 0 or more; above 1 it is overspent.
     used_lower, used_upper : its bounds.
-    rate : share used over share of the period gone; above 1 the budget is gone before the period ends.
-    rate_lower, rate_upper : its bounds.
     days_left : days from the newest decision counted until the budget is gone; 0 if it is, inf if nothing is used.
-    days_left_soonest, days_left_latest : the same at the upper and at the lower bound.
+    days_left_soonest : the same at the upper bound.
     """
 
     used: float
     used_lower: float
     used_upper: float
-    rate: float
-    rate_lower: float
-    rate_upper: float
     days_left: float
     days_left_soonest: float
-    days_left_latest: float
 
 
 def budget_burn(
@@ -66,9 +60,8 @@ def budget_burn(
     alpha: float,
     elapsed_days: float,
     period_days: float,
-    expected_decisions: float | None = None,
 ) -> BudgetBurn:
-    """Say how much of a period's budget is used: t risk / (alpha N) for N decisions in the whole period.
+    """Say how much of a period's budget is used: t risk / (alpha N), N decisions in the whole period at the rate so far.
 
     Parameters
     ----------
@@ -77,7 +70,6 @@ def budget_burn(
     elapsed_days : from the period's begin to the newest decision that the sequence has read (which is a label
         deadline before now), above 0 and at most `period_days`.
     period_days : length of the period, positive.
-    expected_decisions : N, at least 1; None takes the rate of decisions so far.
 
     Raises
     ------
@@ -88,27 +80,15 @@ def budget_burn(
     period, elapsed = check_positive("period_days", period_days), check_positive("elapsed_days", elapsed_days)
     if elapsed > period:
         raise ValueError(f"elapsed_days must be at most period_days, {period!r}, not {elapsed_days!r}")
-    if expected_decisions is None:
-        spent = elapsed / period
-    else:
-        expected = check_positive("expected_decisions", expected_decisions)
-        if expected < 1:
-            raise ValueError(f"expected_decisions must be at least 1, not {expected_decisions!r}")
-        spent = exposure.decisions / expected
-    if exposure.decisions == 0:
-        spent = 0.0
+    spent = elapsed / period if exposure.decisions else 0.0
     risks = (exposure.estimate or 0.0, exposure.lower, exposure.upper)
     used, least, most = (risk / alpha * spent for risk in risks)
     return BudgetBurn(
         used=used,
         used_lower=least,
         used_upper=most,
-        rate=used * period / elapsed,
-        rate_lower=least * period / elapsed,
-        rate_upper=most * period / elapsed,
         days_left=_days(used, elapsed),
         days_left_soonest=_days(most, elapsed),
-        days_left_latest=_days(least, elapsed),
     )
 
 

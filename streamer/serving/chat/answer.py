@@ -11,6 +11,7 @@ from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import call_text
 from streamer.serving.chat.calls import calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 from streamer.serving.chat.sampler import CALLED
@@ -40,7 +41,7 @@ class Answer:
     created : when it was decided, in seconds since 1970.
     model : the gate, as it is listed.
     text : what is shown; of a hold the upstream's hold message.
-    calls : what is to be called, each with its id; then `text` is their canonical form, and not shown.
+    calls : what is to be called, each with its id; then `text` is not shown.
     finish_reason : `stop`, `length`, `CALLED` or, of a hold, `HELD`.
     hold_status : of HTTP, of a hold that is an error; else None.
     usage : tokens read and written by all calls; None where an upstream did not count them.
@@ -91,7 +92,7 @@ def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: S
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
     said = "" if shown is None else released or batch.texts[shown] or ""
-    passed = sampling.get("passed")
+    passed = sampling.get("passed", "")
     if is_blank(said):  # in shadow mode the first answer is shown, whatever it is
         shown = None
     told = _told(action, batch, sampling, shown) | {
@@ -115,19 +116,20 @@ def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: S
     headers = {name: value for name, value in headers.items() if value}
     if batch.receipt is not None:
         headers[HTTP_HEADER] = batch.receipt
-    reason = HELD if passed is None else CALLED
     if shown is not None:
         place = [one.id for one in action.responses].index(shown)
         reason = sampling["finish_reasons"][place]
-        reason = reason if reason in ("length", CALLED) else "stop"
-    text = upstream.hold_message if reason == HELD else passed or said
-    called = calls_of(text) if reason == CALLED else []
+        # What a person made of a call at the desk may be a text.
+        called = call_text(said) if reason == CALLED else ""
+        reason = CALLED if called else "length" if reason == "length" else "stop"
+    else:
+        called, reason = passed, CALLED if passed else HELD
     return Answer(
         id=action.action_id,
         created=int(action.decided_at.timestamp()),
         model=f"{MODEL_PREFIX}{request.gate}",
-        text=text,
-        calls=[(f"call_{action.action_id}_{number}", call) for number, call in enumerate(called)],
+        text=upstream.hold_message if reason == HELD else said,
+        calls=[(f"call_{action.action_id}_{number}", call) for number, call in enumerate(calls_of(called))],
         finish_reason=reason,
         hold_status=upstream.hold_status if reason == HELD else None,
         usage=_usage(every),

@@ -1,17 +1,11 @@
 """Anthropic's Messages: `POST /v1/messages`."""
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
-from streamer.serving.chat.request import invalid, unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from streamer.serving.chat.answer import Answer
-    from streamer.serving.chat.request import ChatRequest
+from streamer.serving.chat.answer import Answer
+from streamer.serving.chat.request import ChatRequest, invalid, unsupported
 
 _NOT_SENT: Final = frozenset({"cache_control", "context_management", "diagnostics", "metadata"})
 """What says nothing about the answers; `metadata` has who asks."""

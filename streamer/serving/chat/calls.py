@@ -18,5 +18,5 @@ class Call(msgspec.Struct):
 
 
 def calls_of(text: str) -> list[Call]:
-    """Read what `call_text` has written: one call, or an array of several."""
+    """Read what `call_text` has written: nothing, one call, or an array of several."""
     return msgspec.json.decode(text if text.startswith("[") else f"[{text}]", type=list[Call])

@@ -1,14 +1,10 @@
 """OpenAI's chat completions: `POST /v1/chat/completions`."""
 
-from __future__ import annotations
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from streamer.serving.chat.answer import Answer
-    from streamer.serving.chat.request import ChatRequest
+from streamer.serving.chat.answer import Answer
+from streamer.serving.chat.request import ChatRequest
 
 
 def as_chat(body: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,17 +1,11 @@
 """OpenAI's Responses: `POST /v1/responses`. Nothing is kept for a later request but the decision."""
 
-from __future__ import annotations
-
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from streamer.serving.chat.request import invalid, unsupported
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from streamer.serving.chat.answer import Answer
-    from streamer.serving.chat.request import ChatRequest
+from streamer.serving.chat.answer import Answer
+from streamer.serving.chat.request import ChatRequest, invalid, unsupported
 
 _STATELESS: Final = "the service keeps no conversations; send the earlier items in input"
 _ADVICE: Final = {

@@ -1,22 +1,16 @@
 """The ways in which clients ask and are answered, and which address is of which."""
 
-from __future__ import annotations
-
 import math
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
 from streamer.serving.chat import anthropic_messages, openai_chat, openai_responses
-from streamer.serving.chat.request import ChatProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    from streamer.serving.chat.answer import Answer
-    from streamer.serving.chat.request import ChatRequest
-    from streamer.serving.problems import Problem
+from streamer.serving.chat.answer import Answer
+from streamer.serving.chat.request import ChatProblem, ChatRequest
+from streamer.serving.problems import Problem
 
 
 class Protocol(NamedTuple):

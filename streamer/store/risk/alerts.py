@@ -57,8 +57,9 @@ class Alerts:
     def list(
         self, gate: str | None = None, *, limit: int = 100, unacknowledged: bool = False
     ) -> builtins.list[RaisedAlert]:
-        """The newest alerts first, of one gate or of all; all, or those that nobody has acknowledged."""
-        query = _select().order_by(alerts.c.id.desc()).limit(limit)
+        """The newest alerts first, of one gate or of all; or those that nobody has acknowledged, what pages before the rest."""
+        worst = [sa.case((alerts.c.level == "page", 0), else_=1)] if unacknowledged else []
+        query = _select().order_by(*worst, alerts.c.id.desc()).limit(limit)
         if gate is not None:
             query = query.where(alerts.c.gate == gate)
         if unacknowledged:

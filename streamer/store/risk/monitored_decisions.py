@@ -207,17 +207,16 @@ def relabelled(
 
 
 def backlog(
-    connection: sa.Connection, labels: sa.FromClause, gate: str, severity_kind: str, *, after: int
+    connection: sa.Connection, labels: sa.FromClause, gate: str, severity_kind: str, *, after: int, bet: int
 ) -> Backlog:
-    """Count the first attempts with numbers above `after`, and what they wait for."""
+    """Count the first attempts with numbers above `bet`, and the labels that those above `after` wait for."""
     unread = (
         sa.select(decisions.c.batch, decisions.c.sampled, decisions.c.decided_at, batches.c.batch_id)
         .join_from(decisions, batches, batches.c.id == decisions.c.batch)
         .where(decisions.c.gate == gate, decisions.c.batch > after, batches.c.attempt == 1)
     )
-    count = connection.execute(
-        sa.select(sa.func.count()).select_from(unread.limit(MOST_COUNTED).subquery())
-    ).scalar_one()
+    newer = unread.where(decisions.c.batch > bet).limit(MOST_COUNTED).subquery()
+    count = connection.execute(sa.select(sa.func.count()).select_from(newer)).scalar_one()
     found = unread.where(decisions.c.sampled).order_by(decisions.c.batch).limit(MOST_COUNTED).subquery()
     given = sa.exists().where(
         labels.c.gate == gate,
@@ -232,7 +231,7 @@ def backlog(
         .join(responses, responses.c.batch == found.c.batch)
         .where(responses.c.drawn, responses.c.action == "ship", ~given)
     ).one()
-    return Backlog(decisions=count, labels=waiting, oldest=oldest)
+    return Backlog(unread=count, labels=waiting, oldest=oldest)
 
 
 def late_labels(

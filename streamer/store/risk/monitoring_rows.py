@@ -12,6 +12,7 @@ from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
 from streamer.risk.rounds.serving import ServiceState
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+from streamer.risk.rounds.tally import Tally
 from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, OpenTime, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.joins import same
@@ -50,6 +51,7 @@ def take_step(connection: sa.Connection, before: GateWatch, after: GateWatch, no
         "drift_run": after.drift_run,
         "drift_policy": after.drift_policy,
         "service": None if after.service is None else after.service.to_json(),
+        "tally": None if after.tally is None else after.tally.to_json(),
         "updated_at": now,
     }
     if before.step:
@@ -218,6 +220,7 @@ def read_watch(connection: sa.Connection, gate: str) -> GateWatch:
         sequence=None if sequence is None else sequence_of(sequence),
         alarms=tuple(map(_alarm, rows)),
         service=None if row["service"] is None else ServiceState.from_json(row["service"]),
+        tally=None if row["tally"] is None else Tally.from_json(row["tally"]),
     )
 
 

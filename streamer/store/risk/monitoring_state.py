@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from streamer.errors import UsageError
 from streamer.gates.policy import MONITOR
-from streamer.risk.rounds.report import Drawing, report_of
+from streamer.risk.rounds.report import WORST_FIRST, Drawing, OpenAlert, report_of
 from streamer.risk.rounds.state import LABEL_ALARMS
 from streamer.risk.rounds.store import News, Standing
 from streamer.risk.rounds.verdict import with_verdict
@@ -45,6 +45,9 @@ if TYPE_CHECKING:
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.policies.policy_writer import PolicyWriter
     from streamer.store.risk.alerts import AlertMessage
+
+
+_MOST_ALERTS = 20
 
 
 class Monitoring:
@@ -92,6 +95,7 @@ class Monitoring:
                 salt=found[0].active.audit_salt,
                 acknowledged=_acknowledged(connection, alert_ids),
                 probe=monitored_decisions.probe(connection),
+                alerts=_open_alerts(connection, gate),
                 reopened=_reopened(connection, watch),
                 rate=rate,
                 extra=extra,
@@ -116,10 +120,15 @@ class Monitoring:
             policy, watch = found[0].active.policy, read_watch(connection, gate)
             labels = self._read.table(connection, gate)
             kind, period = policy.settings.severity_kind, timedelta(days=policy.settings.budget_period_days)
-            backlog = monitored_decisions.backlog(connection, labels, gate, kind, after=watch.read)
+            backlog = monitored_decisions.backlog(
+                connection, labels, gate, kind, after=watch.read, bet=watch.bet
+            )
+            alerts = _open_alerts(connection, gate)
             counts = decided(connection, labels, gate, kind=kind, now=now, period=period)
             rate, extra = _rate(connection, gate)
-        report = report_of(watch, policy.settings, Drawing.of(rate, extra, policy.settings, now))
+            cost = 0 if rate is None else audit_rates.extra_labels(connection, gate, now - period)
+        drawing = replace(Drawing.of(rate, extra, policy.settings, now), extra=cost)
+        report = report_of(watch, policy.settings, drawing, alerts)
         report = replace(report, decided=counts)
         return with_verdict(report, watch, policy, now=now, backlog=backlog)
 
@@ -215,6 +224,22 @@ def _acknowledged(connection: sa.Connection, alert_ids: Collection[str]) -> dict
     )
     found = bulk_insert.look_up(connection, query, [alerts.c.alert_id], [(one,) for one in alert_ids])
     return {row["alert_id"]: row["last_batch"] for row in found}
+
+
+def _open_alerts(connection: sa.Connection, gate: str) -> tuple[OpenAlert, ...]:
+    """The newest alerts of alarms that nobody has acknowledged."""
+    done = alert_acknowledgements.c.alert
+    query = (
+        sa.select(*alerts.c["kind", "raised_at", "alert_id", "details"])
+        .join_from(alerts, alert_acknowledgements, done == alerts.c.id, isouter=True)
+        .where(alerts.c.gate == gate, done.is_(None), alerts.c.kind.in_(WORST_FIRST))
+        .order_by(alerts.c.id.desc())
+        .limit(_MOST_ALERTS)
+    )
+    return tuple(
+        OpenAlert(kind, at, alert_id, (details or {}).get("closed_by_policy"), (details or {}).get("delta"))
+        for kind, at, alert_id, details in connection.execute(query)
+    )
 
 
 def _reopened(connection: sa.Connection, watch: GateWatch) -> frozenset[LabelAlarmKind]:

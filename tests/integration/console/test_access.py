@@ -18,6 +18,7 @@ import streamer.console.doors
 from streamer.console.app import _STATIC
 from streamer.console.doors import IDLE_SECONDS, LONGEST_SECONDS, OF_ANY_ADDRESS, OF_ONE_NAME, TooMany
 from streamer.errors import UsageError
+from streamer.events.alerts import alert as another
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.web.requests import caller
 from tests.integration.console.conftest import PASSWORD, ROLES, Client, Site
@@ -224,9 +225,16 @@ def test_a_gate_is_closed_and_an_alert_acknowledged(people: Site) -> None:
     newest = people.store.policies.newest(GATE)
     assert (newest.state, newest.created_by, newest.reason) == ("closed", "account:approver", "complaints")
     (alert,) = people.store.alerts.list()
-    assert client.act("/alerts/acknowledge", alert=alert.alert.alert_id, reason="looked").status == 303
+    closed = another(
+        GATE, "gate_closed", "policy 9", message="It is closed.", raised_at=alert.alert.raised_at, details={}
+    )
+    people.store.alerts.raise_(closed)
+    both = f"{alert.alert.alert_id},{closed.alert_id}"
+    assert both in client.get("/alerts").body, "one incident, the worst first, one answer"
+    assert client.act("/alerts/acknowledge", alert=both, reason="looked").status == 303
     assert client.act("/alerts/acknowledge", alert=alert.alert.alert_id, reason="again").status == 409
-    (alert,) = people.store.alerts.list()
+    assert people.store.alerts.list(unacknowledged=True) == []
+    alert = people.store.alerts.list()[-1]
     assert (alert.acknowledged_by, alert.acknowledged_reason) == ("account:approver", "looked")
     assert client.act("/gates/close", gate="nosuch", reason="x").status == 409
     assert client.get("/gate/nosuch").status == 404

@@ -357,7 +357,7 @@ def test_pictures_say_in_words_what_they_show(root: Visitor, tmp_path: Path) -> 
     labels = [
         one.get_attribute("aria-label") for one in root.driver.find_elements(By.CSS_SELECTOR, "figure svg")
     ]
-    assert labels[0].startswith("Exposure over time. At the end it is 5.71 %, between 1.99 % and 9.56 %")
+    assert labels[0].startswith("Exposure over time. At the end it is 5.63 %, between 1.99 % and 9.56 %")
     assert labels[1].startswith("The threshold over time. 2 policies since")
     root.goes("/")
     root.until(lambda: root.driver.find_elements(By.CSS_SELECTOR, "svg.spark"))

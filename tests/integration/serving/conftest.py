@@ -55,6 +55,8 @@ def _plain(tmp_path_factory: pytest.TempPathFactory, migrated_sqlite_file: Path)
                 "segment_by": "upstream" if gate == "segmented" else None,
             }
             of = {"scorer": "gram", "encoder": ENCODER}
+            if gate == "tools-desk":
+                own |= {"hold_action": "escalate", "desk_deadline_seconds": 600.0}
             if gate == "likely":
                 listed = signal_list(["logprob", "token_entropy", "most_token_entropy"])
                 of |= {"scorer": "choice", "signals": listed.text}

@@ -36,6 +36,7 @@ GATES: dict[str, dict[str, Any]] = {
     "json": {"schemas": ["any"]},
     "one-form": {"schemas": ["text", "0123456789abcdef"]},
     "tools": {"tools": "judge"},
+    "tools-desk": {"tools": "judge"},
     "passing": {"tools": "pass-through"},
     "tempered": {"temperature": 0.7, "max_tokens": 200},
     "shadow": {},

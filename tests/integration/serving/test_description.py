@@ -47,6 +47,8 @@ def obey(site: Site, endpoint: Endpoint) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
     assert refs(document) <= {f"#/components/schemas/{name}" for name in schemas}
     registry = Registry().with_resource("urn:document", Resource(document, DRAFT202012))
+    assert '"default":null' not in endpoint.client.get("/openapi.json").text
+    assert document["security"] == [{"key": []}, {}]
     operations = [one for path in document["paths"].values() for one in path.values()]
     assert len({one["operationId"] for one in operations}) == len(operations)
     for path, methods in document["paths"].items():

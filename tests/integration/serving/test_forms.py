@@ -9,6 +9,8 @@ import openai
 import pytest
 from pydantic import BaseModel
 
+from streamer.gates.batch_key import BatchKey
+from streamer.store.desk.release_desk import Release
 from tests.integration.serving.model_server import AGREED, ANSWERS, Plain
 from tests.integration.serving.test_chat import HELD, client, kept, post
 from tests.services.openai_server import ChatReply, ChatRequest
@@ -185,6 +187,23 @@ def test_calls_that_differ_or_that_nobody_offered_are_held(plain: Plain) -> None
         assert "tool_calls" not in choice["message"]
         told = answer["streamer"]
         assert (told["action"], told["problem"]) == ("abstain", problem)
+
+
+def test_a_call_that_a_person_releases_goes_out_and_a_text_in_its_place_is_a_text(plain: Plain) -> None:
+    site, model, endpoint = plain
+    calls = [call("look", f'{{"parcel": {number}}}') for number in range(ANSWERS)]
+    for text, sent in ((None, None), ("Ask the depot.", "Ask the depot.")):
+        model.reply = cycling(*calls)
+        once = {"idempotency-key": f"released {text}"}
+        told = post(endpoint, model="tools-desk", tools=TOOLS, headers=once).json()["streamer"]
+        assert (told["action"], told["desk"]["action"]) == ("escalate", "waiting")
+        key = BatchKey("tools-desk", told["batch_id"], 1)
+        site.store.desk.decide(key, Release(response_id="2", text=text), by="ana")
+        answer = post(endpoint, model="tools-desk", tools=TOOLS, headers=once | {"prefer": "desk=30"})
+        message = answer.json()["choices"][0]["message"]
+        assert message["content"] == sent
+        made = [one["function"] for one in message.get("tool_calls", [])]
+        assert made == ([] if sent else [{"name": "look", "arguments": '{"parcel":1}'}])
 
 
 def test_a_call_passes_through_where_the_upstream_says_so_and_texts_are_judged(plain: Plain) -> None:

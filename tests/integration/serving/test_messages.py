@@ -11,7 +11,7 @@ import pytest
 from tests.faults.endpoint import PATIENCE
 from tests.integration.serving.model_server import AGREED, agreeing, differing
 from tests.integration.serving.test_chat import HELD
-from tests.integration.serving.test_forms import ARGUMENTS, CALLS, cycling
+from tests.integration.serving.test_forms import ARGUMENTS, CALLS, CANONICAL, cycling
 from tests.services.integrations import python_environment
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ def test_the_package_gets_what_ships_what_is_held_and_calls(plain: Plain, stream
     message = ask(plain, stream=stream)
     assert (message["content"], message["stop_reason"]) == ([], "refusal")
     assert message["stop_details"]["explanation"] == HELD
+    model.reply = cycling(CANONICAL)
+    schema = {"type": "object", "properties": {"place": {"type": "string"}, "days": {"type": "integer"}}}
+    output = {"format": {"type": "json_schema", "schema": schema}}
+    message = ask(plain, stream=stream, model="json", output_config=output)
+    assert message["content"][0]["text"] == CANONICAL
+    assert model.asked[-1].body["response_format"]["json_schema"]["schema"] == schema
     model.reply = cycling(*CALLS)
     message = ask(plain, stream=stream, model="tools", tools=[TOOL], tool_choice={"type": "any"})
     (block,) = message["content"]

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
+from typer.testing import CliRunner
 
+from streamer.cli.app import app
 from streamer.errors import UsageError
 from streamer.events.alerts import AlertsV1, alert, decode_alert
 from streamer.store.risk.alerts import raise_alert
@@ -59,6 +61,23 @@ def test_a_person_acknowledges_once_and_says_why(world: World) -> None:
     for wrong in ("", "zzz", "%"):
         with pytest.raises(UsageError):
             alerts.acknowledge(wrong, by="bo", reason="")
+
+
+def test_what_pages_comes_first_and_a_gate_is_acknowledged_as_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alerts = world.store.alerts
+    for kind in ("risk", "gate_closed", "drift_scores"):
+        alerts.raise_(alert("support-bot", kind, "1", message=f"{kind}.", raised_at=START, details={}))
+    shown = [raised.alert.kind for raised in alerts.list(unacknowledged=True)]
+    assert shown == ["risk", "drift_scores", "gate_closed"]
+    monkeypatch.setenv("STREAMER_DATABASE_URL", world.url)
+    command = ["alert", "acknowledge", "support-bot", "--reason", "seen", "--by", "ana"]
+    said = CliRunner().invoke(app, command).stdout.splitlines()
+    assert said == [f"Acknowledged by ana: {kind}." for kind in shown]
+    assert alerts.list(unacknowledged=True) == []
+    with pytest.raises(UsageError, match="no alert that nobody has acknowledged"):
+        CliRunner().invoke(app, command, catch_exceptions=False)
 
 
 def test_alerts_are_append_only(world: World) -> None:

@@ -47,7 +47,7 @@ def test_it_is_raised_while_an_early_label_is_still_to_come(new_traffic: Callabl
     assert report.exposure is None, "the interval waits"
 
 
-def test_a_loss_is_frozen_and_labels_that_come_later_end_in_the_same_bits(
+def test_no_loss_is_lowered_and_labels_that_come_later_end_in_the_same_bits(
     new_traffic: Callable[..., Traffic],
 ) -> None:
     rng = np.random.default_rng(2)
@@ -59,19 +59,34 @@ def test_a_loss_is_frozen_and_labels_that_come_later_end_in_the_same_bits(
         watcher.watch(GATE, now=START + HOUR)
         traffic.label(piece, severities, at=START + HOUR)
         watcher.watch(GATE, now=START + HOUR)
-        # Corrected at once, and the other way round: too late.
-        traffic.label(piece, lambda one: 1 - severities[one.key.batch_id], at=START + HOUR + MINUTE)
+        # Taken back at once: too late.
+        traffic.label(piece, lambda _: 0.0, at=START + HOUR + MINUTE)
     watcher.watch(GATE, now=START + 2 * DAY)
     rest = made[10:20:2]
     labelled = {one.key.batch_id for one in made} - {one.key.batch_id for one in rest}
     fresh = fresh_alarm(traffic)
     expected = fresh.observe(draws_of(audited(made, severities, labelled), fresh.theta))
-    assert alarm_of(traffic).state == expected
+    assert alarm_of(traffic).state.evidence == expected.evidence
     report = watcher.watch(GATE, now=START + 2 * DAY)
     assert report is not None
     found = report.alarm("risk")
     assert found is not None
     assert (found.read, found.pending, found.pending_since) == (30, 0, None)
+
+
+def test_labels_that_are_corrected_upwards_reach_the_alarm(new_traffic: Callable[..., Traffic]) -> None:
+    traffic = new_traffic(audit_probability=1.0)
+    watcher = traffic.watcher()
+    made = traffic.decide(60, rng=np.random.default_rng(5))
+    traffic.label(made, lambda _: 0.0, at=START + HOUR)
+    watcher.watch(GATE, now=START + HOUR)
+    quiet = alarm_of(traffic)
+    assert (quiet.raised_by, quiet.state.bets.pending) == (None, ())
+    # Somebody looks again, and half of what was called fine was not; kinder second looks take nothing back.
+    traffic.label(made[20:40], lambda _: 1.0, at=START + 2 * HOUR)
+    watcher.watch(GATE, now=START + 2 * HOUR)
+    assert alarm_of(traffic).raised_by is not None
+    assert traffic.store.policies.newest(GATE).state == "closed"
 
 
 def test_what_waits_is_shown_with_its_age(light_traffic: Callable[..., Traffic]) -> None:

@@ -112,7 +112,7 @@ def test_a_cloud_that_moves_is_told_though_scores_stay(light_traffic: Callable[.
     assert "what the answers are about" in told[0].message
 
 
-def test_another_run_in_force_begins_anew_and_a_closed_gate_looks_for_none(
+def test_a_raised_alarm_outlasts_a_run_on_the_same_batches_and_ends_when_it_is_acknowledged(
     light_traffic: Callable[..., Traffic],
 ) -> None:
     traffic = light_traffic(audit_probability=1.0, alpha=0.2)
@@ -125,7 +125,12 @@ def test_another_run_in_force_begins_anew_and_a_closed_gate_looks_for_none(
     traffic.policy = traffic.store.policies.newest(GATE)
     scored(traffic, rng.random(20), reason="closed")
     assert alarms(traffic)["score"].run == first
-    second = calibrated(traffic, 100)
+    second = calibrated(traffic, 100)  # on what came before the alarm, too
+    scored(traffic, rng.random(30))
+    assert (alarms(traffic)["score"].run, alarms(traffic)["score"].ended) == (first, None)
+    alert = traffic.store.alerts.list()[0].alert.alert_id
+    traffic.store.alerts.acknowledge(alert, by="ana", reason="another campaign", now=START + DAY)
+    assert alarms(traffic)["score"].ended == "acknowledged"
     scored(traffic, rng.random(30))
     found = alarms(traffic)
     assert (found["score"].run, found["score"].number, found["score"].raised_by) == (second, 2, None)

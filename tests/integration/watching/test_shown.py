@@ -129,7 +129,8 @@ def test_the_command_line_says_it_in_words(
     traffic.label(traffic.decide(80, rng=np.random.default_rng(51)), lambda _: 1.0)
     traffic.watcher().watch(GATE, now=START + DAY)
     text = command(traffic, monkeypatch, "risk")
-    assert "the budget was BROKEN" in text
+    assert text.startswith(f"{GATE}: ALARM: risk, since ")
+    assert "The budget was BROKEN" in text
     assert "ALARM: risk" in text
     assert "closed the gate by policy 3" in text
     said = json.loads(command(traffic, monkeypatch, "risk", GATE, "--json"))

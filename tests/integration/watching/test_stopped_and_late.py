@@ -54,7 +54,7 @@ def test_killed_in_and_between_rounds_nothing_is_lost_or_counted_twice(
     alarm = watch.alarm("risk")
     assert alarm is not None
     fresh = fresh_alarm(traffic)
-    assert alarm.state == fresh.observe(draws_of(expected, fresh.theta))
+    assert alarm.state.evidence == fresh.observe(draws_of(expected, fresh.theta)).evidence
 
 
 def test_told_to_stop_it_begins_no_page_more_and_the_next_one_goes_on(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from streamer.risk.states import Draw, DrawnBets
-from streamer.risk.states.drawn_bets import MOST_WAITING, STRENGTHS
+from streamer.risk.states.drawn_bets import KEPT, MOST_WAITING, STRENGTHS
 
 LIMIT = 0.12
 
@@ -48,8 +48,8 @@ def test_the_weights_of_all_restarts_together_are_less_than_one():
 
 
 def test_a_share_that_ships_is_bet_on_by_its_share():
-    (one,) = DrawnBets(delta=1e-6, false_every=None).after([Draw(1, 0.3, 0.5, 0.2)]).stakes[:1]
-    assert one == pytest.approx(weight(1) / 5 * (1 + 0.8 * (0.2 / 0.3 - 0.5)))
+    found = DrawnBets(delta=1e-6, false_every=None).after([Draw(1, 0.3, 0.5, 0.2)]).evidence
+    assert found == pytest.approx(sum(weight(1) / 5 * (1 + u * (0.2 / 0.3 - 0.5)) for u in STRENGTHS))
 
 
 def test_it_is_raised_by_the_first_draw_that_reaches_one_over_delta_and_then_reads_no_more():
@@ -69,7 +69,7 @@ def test_any_prefix_raises_it_while_later_labels_have_not_come():
     assert raised.raised_at <= 6
 
 
-def test_a_loss_is_frozen_when_it_is_first_known_and_an_overdue_one_counts_nothing():
+def test_a_loss_is_never_lowered_and_rises_with_a_correction_or_a_late_label():
     waits = DrawnBets(delta=1e-6, false_every=None).after(draws([None, 1.0, None]))
     assert [one.number for one in waits.pending] == [0, 2]
     told = waits.after(known={2: 1.0})
@@ -77,7 +77,14 @@ def test_a_loss_is_frozen_when_it_is_first_known_and_an_overdue_one_counts_nothi
     done = told.after(overdue=0.0)
     assert done.pending == ()
     assert done == DrawnBets(delta=1e-6, false_every=None).after(draws([0.0, 1.0, 1.0]))
-    assert done.after(known={0: 1.0}) == done
+    late = done.after(known={0: 1.0})
+    assert late == DrawnBets(delta=1e-6, false_every=None).after(draws([1.0, 1.0, 1.0])).after(known={2: 0.0})
+    assert late.evidence > done.evidence
+    # A draw that is no longer among the newest stays as it was.
+    old = DrawnBets(delta=1e-6, false_every=None).after(draws([0.0] * (KEPT + 1)))
+    assert (old.draws, len(old.tail)) == (1, KEPT)
+    assert old.after(known={0: 1.0}) == old
+    assert old.after(known={1: 1.0}).evidence > old.evidence
 
 
 def test_the_known_evidence_leaves_out_what_is_not_known():

@@ -16,6 +16,7 @@ from streamer.risk.states import (
     RiskAlarm,
     SelectiveAlarm,
 )
+from streamer.risk.states.drawn_bets import KEPT
 from tests.unit.monitoring.streams import audited, draws_of, pieces
 
 REFERENCE = np.random.default_rng(5).normal(size=200)
@@ -110,7 +111,7 @@ def test_one_at_a_time_is_the_same_too(name):
 @pytest.mark.parametrize("name", STATES)
 def test_a_state_stays_small(name):
     long_run = STATES[name].observe(some_decisions(3, 5000))
-    assert len(long_run.to_json()) < 3500
+    assert len(long_run.to_json()) < 3500 + (60 * KEPT if name in ("risk alarm", "selective alarm") else 0)
 
 
 @pytest.mark.parametrize("name", STATES)

@@ -12,9 +12,10 @@ from streamer.gates.audit_rate import AuditRate, probability_under
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.risk.rounds.alarms import label_alarm
-from streamer.risk.rounds.audit_rates import LASTS, next_rate
+from streamer.risk.rounds.audit_rates import LASTS, YOUNG_DRAWS, next_rate
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.state import GateWatch, WatchedAlarm
+from streamer.risk.states import Draw
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="e", audit_probability=0.05)
@@ -50,26 +51,30 @@ def after(
     now: datetime = NOW,
     has_read: bool = True,
     made: Policy | None = None,
+    read: int = YOUNG_DRAWS,
     **alarm: Any,
 ) -> AuditRate | None:
-    watched: WatchedAlarm = replace(label_alarm("risk", SETTINGS, number=1, after=0, after_policy=0), **alarm)
+    watched: WatchedAlarm = label_alarm("risk", SETTINGS, number=1, after=0, after_policy=0)
+    draws = [Draw(n, 0.1, loss=0.0) for n in range(read)]
+    watched = replace(watched, **({"state": watched.state.observe(draws)} | alarm))  # type: ignore[union-attr]
     watch = GateWatch(gate="g", alarms=(watched,))
     return next_rate(present, extra, watch=watch, policy=made or policy(), has_read=has_read, now=now)
 
 
 def test_evidence_raises_it_and_its_end_lowers_it(evidence: _Evidence) -> None:
-    evidence.value = 0.0999
+    evidence.value = 0.1999
     assert after() is None
-    evidence.value = 0.1
+    evidence.value = 0.2
+    assert after(read=YOUNG_DRAWS - 1) is None, "evidence begins near one half"
     raised = after()
     assert raised is not None
-    assert (raised.boosted, raised.until, raised.evidence) == (True, NOW + LASTS, 0.1)
+    assert (raised.boosted, raised.until, raised.evidence) == (True, NOW + LASTS, 0.2)
     assert after(raised, now=NOW + LASTS / 4) is None, "nothing is written while it is right"
     evidence.value = 0.05
     ended = after(raised, now=NOW + LASTS / 4)
     assert ended is not None
     assert not ended.boosted
-    assert "0.05, below 0.1" in ended.reason
+    assert "0.05, below 0.2" in ended.reason
     assert not ended.raises(NOW - LASTS), "whatever a worker's clock says"
     assert after(ended, now=NOW + LASTS / 2) is None
 

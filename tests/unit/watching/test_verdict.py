@@ -11,9 +11,11 @@ import pytest
 
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
+from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import LoggedDecision
 from streamer.risk.rounds.reading import IntervalReader
-from streamer.risk.rounds.report import AlarmReport, RiskReport, report_of
+from streamer.risk.rounds.report import AlarmReport, OpenAlert, RiskReport, report_of
 from streamer.risk.rounds.serving import MOST_DELAYS, ServiceState, serve
 from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch
 from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 SETTINGS = GateSettings(encoder="mini", alpha=0.1, audit_probability=0.5, monitor_deadline_seconds=86_400.0)
-NONE_WAITING = Backlog(decisions=0, labels=0, oldest=None)
+NONE_WAITING = Backlog(unread=0, labels=0, oldest=None)
 
 
 def policy(version: int, state: str = "open") -> Policy:
@@ -69,9 +71,15 @@ def read(
 
     for piece in np.array_split(np.arange(len(decisions)), pages):
         page = [decisions[place] for place in piece]
+        betting = LabelAlarmReader(watch, now=now, deadline=timedelta(days=1), calibrated=lambda _: None)
+        betting.read(page)
+        tally = betting.result()[0].tally
         reading = IntervalReader(watch, now=now, deadline=timedelta(days=1))
         reading.read(page)
         after, ended = reading.result()
+        after = replace(
+            after, tally=tally, bet=page[-1].number, marks=(Watermark(page[-1].number, 0, 0, now),)
+        )
         after, behind = serve(watch, after, ended, page, fetch)
         while behind:
             after, behind = serve(after, after, [], [], fetch)
@@ -195,34 +203,11 @@ def test_pages_and_restarts_change_nothing(pages: int) -> None:
     assert (whole.service.before.first_policy, whole.service.before.open.decisions) == (2, 60)
 
 
-def test_what_an_older_version_read_is_read_again() -> None:
-    """It moves the place of reading on and knows nothing of the rest."""
-    decisions = many_labels(1, 2)
-    whole = read(decisions, now=after(decisions))
-    some = read(decisions[:100], now=after(decisions))
-    of_older = read(decisions[100:200], now=after(decisions), watch=replace(some, service=None))
-    for known in (some.service, None):
-        there = replace(of_older, service=known)
-        half_way = judged(there, policy(2), now=after(decisions))
-        assert half_way.verdict == "not known yet"
-        again = there
-        behind = True
-        while behind:
-            again, behind = serve(
-                again,
-                again,
-                [],
-                [],
-                lambda low, high: [one for one in decisions if low < one.number <= high][:40],
-            )
-        assert read(decisions[200:], now=after(decisions), watch=again).service == whole.service
-
-
 def test_nothing_is_kept_while_reading_stands_still() -> None:
     decisions = many_labels(1, 2)
     watch = read(decisions, now=after(decisions))
     behind = after(decisions) + 10 * MINUTE
-    waiting = Backlog(decisions=25, labels=0, oldest=None)
+    waiting = Backlog(unread=25, labels=0, oldest=None)
     report = judged(watch, policy(2), now=behind, backlog=waiting)
     assert (report.verdict, report.service and report.service.reason) == (
         "not known yet",
@@ -234,21 +219,21 @@ def test_nothing_is_kept_while_reading_stands_still() -> None:
     assert judged(watch, policy(2), now=behind, backlog=NONE_WAITING).verdict == "kept"
 
 
-def test_a_label_that_is_missing_holds_the_verdict_up_once_it_is_late() -> None:
+def test_a_label_that_is_missing_is_named_and_holds_no_verdict_up() -> None:
     decisions = [
         *many_labels(1, 2),
         decision(401, 2, severities=(), labelled_at=None),
         *many_labels(402, 2, 50),
     ]
-    missing = Backlog(decisions=51, labels=1, oldest=decisions[400].decided_at)
-    for minutes, verdict in ((1, "kept"), (30, "not known yet")):
-        now = START + 401 * MINUTE + minutes * MINUTE
-        report = judged(read(decisions, now=now), policy(2), now=now, backlog=missing)
-        assert report.verdict == verdict
-    assert sentence(report) == (
-        "bot: not known yet whether the budget is kept: 1 label is missing since 2026-11-20 18:41:00Z, and later decisions wait "
-        "for it."
-    )
+    missing = Backlog(unread=0, labels=1, oldest=decisions[400].decided_at)
+    now = START + 431 * MINUTE
+    report = judged(read(decisions, now=now), policy(2), now=now, backlog=missing)
+    assert report.verdict == "kept"
+    assert sentence(report).endswith(", by 225 labels. 1 label is missing since 2026-11-20 18:41:00Z.")
+    # As bad ones they would count when `kept` is asked for: of as many good ones, forty that are missing leave it open.
+    gone = [replace(one, severities=(), labelled_at=None) for one in decisions[300:380]]
+    report = judged(read([*decisions[:300], *gone], now=now), policy(2), now=now, backlog=missing)
+    assert (report.verdict, report.service and report.service.reason) == ("not known yet", "too few labels")
 
 
 def test_labels_take_as_long_as_they_took_and_a_deadline_before_that_is_known() -> None:
@@ -271,20 +256,19 @@ def test_broken_stays_said_for_the_period_after_another_policy() -> None:
     present, period = figures(report)
     assert (present.verdict, period.verdict, report.verdict) == ("not known yet", "broken", "broken")
     assert "the budget was BROKEN in this period" in sentence(report)
-    assert "Under policy 3 alone: not known yet." in sentence(report)
+    assert "Under policy 3 alone: not known yet, by 50 labels." in sentence(report)
     assert report.service is not None
     assert report.service.before is not None
     assert report.service.before.decisions == len(bad)
 
 
-def test_a_new_policy_and_one_that_ships_nothing_are_not_called_kept_by_what_was_before() -> None:
+def test_a_new_policy_and_one_that_ships_nothing_leave_the_verdict_of_the_period() -> None:
     decisions = many_labels(1, 2)
     watch = read(decisions, now=after(decisions))
     report = judged(watch, policy(3), now=after(decisions))
-    assert (report.verdict, report.service and report.service.reason) == (
-        "not known yet",
-        "nothing was decided",
-    )
+    assert report.verdict == "kept"
+    assert sentence(report).startswith("bot: the budget was kept in this period: exposure 0 %, at most ")
+    assert sentence(report).endswith(" Nothing has been read yet under policy 3.")
     closed = judged(watch, policy(3, "closed"), now=after(decisions))
     assert closed.verdict == "kept"
     assert sentence(closed).startswith("bot: the budget was kept in this period: ")
@@ -320,16 +304,20 @@ def test_where_nothing_ships_or_is_labelled_nothing_is_kept() -> None:
 @pytest.mark.parametrize(
     ("kind", "reason", "words"),
     [
-        ("draws", "draws are in doubt", "not drawn at the rate that is logged"),
-        ("drift_scores", "what comes has drifted", "a drift alarm stands"),
-        ("drift_cloud", "what comes has drifted", "a drift alarm stands"),
-        ("risk", "the risk has risen", "the risk alarm stands"),
+        (
+            "draws",
+            "draws are in doubt",
+            "the audit sample may not be drawn at the rate that is logged; as recorded, ",
+        ),
+        ("drift_scores", "what comes has drifted", "not what was calibrated on"),
+        ("drift_cloud", "what comes has drifted", "not what was calibrated on"),
     ],
 )
 def test_nothing_is_kept_while_an_alarm_puts_its_labels_in_doubt(kind: Any, reason: str, words: str) -> None:
     report = with_alarm(kind, policy(2))
     assert (report.verdict, report.service and report.service.reason) == ("not known yet", reason)
     assert words in sentence(report)
+    assert "exposure 0 %, at most 2.89 %, budget 10 %" in sentence(report), "no figure is silent"
     present, _ = figures(report)
     assert (present.verdict, shown_verdict(report, present)) == ("kept", "not known yet")
 
@@ -349,16 +337,36 @@ def test_an_alarm_on_another_risk_than_the_promised_one_leaves_the_verdict() -> 
     """What ships may be no better than everything, and so little of it that the budget on prompts is kept."""
     report = with_alarm("selective", policy(2))
     assert report.verdict == "kept"
-    assert sentence(report).endswith("ALARM: selective risk.")
+    assert sentence(report).startswith(
+        "bot: ALARM: selective risk, since 2026-11-20 12:00:00Z. The budget was kept "
+    )
     among = replace(policy(2), settings=replace(SETTINGS, method="selective"))
-    assert with_alarm("selective", among).verdict == "not known yet"
+    assert with_alarm("selective", among).verdict == "broken"
 
 
-def test_a_closed_gate_is_judged_by_what_was_while_it_was_open() -> None:
-    """Its alarm says what may come; nothing does."""
-    report = with_alarm("risk", policy(3, "closed"))
-    assert report.verdict == "kept"
-    assert sentence(report).endswith("The gate is closed (policy 3). ALARM: risk.")
+@pytest.mark.parametrize(
+    "in_force", [policy(2), policy(3, "closed"), policy(3)], ids=["same", "closed", "reopened"]
+)
+def test_an_alarm_leads_until_somebody_acknowledges_it(in_force: Policy) -> None:
+    """Also one that has closed the gate, and after the gate is open again."""
+    report = with_alarm("risk", in_force)
+    assert (report.verdict, report.service and report.service.reason) == ("broken", "the risk has risen")
+    said = sentence(report)
+    assert said.startswith(
+        "bot: ALARM: risk, since 2026-11-20 12:00:00Z. The budget was BROKEN of late: the risk alarm says so "
+    )
+    assert "In this period: exposure 0 %, at most 2.89 %, budget 10 %" in said, (
+        "the whole period is another matter"
+    )
+    ended = OpenAlert("risk", START, "58ba33120000", 3)
+    watch = read(many_labels(1, 2), now=after(many_labels(1, 2)))
+    report = replace(report_of(watch, in_force.settings), unacknowledged=(ended,))
+    report = with_verdict(report, watch, in_force, now=after(many_labels(1, 2)))
+    assert report.verdict == "broken"
+    assert sentence(report).startswith(
+        "bot: ALARM: risk, since 2026-11-20 12:00:00Z, closed the gate (policy 3); nobody has acknowledged it: "
+        "`streamer alert acknowledge 58ba3312`. The budget was BROKEN of late"
+    )
 
 
 def test_every_alarm_has_a_name_in_the_sentence() -> None:

@@ -37,6 +37,7 @@ monitor_gates = sa.Table(
     required("drift_policy", sa.Integer),
     required("updated_at", UtcDateTime),
     sa.Column("service", sa.Text, comment="what was decided while the gate was open; exact, JSON"),
+    sa.Column("tally", sa.Text, comment="the bets that the verdict rests on; exact, JSON"),
     check("step", "step >= 1"),
     check("places", "read_batch >= 0 AND seen_batch >= 0 AND seen_label >= 0"),
     check("bet_batch", "bet_batch >= 0"),
