@@ -23,13 +23,19 @@ class Reached:
     ----------
     record_id : which record that was.
     size, root : of the log of heads at the newest checkpoint that it read; the root in hexadecimal.
+    edge : right edge of that log before its last leaf, in hexadecimal.
     logs : the partitions' Merkle logs at that checkpoint: log id, topic, partition, size and right edge, in hexadecimal.
     """
 
     record_id: str
     size: int
     root: str
+    edge: list[str]
     logs: list[list[Any]]
+
+    def heads(self) -> list[bytes]:
+        """Right edge of the log of heads before its last leaf."""
+        return list(map(bytes.fromhex, self.edge))
 
     def edges(self) -> dict[tuple[Any, ...], tuple[int, list[bytes]]]:
         """Size and right edge by partition."""
@@ -48,6 +54,8 @@ def read_reached(path: Path) -> Reached | None:
         fields = json.loads(text)
         form, found = fields.pop("form"), Reached(**fields)
         found.edges()
+        if len(found.heads()) != (found.size - 1).bit_count():
+            raise ValueError("an edge has a hash for each tree")
     except (ValueError, TypeError, AttributeError, KeyError):
         form, found = None, None
     if form != _FORM or found is None or type(found.size) is not int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -18,10 +20,12 @@ from streamer.audit.rederive import ActionRules, contradiction
 from streamer.errors import Unreadable, UsageError
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.policies import NO_KEYS
+from streamer_verify.alarms import Alarms
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
 from streamer_verify.command import receipt_lines as receipt_lines
 from streamer_verify.forms import formed
+from streamer_verify.logs import Log
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
 from streamer_verify.values import place_of, strict_json
@@ -55,8 +59,8 @@ class Snapshot(Protocol):
         """Every outcome, partition by partition, in the order of its log; those from a leaf on where one is named."""
         ...
 
-    def heads(self) -> Iterator[bytes]:
-        """What each leaf of the log of heads is the hash of."""
+    def heads(self, first: int = 0) -> Iterator[bytes]:
+        """What each leaf of the log of heads is the hash of, from one on."""
         ...
 
     def checkpoints(self) -> Iterator[bytes]:
@@ -137,11 +141,13 @@ class Trusted:
     ----------
     checkpoints : 32 bytes each.
     labels : whose labels which key signs, by its id; None: which labels gates with signed labels have read is not checked.
+    witnesses : who cosigns checkpoints, 32 bytes each.
     """
 
     checkpoints: Sequence[bytes]
     policies: PolicyKeys = NO_KEYS
     labels: Mapping[str, LabellerKey] | None = None
+    witnesses: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +200,7 @@ def verify_record(
         canonical=canonical_json,
         parse=_parsed,
     )
+    verifier.witnesses = trusted.witnesses
     reached: Reached | None = None
     if outside is None:
         verifier.notes["outside"] = (
@@ -213,17 +220,18 @@ def verify_record(
             )
             since = None
         seen = None if since is None else (since.size, since.root)
-        verifier.log_of_heads(snapshot.heads(), head["record_id"], seen=seen)
+        before, heads = _heads(snapshot, since)
+        verifier.log_of_heads(heads, head["record_id"], seen=seen, before=before)
         after = _not_again(since, verifier)
-        runs = Runs(trusted.labels, signing.verify)
+        runs, alarms = Runs(trusted.labels, signing.verify), Alarms()
         control = _calibrated_again(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
-        verifier.control(head, runs.control(control, head["record_id"]))
+        verifier.control(head, alarms.control(runs.control(control, head["record_id"])))
         watched = _watched(
             formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
         )
-        verifier.outcomes(runs.outcomes(watched))
+        verifier.outcomes(alarms.outcomes(runs.outcomes(watched)))
         if rescorer is not None:
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
@@ -234,11 +242,14 @@ def verify_record(
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
             check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
+            alarms.check(runs, verifier)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
-            heads, root, edges = newest
-            logs = [[*place, size, [one.hex() for one in edge]] for place, (size, edge) in edges.items()]
-            reached = Reached(head["record_id"], heads, root, logs)
+            size, root, edge, edges = newest
+            logs = [
+                [*place, length, [one.hex() for one in right]] for place, (length, right) in edges.items()
+            ]
+            reached = Reached(head["record_id"], size, root, [one.hex() for one in edge], logs)
     except UNREADABLE as error:
         verifier.fault(
             "form", _reached(verifier), f"what comes next cannot be read: {type(error).__name__}: {error}"
@@ -264,6 +275,16 @@ UNREADABLE = (
     ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError, UsageError, Unreadable,
 )  # fmt: skip
 """What reading a row may raise if its values were not written by the program; a lost connection is none of these."""
+
+
+def _heads(snapshot: Snapshot, since: Reached | None) -> tuple[Log, Iterator[bytes]]:
+    """The log of heads before the last leaf that an earlier verification read, where it still is what it was; else all of it."""
+    if since is not None and (last := next(rest := snapshot.heads(since.size - 1), None)) is not None:
+        log = Log(since.size - 1, since.heads())
+        log.append(hashlib.sha256(b"\x00" + last).digest())
+        if log.root() == since.root:
+            return Log(since.size - 1, since.heads()), chain([last], rest)
+    return Log(), snapshot.heads()
 
 
 def _not_again(since: Reached | None, verifier: Verifier) -> dict[tuple[Any, ...], int]:

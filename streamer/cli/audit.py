@@ -187,7 +187,10 @@ def verify(
             report = verify_record(
                 snapshot,
                 trusted=Trusted(
-                    keys, wiring.policy_keys(settings), wiring.label_keys(settings).trusted or None
+                    keys,
+                    wiring.policy_keys(settings),
+                    wiring.label_keys(settings).trusted or None,
+                    {one.key.name: one.key.key for one in wiring.witnesses(settings)},
                 ),
                 outside=outside,
                 lookups=Lookups(store.gates.history, store.calibration.inputs, _policies(store)),

@@ -1,8 +1,8 @@
 """Verify an audit bundle of conformal-streamer with nothing but Python's standard library (3.11 or later).
 
     python3 verify.pyz BUNDLE --public-key KEY.pem [--checkpoints FILE.jsonl] [--receipts FILE.jsonl]
-                       [--policy-keys KEY.pem] [--label-keys KEYS.pem] [--report report.json]
-                       [--embeddings FILE.jsonl]
+                       [--witness-keys FILE] [--policy-keys KEY.pem] [--label-keys KEYS.pem]
+                       [--report report.json] [--embeddings FILE.jsonl]
 
 BUNDLE is a folder or a .zip made by `streamer audit export`; its form is described in docs/audit-format.md. Everything
 is recomputed: the Merkle logs, the seals of texts, the signatures of checkpoints (Ed25519, RFC 8032) and whether the

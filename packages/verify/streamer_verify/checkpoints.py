@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from streamer_verify.forms import wrong_form
-from streamer_verify.logs import Log, Marks, key_hash, read_note
+from streamer_verify.logs import WITNESS, Log, Marks, Note, key_hash, read_note
 from streamer_verify.signatures import ed25519_verify
 from streamer_verify.values import (
     CLOCKS_APART,
@@ -44,12 +44,18 @@ class Checkpoints:
         self.notes: dict[str, str] = {}
         self.counts: Counter[str] = Counter()
         self.left_out: dict[str, Any] | None = None
+        self.witnesses: Mapping[str, bytes] = {}
+        self._cosigners: dict[tuple[int, str], list[str]] = {}
+        self._cosigned: dict[
+            str, tuple[int, int]
+        ] = {}  # of each witness: its newest head, and the leaves under it
         # Of each size of the log of heads: its root, who says so, and whether that may be younger than the record.
         self._signed: dict[int, list[tuple[str, str, bool, str]]] = {}
         # What contradicts the log, and may have been given up.
         self._apart: list[tuple[str, int, str, str]] = []
         self._origins: dict[str, str] = {}
         self._newest: tuple[int, str, dict[str, Any]] | None = None
+        self._edge: list[bytes] = []  # of the log of heads before the newest
         self._remembered: tuple[int, dict[str, Any] | None] = (0, None)
         self._marks: dict[Chain, Marks] = {}
         self._progress: dict[Chain, tuple[int, int]] = {}
@@ -113,6 +119,7 @@ class Checkpoints:
                 self.fault("signature", place, f"its signature is {what}")
                 continue
             there = True
+            self._cosignatures(note, place)
             self._origins.setdefault(note.origin, place)
             self._signed.setdefault(note.size, []).append((note.root.hex(), place, younger, note.origin))
         if not complete and not there:
@@ -121,12 +128,29 @@ class Checkpoints:
                 " have put an older one there"
             )
 
+    def _cosignatures(self, note: Note, place: str) -> None:
+        """Remember which trusted witnesses have cosigned a checkpoint (c2sp.org/tlog-cosignature)."""
+        for name, named, value in note.signatures:
+            key = self.witnesses.get(name)
+            if key is None or named != key_hash(name, key, WITNESS):
+                continue
+            said = b"cosignature/v1\ntime %d\n%b" % (int.from_bytes(value[:8]), note.text)
+            if self._verify_signature(key, said, value[8:]):
+                self._cosigners.setdefault((note.size, note.root.hex()), []).append(name)
+            else:
+                self.fault("signature", place, f"the cosignature of {name} is not good for what it says")
+
     def log_of_heads(
-        self, lines: Iterable[bytes], record_id: str, *, seen: tuple[int, str] | None = None
+        self,
+        lines: Iterable[bytes],
+        record_id: str,
+        *,
+        seen: tuple[int, str] | None = None,
+        before: Log | None = None,
     ) -> None:
         """Read the log of heads, up to the newest checkpoint that was read, and compare it with each.
 
-        `seen` : its size and root as an earlier verification has seen it.
+        `seen` : its size and root as an earlier verification has seen it. `before` : the log before the first of `lines`; None: empty.
         """
         if seen is not None:
             place = f"checkpoint {seen[0]} (an earlier verification)"
@@ -137,8 +161,17 @@ class Checkpoints:
                 "there is no checkpoint: a cut-off tail or a log that was recomputed as a whole cannot be detected"
             )
             return
-        log, newest = Log(), max(self._signed)
-        for line in itertools.islice(lines, newest):
+        log, newest, edge = before or Log(), max(self._signed), []
+        older = [size for size in self._signed if size <= log.size]
+        for size in older:
+            del self._signed[size]
+        if older:
+            self.notes["older"] = (
+                f"{len(older)} checkpoints of less than {log.size + 1} heads: only a full run compares them"
+            )
+        for line in itertools.islice(lines, newest - log.size):
+            if log.size + 1 in self._signed:
+                edge = list(log.edge)
             log.append(hashlib.sha256(b"\x00" + line).digest())
             facts = self._head(line, log.size, record_id)
             for root, place, _, origin in self._signed.pop(log.size, ()):
@@ -146,7 +179,9 @@ class Checkpoints:
                     said = "it was made of another log of heads"
                     self._apart.append((origin, log.size, place, said))
                 elif facts is not None:
-                    self._newest = log.size, root, facts
+                    self._newest, self._edge = (log.size, root, facts), edge
+                    for name in self._cosigners.get((log.size, root), ()):
+                        self._cosigned[name] = log.size, sum(sizes_of(facts).values())
                     if log.size == self._remembered[0]:
                         self._remembered = log.size, facts
         for size, where in sorted(self._signed.items()):
@@ -336,12 +371,12 @@ class Checkpoints:
         self._begins = begins
         return {chain: size for chain, (size, _, _) in begins.items()} | {(): facts["control"]["size"]}
 
-    def reached(self) -> tuple[int, str, dict[Chain, tuple[int, list[bytes]]]] | None:
-        """Size and root of the log of heads at the newest checkpoint, and the right edges of the partitions' logs at it."""
+    def reached(self) -> tuple[int, str, list[bytes], dict[Chain, tuple[int, list[bytes]]]] | None:
+        """The log of heads at the newest checkpoint: size, root, right edge before its last leaf; the partitions' right edges then."""
         if self._newest is None:
             return None
         size, root, facts = self._newest
-        return size, root, {
+        return size, root, self._edge, {
             log_of(head): self._edges.get(log_of(head), (0, [])) for head in facts["partitions"]
         }  # fmt: skip
 
@@ -380,6 +415,16 @@ class Checkpoints:
             )
 
     def _uncovered(self, head: dict[str, Any]) -> None:
+        for name in self.witnesses:
+            size, under = self._cosigned.get(name, (0, 0))
+            self.counts[f"heads cosigned by {name}"] = size
+            if beyond := sum(sizes_of(head).values()) - under:
+                self.notes[f"witness {name}"] = (
+                    f"{beyond} leaves are younger than head {size}, the newest that {name} cosigned: whoever has the key could"
+                    " still rewrite them"
+                    if size
+                    else f"{name} has cosigned none of the checkpoints that were read"
+                )
         if self._newest is None:
             return
         covered = sum(sizes_of(self._newest[2]).values())

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import streamer_verify
+from streamer_verify.alarms import Alarms
 from streamer_verify.bundle import Bundle
 from streamer_verify.figures import Figures
+from streamer_verify.logs import read_witness_keys
 from streamer_verify.reports import check_report, check_signature, figures_for, verified_with
 from streamer_verify.run_again import check_runs
 from streamer_verify.runs import Runs
@@ -30,20 +32,19 @@ def verify_bundle(
     verify_signature: Callable[[bytes, bytes, bytes], bool] = ed25519_verify,
     policy_keys: Sequence[bytes] = (),
     label_keys: Mapping[str, tuple[str, bytes]] | None = None,
+    witnesses: Mapping[str, bytes] | None = None,
 ) -> Verifier:
     """Verify everything that a bundle holds, against checkpoints and receipts from elsewhere where they are given.
 
     `figures` reads along. With `policy_keys` the signatures of policies are verified, with `label_keys` those of the labels that
-    runs of gates with signed labels have read.
+    runs of gates with signed labels have read, with `witnesses` their cosignatures of checkpoints.
     """
     verifier = Verifier(keys, verify_signature=verify_signature)
-    verifier.left_out = bundle.manifest.get("left_out") or {}
+    verifier.left_out, verifier.witnesses = bundle.manifest["left_out"], witnesses or {}
     if receipts is not None:
         verifier.receipts(receipts, origin="the file", may_be_younger=True)
     for name in bundle.damaged():
-        verifier.faults.append(
-            {"check": "bundle", "place": name, "detail": "it is not the file that was exported"}
-        )
+        verifier.fault("bundle", name, "it is not the file that was exported")
     if outside is not None:
         verifier.checkpoints(outside, origin="the file", until=bundle.manifest["made_at"])
     else:
@@ -52,10 +53,10 @@ def verify_bundle(
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
     verifier.log_of_heads(bundle.lines("heads.jsonl"), bundle.manifest["head"]["record_id"])
-    head, runs = bundle.manifest["head"], Runs(label_keys, verify_signature)
+    head, runs, alarms = bundle.manifest["head"], Runs(label_keys, verify_signature), Alarms()
     control, outcomes = (
-        runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"]),
-        runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault)),
+        alarms.control(runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"])),
+        alarms.outcomes(runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault))),
     )
     if figures is not None:
         figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
@@ -67,6 +68,7 @@ def verify_bundle(
     verifier.unchained(bundle.values("unchained.jsonl", verifier.fault))
     verifier.heads(head)
     check_runs(runs, bundle.values("control.jsonl"), verifier)
+    alarms.check(runs, verifier)
     runs.check_budgets(bundle.values("outcomes.jsonl"), verifier)
     return verifier
 
@@ -102,6 +104,7 @@ FILES_BESIDE = {
     "--checkpoints": "checkpoints kept outside the database: one JSON a line, or a signed note",
     "--receipts": "receipts of decisions that somebody kept, one JSON a line",
     "--policy-keys": "PEM file with the public keys that may sign policies",
+    "--witness-keys": "keys of witnesses, NAME+HASH+KEY, one a line: say how far each has cosigned the record",
     "--label-keys": "public keys of labellers, each after a line `labeller: NAME`",
     "--report-key": "PEM file with the public keys that may sign the report",
     "--report": "report.json of `streamer audit report`: derive each of its figures again",
@@ -131,14 +134,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         receipts = read(asked.receipts, lambda path: receipt_lines(path.read_bytes()))
         policy_keys = read(asked.policy_keys, lambda path: read_public_keys(path.read_text("ascii")), [])
         label_keys = read(asked.label_keys, lambda path: read_label_keys(path.read_text("utf-8")))
+        witnesses = read(asked.witness_keys, lambda path: read_witness_keys(path.read_text("utf-8")))
         report_keys = read(asked.report_key, lambda path: read_public_keys(path.read_text("ascii")), [])
         report = read(asked.report, lambda path: strict_json(path.read_bytes()))
         figures = None if report is None else figures_for(report)
         reading = asked.bundle
         bundle = Bundle(asked.bundle)
         verifier = verify_bundle(
-            bundle, keys, outside, receipts, figures, policy_keys=policy_keys, label_keys=label_keys
-        )
+            bundle, keys, outside, receipts, figures,
+            policy_keys=policy_keys, label_keys=label_keys, witnesses=witnesses,
+        )  # fmt: skip
         if report is not None and figures is not None:
             check_report(report, figures, bundle, verifier, verified_with(keys, outside))
             if report_keys:

@@ -102,6 +102,25 @@ def read_note(note: str) -> Note:
     return Note(found["origin"], int(found["size"]), root, found["text"].encode(), signatures)
 
 
-def key_hash(name: str, key: bytes) -> bytes:
-    """The four bytes by which a signature names the key of a log (c2sp.org/signed-note)."""
-    return hashlib.sha256(name.encode() + b"\n\x01" + key).digest()[:4]
+LOG, WITNESS = 1, 4
+"""Kinds of keys: a log's signs the text, a witness's the time and the text."""
+
+
+def key_hash(name: str, key: bytes, kind: int = LOG) -> bytes:
+    """The four bytes by which a signature names its key (c2sp.org/signed-note)."""
+    return hashlib.sha256(b"%b\n%c%b" % (name.encode(), kind, key)).digest()[:4]
+
+
+def read_witness_keys(text: str) -> dict[str, bytes]:
+    """Read the keys of witnesses by their names: NAME+HASH+KEY, one a line; an address behind it is passed over.
+
+    Raises `ValueError`.
+    """
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, named, encoded = line.partition(" ")[0].split("+", 2)
+        raw = base64.b64decode(encoded, validate=True)
+        if len(raw) != 33 or raw[0] != WITNESS or key_hash(name, raw[1:], WITNESS).hex() != named:
+            raise ValueError(f"{name} is no key of a witness")
+        found[name] = raw[1:]
+    return found

@@ -152,9 +152,9 @@ class ChainedRowsSnapshot:
         query = sa.select(outcomes.c.leaf_hash).where(of_log, outcomes.c.leaf_index < size)
         return self._connection.execute(query.order_by(outcomes.c.leaf_index)).scalars().all()
 
-    def heads(self) -> Iterator[bytes]:
-        """What each leaf of the log of heads is the hash of."""
-        yield from all_heads(self._connection)
+    def heads(self, first: int = 0) -> Iterator[bytes]:
+        """What each leaf of the log of heads is the hash of, from one on."""
+        yield from all_heads(self._connection, first)
 
     def checkpoints(self) -> Iterator[bytes]:
         """The newest checkpoint, where there is one, and the newest that each witness has cosigned."""

@@ -147,9 +147,9 @@ def range_root(connection: sa.Connection, first: int, end: int) -> bytes:
     return root
 
 
-def all_heads(connection: sa.Connection) -> Iterator[bytes]:
-    """What each leaf is the hash of, up to the first that is not there."""
-    query, first = sa.select(heads.c.leaf_index, heads.c.data).order_by(heads.c.leaf_index), 0
+def all_heads(connection: sa.Connection, first: int = 0) -> Iterator[bytes]:
+    """What each leaf is the hash of, from one on, up to the first that is not there."""
+    query = sa.select(heads.c.leaf_index, heads.c.data).order_by(heads.c.leaf_index)
     while page := connection.execute(query.where(heads.c.leaf_index.between(first, first + 999))).all():
         yield from (data for place, (index, data) in enumerate(page, first) if index == place)
         first += 1_000

@@ -227,6 +227,7 @@ def verify(
     from_database: bool = False,
     store: Store | None = None,
     label_keys: Mapping[str, LabellerKey] | None = None,
+    witnesses: Mapping[str, bytes] | None = None,
     **options: Any,
 ) -> VerificationReport:
     """`audit verify`, with the checkpoints of the file unless told otherwise; of a store that is open, or of the settings'."""
@@ -238,7 +239,7 @@ def verify(
     ):
         return verify_record(
             snapshot,
-            trusted=Trusted(KEYS, labels=label_keys),
+            trusted=Trusted(KEYS, labels=label_keys, witnesses=witnesses or {}),
             outside=None if from_database or kept is None else (kept, "the file"),
             lookups=Lookups(opened.gates.history, opened.calibration.inputs),
             **options,

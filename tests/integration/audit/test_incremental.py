@@ -14,6 +14,7 @@ from streamer.audit.checkpointing import said
 from streamer.audit.reached import Reached, read_reached, write_reached
 from streamer.cli import main
 from streamer.errors import UsageError
+from streamer.signing.merkle import leaf_hash
 from streamer_verify.command import complete_lines
 from streamer_verify.logs import Log
 from tests.integration.audit.attacker import breaking_in, cut_tail, rebuild_outcomes
@@ -66,7 +67,12 @@ def at_checkpoint(record: Record, sequence: int) -> Reached:
             assert (log.size, log.root()) == (head["size"], head["root"])
             place = [head[name] for name in ("log_id", "topic", "partition")]
             logs.append([*place, log.size, [one.hex() for one in log.edge]])
-    return Reached(facts["record"], sequence, said(checkpoint).root.hex(), logs)
+        heads = Log()
+        for leaf in connection.exec_driver_sql("SELECT data FROM heads ORDER BY leaf_index").scalars():
+            if heads.size < sequence - 1:
+                heads.append(leaf_hash(leaf))
+    edge = [one.hex() for one in heads.edge]
+    return Reached(facts["record"], sequence, said(checkpoint).root.hex(), edge, logs)
 
 
 def test_a_remembered_log_that_is_not_the_checkpoints_is_a_fault(record: Record) -> None:
@@ -103,6 +109,12 @@ def test_only_what_came_since_is_read(record: Record) -> None:
     assert later.reached == at_checkpoint(record, 4)
     none = record.verify(since=later.reached)
     assert (none.faults, none.counts["outcomes"]) == ((), 0)
+    with breaking_in(record.url) as connection:
+        connection.execute(sa.text("UPDATE heads SET data = :data WHERE leaf_index = 0"), {"data": b"{}"})
+    assert record.verify(since=later.reached).faults == (), (
+        "of the log of heads, too, only what came since is read"
+    )
+    assert record.verify().faults != ()
 
 
 @ON_SQLITE
@@ -210,6 +222,6 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(UsageError, match="cannot read"):
         read_reached(tmp_path)
     with pytest.raises(UsageError, match="cannot write"):
-        write_reached(tmp_path / "no" / "folder", Reached("a", 1, "b", []))
-    write_reached(path, Reached("a", 1, "b", []))
-    assert read_reached(path) == Reached("a", 1, "b", [])
+        write_reached(tmp_path / "no" / "folder", Reached("a", 1, "b", [], []))
+    write_reached(path, Reached("a", 1, "b", [], []))
+    assert read_reached(path) == Reached("a", 1, "b", [], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.signing.restorations import origin_of
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
+from streamer_verify.command import main as alone
 from streamer_verify.logs import read_note
 from tests.faults.site import wait_until
 from tests.integration.audit.attacker import (
@@ -25,7 +27,7 @@ from tests.integration.audit.attacker import (
     rebuild_outcomes,
     remove_checkpoints,
 )
-from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, event, verify
+from tests.integration.audit.history import PRIVATE, PUBLIC, Scribe, event, export, verify
 from tests.migrated import migrated
 from tests.services.witness import StrictWitness
 
@@ -144,6 +146,52 @@ def test_no_other_history_is_cosigned_not_even_with_the_key(scribe: Scribe, tmp_
         assert [fault.detail for fault in verify(settings, outside=[kept]).faults] == [
             "it was made of another log of heads"
         ]
+
+
+def test_the_verifiers_say_how_far_each_witness_has_cosigned(
+    scribe: Scribe, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (
+        StrictWitness(key_of_log(scribe)) as one,
+        StrictWitness(key_of_log(scribe), name="b.example/w") as other,
+    ):
+        settings = settings_with(tmp_path, one)
+        sign(scribe, 0)
+        send(scribe, settings)
+        keys = {each.key.name: each.key.key for each in (one, other)}
+        silent = "b.example/w has cosigned none of the checkpoints that were read"
+        report = verify(settings, witnesses=keys)
+        assert report.faults == ()
+        covered = report.counts["heads cosigned by witness.example/w1"]
+        assert covered > 0
+        assert [note for note in report.notes if "cosigned" in note] == [silent]
+        sign(scribe, 1)
+        notes = verify(settings, witnesses=keys).notes
+        assert [
+            note for note in notes if f"head {covered}, the newest that witness.example/w1 cosigned" in note
+        ]
+        export(settings, tmp_path / "bundle")
+        (tmp_path / "witnesses").write_text(f"{one.key} https://witness.example\n\n{other.key}\n")
+        (tmp_path / "key.pem").write_text(PUBLIC)
+        given = [str(tmp_path / "bundle"), "--public-key", str(tmp_path / "key.pem"), "--json"]
+        asked = ["--witness-keys", str(tmp_path / "witnesses")]
+        assert alone([*given, *asked]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert said["counts"]["heads cosigned by witness.example/w1"] == covered
+        assert silent in said["notes"]
+        assert one.newest is not None
+        lines = one.newest.splitlines(keepends=True)
+        *rest, encoded = lines[-1].split(b" ")
+        raw = bytearray(base64.b64decode(encoded))
+        raw[-1] ^= 1
+        changed = b"".join(lines[:-1]) + b" ".join([*rest, base64.b64encode(raw)]) + b"\n"
+        wrong = "the cosignature of witness.example/w1 is not good for what it says"
+        assert [one.detail for one in verify(settings, outside=[changed], witnesses=keys).faults] == [wrong]
+        (tmp_path / "note").write_bytes(changed)
+        assert alone([*given, *asked, "--checkpoints", str(tmp_path / "note")]) == 3
+        assert wrong in capsys.readouterr().out
+        (tmp_path / "witnesses").write_text(str(key_of_log(scribe)))
+        assert alone([*given, *asked]) == 2
 
 
 @pytest.mark.parametrize(
