@@ -78,7 +78,7 @@ class Snapshot(Protocol):
     def scored_later(self) -> Iterator[dict[str, Any]]:
         """Batches that got an adopted candidate's scores, or a row by its list of signals, after they were decided.
 
-        Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``encoder``, ``encoded`` (a worker's encoder made its
+        Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``judged``, ``encoder``, ``encoded`` (a worker's encoder made its
         embeddings), and ``texts``, ``models`` and ``scores`` by position; an erased text is None. For a row ``scores`` is None, and
         ``row`` what it is and what it was made of.
         """

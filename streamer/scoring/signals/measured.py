@@ -52,7 +52,8 @@ class Measured:
         self.question = question
         self.size = len(batch.texts)
         self.written = ~np.asarray(batch.blank, dtype=np.bool_)
-        self.texts = ["" if empty else text for text, empty in zip(batch.texts, batch.blank, strict=True)]
+        texts = batch.wholes or batch.texts
+        self.texts = ["" if empty else text for text, empty in zip(texts, batch.blank, strict=True)]
         self._kept: dict[str, Floats] = {}
 
     def once(self, name: str, compute: Callable[[], Floats]) -> Floats:

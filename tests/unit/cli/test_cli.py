@@ -29,7 +29,7 @@ from streamer.wiring import open_store
 GATE_KEYS = {
     "model", "signals", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
-    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by", "group_by",
+    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by", "group_by", "judged",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
     "audit_draws", "audit_boost", "audit_boost_most", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate",
     "recalibrate_every_seconds",
