@@ -153,7 +153,14 @@ def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
     asked = wiring.endpoint_encoder(settings)
     if asked is None:
         identity = wiring.encoder_identity(settings)
-        yield _ok("encoder", f"{identity.id}, dimension {identity.dimension}")
+        longest, scripts = wiring.what_it_reads(settings)
+        limit = "texts of any length" if longest is None else f"texts of up to {longest} tokens"
+        yield _ok("encoder", f"{identity.id}, dimension {identity.dimension}, reads {limit}")
+        unread = [script for script, read in scripts.items() if not read]
+        read = [script for script in scripts if script not in unread]
+        if scripts:
+            beside = f", not {', '.join(unread)}" if unread else ""
+            yield _ok("scripts", f"the encoder reads {', '.join(read) or 'none of those tried'}{beside}")
         return
     with closing(asked):
         identity = asked.identity

@@ -74,7 +74,7 @@ def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
         raise ValueError(f"a head has at least 1 word, not {max_words}")
     text = whole(text)
     final = _after_final(text)
-    sentence = _first_sentence(text) if final is None else final
+    sentence = _first_sentence(text, max_words) if final is None else final
     words = sentence.strip().strip("*").split(maxsplit=max_words)
     head = " ".join(words[:max_words])
     return "" if is_blank(head) else head
@@ -83,7 +83,8 @@ def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
 def _after_final(text: str) -> str | None:
     """What the last ``Final:`` says, on its line or the next that is not blank; None where there is no such field."""
     # Most texts do not, and to find that out so takes a tenth of the time.
-    fields = list(_FINAL.finditer(text)) if _SAYS_FINAL.search(text) else []
+    says = "final" in text.lower() if text.isascii() else _SAYS_FINAL.search(text)
+    fields = list(_FINAL.finditer(text)) if says else []
     if not fields:
         return None
     return rest_of_line(text[fields[-1].end() :])
@@ -95,8 +96,13 @@ def rest_of_line(text: str) -> str:
     return lines[0] if lines else ""
 
 
-def _first_sentence(text: str) -> str:
+def _first_sentence(text: str, max_words: int) -> str:
     line = rest_of_line(text)
+    words = line.split(
+        maxsplit=max_words + 2
+    )  # one may be emphasis, and what follows a sentence tells whether it ends
+    if len(words) > max_words + 2:
+        line = line[: -len(words[-1])]
     for end in _SENTENCE_END.finditer(line):
         if line[end.start()] != "." or _ends_sentence(line, end.start(), end.end()):
             return line[: end.end()]

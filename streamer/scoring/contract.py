@@ -4,22 +4,15 @@ Whoever scores a batch today and derives the score again in a year must get the 
 process, after other batches.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.scorer import AnswerBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamer.scoring.scorer import Scorer
+from streamer.scoring.scorer import AnswerBatch, Scorer
 
 Floats = NDArray[np.float64]
 

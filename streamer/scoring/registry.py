@@ -3,20 +3,15 @@
 What a scorer needs beyond the answers is fixed where it is defined, before any file is looked at.
 """
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from streamer.calibration.specification import discovered
 from streamer.scoring import plugins, scorers
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
     {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]

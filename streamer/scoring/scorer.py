@@ -4,23 +4,18 @@ Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what dif
 agrees with no other and scores 0. The order of the answers does not matter: permuting them permutes the scores.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.specification import Parametrised
 from streamer.scoring.gram import DECIMALS, unit_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.scoring.reading import Rule
+from streamer.scoring.reading import Rule
 
 Floats = NDArray[np.float64]
 

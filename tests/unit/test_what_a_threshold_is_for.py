@@ -40,6 +40,7 @@ UNREAD_BY_MEAN = {
     "delta",
     "rho",
     "ship_above",
+    "least_alike",
     "width",
     "segment_fallback",
     "dimension",

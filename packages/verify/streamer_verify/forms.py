@@ -27,7 +27,7 @@ parameters.quantile: quantile number?
 parameters.segments: key text, own {own}
 own: state cut|open|closed|full, lambda cut:state
 parameters.transductive: alpha inner, groups count, labelled count, floor number?
-parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, fits
+parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, least_alike count, fits
  fit*
 fit: groups count, bad count, allowed count, rows hash, own {[count;count]}
 rule.plain: kind indicator|rank, parameters nothing, curve null

@@ -1,18 +1,13 @@
 """Which answer a gate of method `full` chooses: Gram energy and chrF, halved. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from streamer.scoring.scorer import Scorer
+import numpy as np
+from numpy.typing import NDArray
+
+from streamer.scoring.scorer import AnswerBatch, Scorer
 from streamer.scoring.signals.signal_list import choice_scores, scored_for_choice
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streamer.scoring.scorer import AnswerBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -994,6 +994,8 @@ def test_doctor_tells_why_a_gate_holds(
     assert "gate y: needs encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
     assert "the Merkle log verifies" in out
+    assert "reads texts of up to 256 tokens" in out
+    assert "the encoder reads Latin, Greek, Cyrillic, Hebrew, Arabic, Korean, not Armenian, " in out
 
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "all-MiniLM-L6-v2+sentence-transformers")
     assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run(capsys, "doctor")[1]
