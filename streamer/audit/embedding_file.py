@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import UsageError
+from streamer.scoring.answer_head import whole
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer_verify.bundle import Bundle
@@ -59,7 +60,7 @@ def write_embeddings(
 
 
 def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
-    """Each answer of a batch that the encoder scored, once, with its SHA-256; no blank ones, which agree with nothing."""
+    """Each answer of a batch that the encoder scored, with and without its reasoning, once, with its SHA-256; no blank ones."""
     seen: set[str] = set()
     for line in bundle.values("outcomes.jsonl"):
         facts, content = line.get("facts") or {}, line.get("content")
@@ -69,8 +70,9 @@ def _texts(bundle: Bundle, encoder: str) -> Iterator[tuple[str, str]]:
             or (facts["encoder"], facts["embedding_source"]) != (encoder, "encoder")
         ):
             continue
-        for text in content["texts"]:
-            if text is None or is_blank(text):
+        answers = [text for text in content["texts"] if text is not None]
+        for text in (*answers, *map(whole, answers)):
+            if is_blank(text):
                 continue
             digest = hashlib.sha256(text.encode()).hexdigest()
             if digest not in seen:

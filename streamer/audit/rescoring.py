@@ -9,7 +9,7 @@ import numpy as np
 from streamer.events.responses import recorded_models, recorded_numbers
 from streamer.gates.policy_gate import unit_row
 from streamer.labels.answer_forms import answer_batch
-from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import WHOLE, Form, form
 from streamer.scoring.plugins import Installed, loaded
 from streamer.scoring.registry import EVERY, is_plugin, scorer_named
 from streamer.scoring.scorers.judge import Judge
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer_verify.verifier import Verifier
 
     Embed = Callable[[Sequence[Sequence[str]]], Sequence[NDArray[np.float32]]]
-    _Waiting = tuple[str, Scorer, list[str], list[bool], tuple[str, ...], "list[float] | None", "_Row | None"]
+    _Waiting = tuple[str, Scorer, list[str], Form, tuple[str, ...], "list[float] | None", "_Row | None"]
 
 TOLERANCE = 1e-5
 """How far a score may lie from the stored one: ten of the steps of 1e-6 that scores are rounded to. On one machine
@@ -64,16 +64,18 @@ class StoredTexts:
         *,
         model: str | None = None,
         models: Sequence[Sequence[str]] | None = None,
+        judged: Form = WHOLE,
     ) -> list[tuple[float, ...] | None]:
         """Score batches of texts, all in one call of the encoder; None for one that has no scores."""
         scores_by = scorer_named(scorer, model)
         found: list[tuple[float, ...] | None] = []
         named = models or [()] * len(batches)
-        for texts, of, vectors in zip(batches, named, self._embed(batches), strict=True):
+        for texts, of, vectors in zip(
+            batches, named, self._embed(list(map(judged.parts, batches))), strict=True
+        ):
             try:
-                scores = scores_by.score(
-                    answer_batch(texts, vectors, [is_blank(text) for text in texts], of, encoded=True)
-                )
+                batch = answer_batch(texts, vectors, judged.blank(texts), of, encoded=True, form=judged)
+                scores = scores_by.score(batch)
                 found.append(tuple(scores.tolist()))
             except ValueError:
                 found.append(None)
@@ -139,12 +141,12 @@ class Rescorer:
                 *line["source"][1:3], line["index"], line["source"][3]
             )
             place += " ({}/{}#{})".format(*facts["batch"])
-            blank = [is_blank(text) for text in content["texts"]]
+            settings = verifier.settings(facts["batch"][0], facts["policy"]) or {}
+            judged = form(settings.get("judged", WHOLE.text))
             ids = [one[0] for one in facts["responses"]]
             models = recorded_models(content["metadata"], ids)
             row = None
             if "signals" in facts:
-                settings = verifier.settings(facts["batch"][0], facts["policy"]) or {}
                 row = _Row(
                     bytes.fromhex(facts["signals"]),
                     SignalList.of_text(settings.get("signals") or ""),
@@ -153,7 +155,7 @@ class Rescorer:
                     recorded_numbers(content["metadata"], ids),
                 )
             self._add(
-                facts["encoder"], (place, scorer, content["texts"], blank, models, scores, row), verifier
+                facts["encoder"], (place, scorer, content["texts"], judged, models, scores, row), verifier
             )
 
     def take_later(self, line: dict[str, Any], verifier: Verifier) -> None:
@@ -175,10 +177,9 @@ class Rescorer:
                 row = _Row(**kept | {"signals": SignalList.of_text(kept["signals"])})
                 of = "carried_signals"
             place = "{} ({}/{}#{})".format(of, *line["batch"])
-            blank = [is_blank(text) for text in line["texts"]]
             self._add(
                 line["encoder"],
-                (place, scorer, line["texts"], blank, line["models"], line["scores"], row),
+                (place, scorer, line["texts"], form(line["judged"]), line["models"], line["scores"], row),
                 verifier,
             )
 
@@ -196,12 +197,15 @@ class Rescorer:
         waiting, self._waiting[encoder] = self._waiting[encoder], []
         if not waiting:
             return
-        vectors_of_each = self._encoders[encoder]([texts for _, _, texts, *_ in waiting])
-        for (place, scorer, texts, blank, models, stored, row), vectors in zip(
+        vectors_of_each = self._encoders[encoder](
+            [judged.parts(texts) for _, _, texts, judged, *_ in waiting]
+        )
+        for (place, scorer, texts, judged, models, stored, row), vectors in zip(
             waiting, vectors_of_each, strict=True
         ):
             verifier.counts["batches scored again"] += 1
-            batch = answer_batch(texts, vectors, blank, models, encoded=True)
+            blank = judged.blank(texts)
+            batch = answer_batch(texts, vectors, blank, models, encoded=True, form=judged)
             found = scorer.score(batch)
             if stored is None:  # a row came without
                 stored = found.tolist()

@@ -25,6 +25,7 @@ from streamer.recalibration.sampled import SampledGroup
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.labels import LabellerKey
 from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
+from streamer_verify.alarms import Alarms
 from streamer_verify.all_signals import wrong_budget
 from streamer_verify.command import checkpoint_lines as checkpoint_lines
 from streamer_verify.command import receipt_lines as receipt_lines
@@ -72,7 +73,7 @@ class Snapshot(Protocol):
     def scored_later(self) -> Iterator[dict[str, Any]]:
         """Batches that got an adopted candidate's scores, or a row by its list of signals, after they were decided.
 
-        Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``encoder``, ``encoded`` (a worker's encoder made its
+        Each has ``scorer``, ``batch`` (gate, batch id, attempt), ``judged``, ``encoder``, ``encoded`` (a worker's encoder made its
         embeddings), and ``texts``, ``models`` and ``scores`` by position; an erased text is None. For a row ``scores`` is None, and
         ``row`` what it is and what it was made of.
         """
@@ -217,15 +218,15 @@ def verify_record(
         before, heads = _heads(snapshot, since)
         verifier.log_of_heads(heads, head["record_id"], seen=seen, before=before)
         after = _not_again(since, verifier)
-        runs = Runs(trusted.labels, signing.verify)
+        runs, alarms = Runs(trusted.labels, signing.verify), Alarms()
         control = _calibrated_again(
             formed("control", snapshot.control(), verifier.fault), verifier, lookups, rules, after.get((), 0)
         )
-        verifier.control(head, runs.control(control, head["record_id"]))
+        verifier.control(head, alarms.control(runs.control(control, head["record_id"])))
         watched = _watched(
             formed("outcomes", snapshot.outcomes(after), verifier.fault), verifier, rules, rescorer, progress
         )
-        verifier.outcomes(runs.outcomes(watched))
+        verifier.outcomes(alarms.outcomes(runs.outcomes(watched)))
         if rescorer is not None:
             for line in snapshot.scored_later():
                 rescorer.take_later(line, verifier)
@@ -236,6 +237,7 @@ def verify_record(
         verifier.heads(head)
         if not after:  # else the decisions and labels before the checkpoint were not read
             check_runs(runs, snapshot.control("calibration_runs"), verifier, inputs_alone=True)
+            alarms.check(runs, verifier)
         check_signatures(lookups.policies, trusted.policies, verifier)
         if (newest := verifier.reached()) is not None and not verifier.faults:
             size, root, edge, edges = newest

@@ -153,7 +153,14 @@ def _encoder(settings: "Settings") -> Iterator[Diagnosis]:
     asked = wiring.endpoint_encoder(settings)
     if asked is None:
         identity = wiring.encoder_identity(settings)
-        yield _ok("encoder", f"{identity.id}, dimension {identity.dimension}")
+        longest, scripts = wiring.what_it_reads(settings)
+        limit = "texts of any length" if longest is None else f"texts of up to {longest} tokens"
+        yield _ok("encoder", f"{identity.id}, dimension {identity.dimension}, reads {limit}")
+        unread = [script for script, read in scripts.items() if not read]
+        read = [script for script in scripts if script not in unread]
+        if scripts:
+            beside = f", not {', '.join(unread)}" if unread else ""
+            yield _ok("scripts", f"the encoder reads {', '.join(read) or 'none of those tried'}{beside}")
         return
     with closing(asked):
         identity = asked.identity
@@ -239,7 +246,6 @@ def _broker(settings: "Settings") -> Iterator[Diagnosis]:
 
 def _gates(settings: "Settings") -> Iterator[Diagnosis]:
     from streamer.gates.settings import NO_ENCODER
-    from streamer.scoring.registry import GONE
 
     with wiring.open_store(settings) as store:
         policies = {name: active.policy for name, active in store.policies.active().items()}
@@ -256,9 +262,6 @@ def _gates(settings: "Settings") -> Iterator[Diagnosis]:
     identity = NO_ENCODER if configured == NO_ENCODER else wiring.encoder_identity(settings).id
     runs = {identity} if beside is None else {identity, wiring.encoder_identity(settings, beside).id}
     for name, policy in sorted(policies.items()):
-        if policy.settings.scorer in GONE:
-            yield _fail(f"gate {name}", status_text(policy), "docs/serving-more.md says what signals are")
-            continue
         waiting = pending.get(name, 0)
         embeds = policy.settings.embeds and policy.settings.embeddings == "refuse"
         if embeds and policy.settings.encoder not in runs:

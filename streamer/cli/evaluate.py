@@ -15,6 +15,7 @@ from streamer.cli.gate_names import gate_names
 from streamer.cli.options import JsonOption, TableOptions, UnlabelledOption, given, in_groups, names, share
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.scoring.judged import FORMS
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
@@ -70,6 +71,14 @@ class ScoreOptions:
             "computed here, installed packages' too. A judge's marks are compared wherever the file has them.",
         ),
     ] = "gram"
+    judged: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FORM",
+            help=f"What of the answers is judged: {', '.join(FORMS)}; after json or call fields of free text, as in 'json /notes'. May be "
+            "repeated; all: every part that half of the questions have, ranked. Default: whole.",
+        ),
+    ] = None
     score_field: Annotated[
         list[str] | None,
         typer.Option(
@@ -174,7 +183,7 @@ def evaluate(
     """
     from streamer.cli.demo import DemoProgress
     from streamer.research.evaluation import Options, evaluated
-    from streamer.research.evaluation.data_sets import named_apart
+    from streamer.research.evaluation.data_sets import by_form, named_apart
     from streamer.research.evaluation.run import check_data_set, check_options
     from streamer.research.evaluation.steps import check_folders
 
@@ -191,13 +200,14 @@ def evaluate(
             judge_field=judging.judge_field,
             signals=tables.signals().declared,
             models=tables.signals().models,
+            judged=tuple(scores.judged or Options().judged),
             unlabelled=unlabelled,
         )
     )
     overrides = given(model=judging.judge_model, base_url=judging.judge_base_url)
     settings = wiring.load_settings(judge=overrides) if overrides else wiring.load_settings()
     data_sets = [
-        *_read(files or [], tables.reading(), options),
+        *by_form(_read(files or [], tables.reading(), options), options.judged),
         *_stored(settings, from_store or [], options),
     ]
     for data in data_sets:
@@ -339,6 +349,9 @@ def _print(found: "Evaluation", out: Path) -> None:
         ],
         title=f"The paper's modes, means over {found.options.splits} splits (its tables have unit response)",
     )
+    if len({result.judged for result in found.data_sets}) > 1:
+        say("")
+        _print_judged(found)
     say("")
     for text in findings(found):
         say(f"- {text}")
@@ -346,3 +359,35 @@ def _print(found: "Evaluation", out: Path) -> None:
     console = output()
     console.print(f"report    {out / 'report.html'}", markup=False, soft_wrap=True)
     console.print(f"tables    {out / 'tables.md'}", markup=False, soft_wrap=True)
+
+
+def _print_judged(found: "Evaluation") -> None:
+    """Rank what may be judged, by the share that is served at each budget."""
+    alphas = found.options.alphas
+    for unit in found.units_shown:
+        rows = [
+            (result.judged, [result.default_row(unit, alpha) for alpha in alphas], result.name)
+            for result in found.data_sets
+            if unit in result.mean_severity
+        ]
+        rows.sort(key=lambda one: -sum(row.ship_rate.mean or 0 for row in one[1]))
+        print_table(
+            (
+                "judged",
+                "method",
+                *(f"served at {alpha:g}" for alpha in alphas),
+                *(f"exposure at {alpha:g}" for alpha in alphas),
+                "data set",
+            ),
+            [
+                (
+                    judged,
+                    own[0].method,
+                    *(None if row.ship_rate.mean is None else f"{row.ship_rate.mean:.3f}" for row in own),
+                    *(None if row.exposure.mean is None else f"{row.exposure.mean:.3f}" for row in own),
+                    name,
+                )
+                for judged, own, name in rows
+            ],
+            title=f"What to judge, unit {unit}: the most served first",
+        )

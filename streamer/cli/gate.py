@@ -3,7 +3,7 @@
 import re
 import sys
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +38,7 @@ from streamer.gates.settings import (
     stands_for,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE
+from streamer.scoring.judged import WHOLE, form
 from streamer.scoring.registry import CHOICE, EVERY, GRAM
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import when
@@ -378,7 +379,7 @@ def chosen_settings(
     """
     chosen = dict(present)
     chosen |= given
-    chosen |= _by_signals(chosen, given)
+    chosen |= _by_signals(present, chosen, given)
     if "scorer" in given and given["scorer"] != present.get("scorer"):
         chosen["model"] = None
     if "scorer" in given and given["scorer"] not in EVERY:
@@ -402,7 +403,9 @@ def chosen_settings(
         raise UsageError(_as_options(str(error))) from None
 
 
-def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict[str, Any]:
+def _by_signals(
+    present: "Mapping[str, Any]", chosen: "Mapping[str, Any]", given: "Mapping[str, Any]"
+) -> dict[str, Any]:
     """Find method, scorer and signals, as far as they follow from one another.
 
     A new gate has the method `full`, unless what it is given goes with another one only. That is known before any label is.
@@ -424,13 +427,21 @@ def _by_signals(chosen: "Mapping[str, Any]", given: "Mapping[str, Any]") -> dict
     found: dict[str, Any] = {}
     if "method" not in chosen:
         found["method"] = Full.name if full else DEFAULT_METHOD
-    if full and "scorer" not in given:
+    try:
+        before, judged = form(present.get("judged", WHOLE.text)), form(str(chosen.get("judged", WHOLE.text)))
+    except ValueError as error:
+        raise UsageError(_as_options(str(error))) from None
+    if (full or judged.agrees) and "scorer" not in given:
         found["scorer"] = CHOICE
     scorer = found.get("scorer", chosen.get("scorer", GRAM))
     if full and chosen.get("signals") is None:
         found["signals"] = SignalList().text
     elif scorer != CHOICE and "signals" not in given:
         found["signals"] = None
+    if (listed := found.get("signals", chosen.get("signals"))) is not None:
+        kept = SignalList.of_text(listed)
+        names = [name for name in kept.given if "signals" in given or name not in before.signal]
+        found["signals"] = replace(kept, given=tuple(dict.fromkeys((*names, *judged.signal)))).text
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from streamer.events.limits import Limits
+    from streamer.scoring.judged import Form
 
 MAX_ID_LENGTH = 200
 UNSTATED_KIND = "unstated"
@@ -253,6 +254,19 @@ def cloud_row(cloud: Cloud) -> dict[str, Any]:
         "references": list(cloud.references),
         "responses": [one(response) for response in cloud.responses],
     }
+
+
+def judged_cloud(cloud: Cloud, form: Form) -> Cloud:
+    """Return the cloud with an empty text for each answer that has nothing to be judged: a blank one, wherever it is looked at."""
+    blank = form.blank(cloud.texts)
+    if NOT_KEPT in cloud.texts or not any(
+        empty and one.text for empty, one in zip(blank, cloud.responses, strict=True)
+    ):
+        return cloud
+    responses = (
+        replace(one, text="") if empty else one for empty, one in zip(blank, cloud.responses, strict=True)
+    )
+    return replace(cloud, responses=tuple(responses))
 
 
 def response_id(position: int) -> str:

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamer.calibration import LabelledGroup
+from streamer.clouds.cloud import judged_cloud
 from streamer.clouds.measurement import DecidedBatch, units_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.uniforms import counts_bad
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import score_batch
+from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
@@ -77,12 +79,13 @@ def summary(
 def score_clouds(clouds: Sequence[Cloud], encoder: CachedEncoder) -> list[ScoredCloud]:
     """Score each cloud by the Gram energy of its responses' embeddings. Blocks for as long as the encoder takes."""
     scored = []
+    clouds = [judged_cloud(cloud, WHOLE) for cloud in clouds]
     for first in range(0, len(clouds), _CLOUDS_AT_ONCE):
         some = clouds[first : first + _CLOUDS_AT_ONCE]
-        embedded = encoder.embed([cloud.texts for cloud in some])
-        for cloud, vectors in zip(some, embedded, strict=True):
-            blank = [is_blank(text) for text in cloud.texts]
-            if all(blank) or not_read(cloud.texts, blank, vectors):
+        parts = [WHOLE.parts(cloud.texts) for cloud in some]
+        for cloud, texts, vectors in zip(some, parts, encoder.embed(parts), strict=True):
+            blank = [is_blank(text) for text in texts]
+            if all(blank) or not_read(texts, blank, vectors):
                 scored.append(ScoredCloud(cloud, None))
                 continue
             scores, _ = score_batch(vectors, blank)

@@ -77,6 +77,7 @@ def action_event(
 ) -> ActionsV1:
     """Say what was decided about one batch, under which policy, and what the audit asks for."""
     settings = policy.settings
+    form = settings.form
     until = settings.at_desk_until(judged.outcome, decided_at)
     return ActionsV1(
         schema=SCHEMA,
@@ -97,6 +98,9 @@ def action_event(
                 budget_needed=judged.needed.share
                 if judged.needed is not None and position == (judged.best or 0)
                 else msgspec.UNSET,
+                span=span
+                if r.action == "ship" and (span := form.span(r.text)) is not None
+                else msgspec.UNSET,
                 not_read=r.not_read or msgspec.UNSET,
             )
             for position, r in enumerate(responses)
@@ -109,7 +113,9 @@ def action_event(
             method=settings.method,
             segment=judged.segment,
         ),
-        scorer=ActionScorerV1(name=settings.scorer, encoder=encoder, embedding_source=embedding_source),
+        scorer=ActionScorerV1(
+            name=settings.scorer, encoder=encoder, embedding_source=embedding_source, judged=settings.judged
+        ),
         audit=ActionAuditV1(
             sampled=sampled,
             probability=sampling_probability,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamer.labels.answer_forms import answer_batch
-from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,14 +33,14 @@ def best_score(
     Unavailable, EncoderGivenUp
         From the encoder.
     """
-    blank = tuple(is_blank(text) for text in texts)
+    blank = settings.form.blank(texts)
     if all(blank):
         return 0.0
     if encoder is None or encoder.identity.id != settings.encoder:
         raise ValueError(f"the gate's encoder is {settings.encoder}, which does not run here")
-    (vectors,) = encoder.embed([list(texts)])
-    batch = answer_batch(list(texts), vectors, blank, encoded=True)
-    if batch.not_read and settings.signal_list is None:
+    (vectors,) = encoder.embed([settings.form.parts(texts)])
+    batch = answer_batch(list(texts), vectors, blank, encoded=True, form=settings.form)
+    if settings.signal_list is None and settings.scores_by.holds(batch):
         return 0.0
     scores = settings.scores_by.with_raw(batch)[0]
     return max(float(score) for score, empty in zip(scores, blank, strict=True) if not empty)

@@ -187,7 +187,7 @@ class CandidateScorer:
                 raise NoScore(scorer.missing)
             return made[0], None
         batch, listed = self._batch(one), settings.signal_list
-        if batch.not_read and listed is None:
+        if listed is None and scorer.holds(batch):
             raise NoScore("not_read")
         measured = None if listed is None else Measured(batch, one.event.prompt)
         found = scorer.score(batch) if measured is None else choice_scores(measured)
@@ -217,7 +217,9 @@ class CandidateScorer:
         elif one.held == "scorer_failed" and settings.encoder == one.encoder:
             raise NoScore(one.held)  # the decision has tried these texts already
         elif settings.encoder in self._encoders:
-            (vectors,) = self._encoders[settings.encoder].embed([[r.text for r in one.event.responses]])
+            (vectors,) = self._encoders[settings.encoder].embed(
+                [settings.form.parts([r.text for r in one.event.responses])]
+            )
         else:
             raise NoScore(NO_ENCODER_HERE)
         return answer_batch(
@@ -226,6 +228,7 @@ class CandidateScorer:
             one.blank,
             models_named(one.event),
             encoded=one.rows is None,
+            form=settings.form,
         )
 
     def _ruling(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -44,11 +45,9 @@ from streamer.journal import (
 )
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
-from streamer.scoring.blank import is_blank
 from streamer.scoring.cloud import cloud_numbers
-from streamer.scoring.registry import GONE
 from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import choice_scores
+from streamer.scoring.signals.signal_list import scored_for_choice
 from streamer.tracing import NO_TRACING
 
 if TYPE_CHECKING:
@@ -256,7 +255,7 @@ class BatchDecider:
 
     def _admit(self, record: Record, event: ResponsesV1, active: ActivePolicy) -> _Pending:
         settings = active.policy.settings
-        blank = tuple(is_blank(response.text) for response in event.responses)
+        blank = settings.form.blank([response.text for response in event.responses])
         given = [response.embedding for response in event.responses if response.embedding is not None]
         rows = embedding_rows(given) if given else None
         held: str | None = None
@@ -274,8 +273,6 @@ class BatchDecider:
             held = "too_few_responses"
         elif all(blank) or (settings.unit == "batch" and any(blank)):
             held = "empty_text"
-        elif settings.scorer in GONE:
-            held = "scorer_failed"
         elif settings.of_event is not None:
             if settings.scores_by.of_given(_given(event, settings.of_event), blank) is None:
                 held = settings.scores_by.missing
@@ -342,12 +339,7 @@ class BatchDecider:
         """Have a judge mark all answers of `batches` together; those without a mark for each are held."""
         if not batches or self._judge is None:
             return
-        found = self._judge.of(
-            [
-                AnswersToMark(prompt=p.event.prompt, answers=[r.text for r in p.event.responses])
-                for p in batches
-            ]
-        )
+        found = self._judge.of([AnswersToMark(prompt=p.event.prompt, answers=_parts(p)) for p in batches])
         for p, marks in zip(batches, found, strict=True):
             p.asked += tuple((p.event.responses[place].id, one) for place, one in marks.asked)
             scorer = p.active.policy.settings.scores_by
@@ -378,18 +370,19 @@ class BatchDecider:
                 p.blank,
                 models_named(p.event),
                 encoded=p.embeddings == "encoder",
+                form=p.active.policy.settings.form,
             )
             p.batch = batch if p.active.candidate is not None else None
             listed = p.active.policy.settings.signal_list
-            p.not_read = batch.not_read
-            if batch.not_read and listed is None:
+            p.not_read = batch.not_read if listed is not None or scorer.holds(batch) else ()
+            if listed is None and p.not_read:
                 p.held = "not_read"
                 return
             if listed is None:
                 scores, raw = scorer.with_raw(batch)
             else:
                 measured = Measured(batch, p.event.prompt)
-                scores, raw = choice_scores(measured), None
+                scores, raw = scored_for_choice(measured)
                 p.signals = self._signals(p, listed, measured, scores.tolist())
         except ValueError:
             log.warning("deciding.scoring_failed", gate=p.key.gate, batch_id=p.key.batch_id, exc_info=True)
@@ -398,7 +391,7 @@ class BatchDecider:
         if p.held is not None:
             return
         p.scores = tuple(scores.tolist())
-        p.raw = None if raw is None else tuple(raw.tolist())
+        p.raw = None if raw is None else tuple(None if math.isnan(one) else one for one in raw.tolist())
         if not batch.not_read:
             rows = batch.unit_rows
             p.cloud = cloud_numbers(rows, len(rows) - sum(p.blank), p.active.policy.settings.encoder)
@@ -597,12 +590,17 @@ def _given(event: ResponsesV1, field: str) -> list[float | None]:
     return [getattr(response, field) for response in event.responses]
 
 
+def _parts(p: _Pending) -> list[str]:
+    """The judged part of each answer."""
+    return p.active.policy.settings.form.parts([response.text for response in p.event.responses])
+
+
 def _embedded(batches: Sequence[_Pending], encoder: CachedEncoder) -> list[NDArray[np.float32] | None]:
     """Embed each batch; if that fails, halve until only the failing ones are None."""
     if not batches:
         return []
     try:
-        return list(encoder.embed([[r.text for r in p.event.responses] for p in batches]))
+        return list(encoder.embed(list(map(_parts, batches))))
     except Unavailable:
         raise
     except EncoderGivenUp:

@@ -20,6 +20,7 @@ from streamer.events.topic import Topic, batch_text, bound_text
 from streamer.gates.declared import Unit
 from streamer.gates.settings import HELD_WORDS
 from streamer.journal import EmbeddingSource
+from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import Rule
 
 if TYPE_CHECKING:
@@ -81,6 +82,16 @@ class ResponseActionV1(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         ]
         | msgspec.UnsetType
     ) = msgspec.UNSET
+    span: (
+        Annotated[
+            tuple[Annotated[int, Meta(ge=0)], Annotated[int, Meta(ge=0)]],
+            Meta(
+                description="Which code points of the response's text go out, from and up to: what stands before is reasoning. Absent where "
+                "nothing goes out, or all."
+            ),
+        ]
+        | msgspec.UnsetType
+    ) = msgspec.UNSET
     not_read: (
         Annotated[
             Rule,
@@ -123,11 +134,18 @@ class ActionScorerV1(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_d
         str,
         Meta(
             description="The gate's: name@hash, or `external:` and a name for one that no worker runs. `none` where "
-            "nothing was embedded: for an external scorer, and in a hold before scoring; `event` for log-probabilities, `judge:` "
-            "and its name for a judge's marks. Who ran it is in "
+            "nothing was embedded: for an external scorer, and in a hold before scoring; `judge:` and its name for a judge's marks. Who "
+            "ran it is in "
             "`embedding_source`."
         ),
     ]
+    judged: Annotated[
+        str,
+        Meta(
+            description="What of the responses is judged, with its version; after a space the fields that are compared as free text. Absent: "
+            "`whole@1`, all but the reasoning."
+        ),
+    ] = WHOLE.text
     embedding_source: (
         Annotated[
             EmbeddingSource,

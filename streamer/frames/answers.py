@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from streamer.clouds.cloud import NOT_KEPT
+from streamer.clouds.cloud import NOT_KEPT, judged_cloud
 from streamer.clouds.cloud_files import EXAMPLE, content_of, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import AnswerReader, Prompt, Reading
@@ -25,6 +25,7 @@ from streamer.frames.tables import table_of
 from streamer.gates.policy_gate import segment_of, unit_row
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.registry import EVERY
 from streamer.scoring.signals.declared import GIVEN
 from streamer.scoring.signals.measured import Measured
@@ -190,7 +191,7 @@ def _value(table: Table, column: str, prompt: Prompt, rows: Mapping[int, Mapping
     return values[first][column]
 
 
-def scored(table: Read, scorer: str, encode: Encode | None) -> list[ScoredCloud]:
+def scored(table: Read, scorer: str, encode: Encode | None, form: Form = WHOLE) -> list[ScoredCloud]:
     """Score each cloud as a worker scores its batch: by its own scores, or else by its embeddings or the encoder's.
 
     Raises
@@ -198,12 +199,13 @@ def scored(table: Read, scorer: str, encode: Encode | None) -> list[ScoredCloud]
     UsageError
         When there are texts alone and no encoder.
     """
-    vectors = _vectors(table, encode)
-    return [_scored(cloud, scorer, rows) for cloud, rows in zip(table.clouds, vectors, strict=True)]
+    clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
+    vectors = _vectors(table, clouds, encode, form)
+    return [_scored(cloud, scorer, rows, form) for cloud, rows in zip(clouds, vectors, strict=True)]
 
 
 def measured(
-    table: Read, listed: SignalList, unit: Unit, encode: Encode | None
+    table: Read, listed: SignalList, unit: Unit, encode: Encode | None, form: Form = WHOLE
 ) -> tuple[list[ScoredCloud], int]:
     """Measure all signals of each cloud, as a worker does; returns the dimension of the embeddings too.
 
@@ -216,26 +218,31 @@ def measured(
         raise UsageError(
             'method full reads the texts of the answers, and there are none; method="mean" cuts scores alone'
         )
-    vectors = _vectors(table, encode, own_scores=False)
+    clouds = [judged_cloud(cloud, form) for cloud in table.clouds]
+    vectors = _vectors(table, clouds, encode, form, own_scores=False)
     found = [
         measured_answers(
-            answer_batch(cloud.texts, rows, blank, cloud.models, encoded=not cloud.embedded),
+            answer_batch(cloud.texts, rows, blank, cloud.models, encoded=not cloud.embedded, form=form),
             cloud,
             listed,
             unit,
         )
         if rows is not None and not all(blank)
         else ScoredCloud(cloud, None)  # held, as a worker holds it
-        for cloud, rows in zip(table.clouds, vectors, strict=True)
+        for cloud, rows in zip(clouds, vectors, strict=True)
         for blank in ([is_blank(text) for text in cloud.texts],)
     ]
     return found, int(np.asarray(vectors[0]).shape[1])
 
 
 def signals_of(
-    clouds: Sequence[Cloud], declared: Mapping[str, tuple[float, float]], models: Sequence[str] = ()
+    clouds: Sequence[Cloud],
+    declared: Mapping[str, tuple[float, float]],
+    models: Sequence[str] = (),
+    judged: Form = WHOLE,
 ) -> SignalList:
-    """List the signals that answers have: those of texts, what came with one of them, declared ones with their ranges, and models.
+    """List the signals that answers have: those of texts, what came with one of them, agreement in what is judged, declared ones with
+    their ranges, and models.
 
     Raises `UsageError` where models are declared and no answer names its own.
     """
@@ -243,7 +250,7 @@ def signals_of(
     if models and clouds and not any(cloud.models for cloud in clouds):
         raise UsageError("no answer names the model that gave it, and the signals are to tell models apart")
     return SignalList(
-        given=tuple(name for name in GIVEN if name in given),
+        given=(*(name for name in GIVEN if name in given), *judged.signal),
         models=tuple(models),
         declared=tuple((name, *ends) for name, ends in declared.items()),
     )
@@ -265,7 +272,7 @@ def measured_answers(batch: AnswerBatch, cloud: Cloud, listed: SignalList, unit:
     return ScoredCloud(cloud, tuple(scores), unit_row(unit, rows, scores, batch.blank))
 
 
-def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
+def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None, form: Form) -> ScoredCloud:
     blank = [is_blank(text) for text in cloud.texts]
     if all(blank):
         return ScoredCloud(cloud, None)
@@ -276,8 +283,8 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
         return ScoredCloud(cloud, tuple(scores))
     assert rows is not None
     try:
-        batch = answer_batch(cloud.texts, rows, blank, encoded=not cloud.embedded)
-        if batch.not_read:
+        batch = answer_batch(cloud.texts, rows, blank, encoded=not cloud.embedded, form=form)
+        if EVERY[scorer].holds(batch):
             return ScoredCloud(cloud, None)
         found, _ = EVERY[scorer].with_raw(batch)
     except ValueError as error:
@@ -285,9 +292,10 @@ def _scored(cloud: Cloud, scorer: str, rows: ArrayLike | None) -> ScoredCloud:
     return ScoredCloud(cloud, tuple(found.tolist()))
 
 
-def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> list[ArrayLike | None]:
+def _vectors(
+    table: Read, clouds: Sequence[Cloud], encode: Encode | None, form: Form, *, own_scores: bool = True
+) -> list[ArrayLike | None]:
     """The embeddings of each cloud; `own_scores` : none of one that has scores of its own."""
-    clouds = table.clouds
     given = [own_scores and cloud.own_scores is not None for cloud in clouds]
     found: list[ArrayLike | None] = []
     texts: dict[str, int] = {}
@@ -306,7 +314,7 @@ def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> 
                 )
             if NOT_KEPT in cloud.texts:
                 raise UsageError("there are neither texts nor embeddings nor scores")
-            texts.update((text, len(texts)) for text in cloud.texts if text not in texts)
+            texts.update((text, len(texts)) for text in form.parts(cloud.texts) if text not in texts)
     encoded = None if encode is None or not texts else _encoded(list(texts), encode)
     for cloud, has_scores in zip(clouds, given, strict=True):
         own = [response.embedding for response in cloud.responses if response.embedding is not None]
@@ -316,7 +324,7 @@ def _vectors(table: Read, encode: Encode | None, *, own_scores: bool = True) -> 
             found.append(embedding_rows(own))
         else:
             assert encoded is not None
-            found.append(encoded[[texts[text] for text in cloud.texts]])
+            found.append(encoded[[texts[text] for text in form.parts(cloud.texts)]])
     return found
 
 

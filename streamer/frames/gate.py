@@ -47,6 +47,7 @@ from streamer.recalibration.sampled import (
     pooled_segments,
 )
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import form
 from streamer.scoring.registry import CHOICE, GRAM, SCORER_NAMES
 from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
@@ -114,6 +115,7 @@ class Gate:
     signals : numbers of your own that each answer has, by name (a column's) with their ranges: ``{"retrieval": (0, 1)}``. The
         method `full` reads them.
     models : at most 20 names of language models, which the method `full` tells apart by the column `model`.
+    judged : what of an answer is judged: `whole` (without reasoning), `final`, `number`, `json`, `call`, or `raw`.
     seed : of methods that draw at random, fixed before severities are read.
 
     Attributes
@@ -163,6 +165,7 @@ class Gate:
         trust_score: bool = False,
         signals: Mapping[str, tuple[float, float]] | None = None,
         models: Sequence[str] = (),
+        judged: str = "whole",
         seed: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -183,6 +186,7 @@ class Gate:
         self.trust_score = trust_score
         self.signals = signals
         self.models = models
+        self.judged = judged
         self.seed = seed
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -450,9 +454,10 @@ class Gate:
             raise ValueError(f'parameters must be a dict, like {{"delta": 0.05}}, not {self.parameters!r}')
         given = dict(self.parameters or {})
         method = self._method(table)
-        if method != Full.name:
+        judged = form(self.judged)
+        if method != Full.name and not judged.agrees:
             reads: dict[str, Any] = {"scorer": _OWN, "encoder": NO_ENCODER, "embeddings": "refuse"}
-        elif self.scorer not in (None, CHOICE):
+        elif method == Full.name and self.scorer not in (None, CHOICE):
             raise ValueError(
                 f"scorer must be left out with method {method}, which reads all signals, not {self.scorer!r}"
             )
@@ -462,13 +467,19 @@ class Gate:
                 "encoder": f"{EXTERNAL_PREFIX}table",
                 "embeddings": "accept",
                 "dimension": DIMENSIONS[0],
-                "signals": signals_of(
-                    table.clouds if table else (), declared_ranges(self.signals or {}), self.models
+                "signals": None
+                if method != Full.name
+                else signals_of(
+                    table.clouds if table else (),
+                    declared_ranges(self.signals or {}),
+                    self.models,
+                    form(self.judged),
                 ).text,
             }
         settings = GateSettings(
             unit=self.unit,
             **reads,
+            judged=self.judged,
             alpha=self.alpha,
             method=method,
             label_floor=self.label_floor,
@@ -527,8 +538,13 @@ class Gate:
         """What these settings read of each prompt, and the dimension of embeddings where they read signals."""
         listed = settings.signal_list
         if listed is None:
-            return scored(table, self.scorer or GRAM, _encode(self.encoder)), None
-        return measured(table, listed, settings.unit, _encode(self.encoder))
+            return scored(
+                table,
+                self.scorer or (CHOICE if settings.form.agrees else GRAM),
+                _encode(self.encoder),
+                settings.form,
+            ), None
+        return measured(table, listed, settings.unit, _encode(self.encoder), settings.form)
 
     def _decisions(
         self, frame: Any, table: Read, found: Sequence[ScoredCloud], *, fitted: bool = False

@@ -28,6 +28,7 @@ from streamer.gates.setting import (
     setting,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
+from streamer.scoring.judged import FORMS, WHOLE
 from streamer.scoring.plugins import LONGEST as LONGEST_MODEL
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.registry import GRAM
@@ -97,12 +98,23 @@ class Declared:
         POLICY,
         "NAME=LOW..HIGH",
         typed="26 of the texts always, and these besides; give it once for each. score, logprob, token_entropy, "
-        "most_token_entropy, judge (0 to 100): as they come with an event. NAME=LOW..HIGH: a number of your own in the event's "
+        "most_token_entropy, judge (0 to 100): as they come with an event. final, number, json, call: how far answers agree in that part "
+        "(see --judged). NAME=LOW..HIGH: a number of your own in the event's "
         "signals, with its range. model=NAME: whether this model gave the answer. none: nothing besides. The whole list is set "
         "anew, and its labels count from then on.",
         flag="--signal",
         least=2,
         most=20_000,
+        calibrated=True,
+    )
+    judged: str = setting(
+        WHOLE.text,
+        "What of an answer is scored and labelled, with its version.",
+        POLICY,
+        "FORM",
+        typed=f"{', '.join(f'{name}: {one.says}' for name, one in FORMS.items())}. Reasoning never goes out, but with raw. After json or "
+        "call fields that are compared as free text: 'json /notes'.",
+        most=2_000,
         calibrated=True,
     )
     encoder: str = setting(

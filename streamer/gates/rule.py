@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, assert_never, get_args
 
-from streamer.calibration.calibrators.full import RIDGE, allowed
+from streamer.calibration.calibrators.full import LEAST_ALIKE, RIDGE, allowed
 from streamer.calibration.shapes import Ramp, Smooth
 from streamer.calibration.threshold import THRESHOLD_STATES, state_at
 
@@ -215,6 +215,7 @@ class Full:
     segment_by : the metadata key that names a batch's segment; None: all prompts count.
     pooled : all prompts serve a segment that has none of its own; else nothing of it ships.
     ship_above : nothing ships whose score is at most this, in [0, 1]; 0: no score holds.
+    least_alike : prompts that must have been unread for the same reasons as a batch that the encoder did not read.
     prompts : those of each fit, read from the record; without them nothing can be decided. Not part of the rule.
     """
 
@@ -224,6 +225,7 @@ class Full:
     segment_by: str | None = None
     pooled: bool = False
     ship_above: float = 0.0
+    least_alike: int = LEAST_ALIKE
     prompts: tuple[Prompts, ...] | None = field(default=None, compare=False, repr=False)
     kind: ClassVar[RuleKind] = "full"
 
@@ -242,6 +244,7 @@ class Full:
         segment_by: str | None,
         pooled: bool,
         ship_above: float = 0.0,
+        least_alike: int = LEAST_ALIKE,
     ) -> Full:
         """Make the rule that compares with these prompts."""
         groups = len(prompts.ids)
@@ -263,6 +266,7 @@ class Full:
             segment_by=segment_by,
             pooled=pooled,
             ship_above=ship_above,
+            least_alike=least_alike,
             prompts=(prompts,),
         )
 
@@ -325,7 +329,7 @@ class Full:
         for fitted, prompts, (groups, k) in zip(self.fits, self.prompts, self.limits(segment), strict=True):
             known = any(name == (segment or "") for name, _, _ in fitted.own)
             within = (segment or "") if self.segment_by is not None and (known or not self.pooled) else None
-            if prompts.unfamiliar(row, prompt):
+            if prompts.unfamiliar(row, self.least_alike, prompt):
                 count = groups + 1
             elif prompt is None:
                 count = prompts.count(row, segment=within)
@@ -377,6 +381,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
             "segment_by": rule.segment_by,
             "pooled": rule.pooled,
             "ship_above": rule.ship_above,
+            "least_alike": rule.least_alike,
             "fits": [
                 {
                     "groups": one.groups,
@@ -434,6 +439,7 @@ def rule_from_json(document: Mapping[str, Any]) -> Rule:
                 segment_by=None if key is None else str(key),
                 pooled=bool(parameters["pooled"]),
                 ship_above=_number(parameters["ship_above"]),
+                least_alike=_whole(parameters["least_alike"]),
                 fits=tuple(
                     Fitted(
                         groups=_whole(one["groups"]),

@@ -25,7 +25,8 @@ from streamer.gates.setting import (
     Setting,
 )
 from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
-from streamer.scoring.registry import CHOICE, GONE, is_plugin, scorer_named
+from streamer.scoring.judged import Form, form
+from streamer.scoring.registry import CHOICE, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
 from streamer.scoring.signals.signal_list import SignalList
 
@@ -57,8 +58,7 @@ _YEAR_10000_MS = 253_402_300_800_000
 NO_ENCODER = "none"
 """The encoder of a gate whose scorer is `external`."""
 
-_IN_PLACE = (*(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None), "event")
-"""``event`` stood there for `logprob`, one of `GONE`."""
+_IN_PLACE = tuple(one.in_place for one in EVERY_SCORER.values() if one.in_place is not None)
 
 
 def stands_for(wanted: str, encoder: str) -> bool:
@@ -198,7 +198,7 @@ class GateSettings(Declared):
         for name in _FIELDS:
             if (want := SETTINGS[name].fault(getattr(self, name))) is not None:
                 raise ValueError(f"{name} must be {want}, not {getattr(self, name)!r}")
-        if self.scorer not in (*SCORERS, *GONE) and not is_plugin(self.scorer):
+        if self.scorer not in SCORERS and not is_plugin(self.scorer):
             raise ValueError(
                 f"scorer must be one of {', '.join(SCORERS)}, not {self.scorer!r}; `streamer scorer list` shows installed ones"
             )
@@ -212,8 +212,6 @@ class GateSettings(Declared):
 
     def _check_encoder(self) -> None:
         """Refuse an encoder that the scorer does not read, and what stands in its place for another scorer."""
-        if self.scorer in GONE:
-            return
         wanted = self.scores_by.in_place
         if wanted is not None and not stands_for(wanted, self.encoder):
             of_judge = (
@@ -229,6 +227,17 @@ class GateSettings(Declared):
             )
 
     def _check_signals(self) -> None:
+        try:
+            judged = form(self.judged)
+        except ValueError as error:
+            raise ValueError(str(error)) from None
+        object.__setattr__(self, "judged", judged.text)
+        if judged.agrees and self.scorer != CHOICE:
+            raise ValueError(
+                f"judged must be whole or raw with the scorer {self.scorer}, not {self.judged!r}"
+            )
+        if judged.name == "call@1" and self.unit != "best":
+            raise ValueError("judged may be call with the unit best alone: a call is made, or none is")
         if self.signals is None:
             if self.calibrator.of_signals:
                 raise ValueError(f"signals must be a list of signals with the method {self.method}")
@@ -237,6 +246,8 @@ class GateSettings(Declared):
             SignalList.of_text(self.signals)
         except ValueError as error:
             raise ValueError(f"signals must be a list of signals: {error}") from None
+        if missing := set(judged.signal) - set(SignalList.of_text(self.signals).given):
+            raise ValueError(f"signals must have {missing.pop()}, the agreement in what is judged")
         if self.scorer != CHOICE:
             raise ValueError(
                 f"scorer must be {CHOICE} with a list of signals, not {self.scorer!r}: it chooses the answer that the signals are of"
@@ -285,15 +296,20 @@ class GateSettings(Declared):
         return None if self.signals is None else _list_of(self.signals)
 
     @property
+    def form(self) -> Form:
+        """What of an answer is judged."""
+        return form(self.judged)
+
+    @property
     def floor(self) -> float | None:
         """The score, fixed in advance, above which something may ship; None: there is none."""
         fixed = self.calibrator.parameters().get("ship_above")
         return self.label_floor if self.label_floor is not None else (fixed or None)
 
     @property
-    def scored_by(self) -> tuple[str, str, str | None]:
+    def scored_by(self) -> tuple[str, str, str | None, str]:
         """What scores and rows of batches are made by: they can be compared where this is the same."""
-        return self.scorer, self.encoder, self.signals
+        return self.scorer, self.encoder, self.signals, self.judged
 
     @property
     def scores_by(self) -> Scorer:

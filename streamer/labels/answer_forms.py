@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from streamer.labels.lexical import normal_form
-from streamer.scoring.answer_head import answer_head
+from streamer.scoring.answer_head import answer_head, whole
+from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.reading import not_read
 from streamer.scoring.scorer import AnswerBatch
 
@@ -48,16 +49,20 @@ def answer_batch(
     models: Sequence[str] = (),
     *,
     encoded: bool = False,
+    form: Form = WHOLE,
 ) -> AnswerBatch:
-    """Put together what a scorer is given: the answers, the normal forms of what they claim, and their embeddings.
+    """Put together what a scorer is given: the judged parts, the normal forms of what they claim, and their embeddings.
 
     Parameters
     ----------
-    embeddings : shape (n, d).
-    blank : marks of answers without anything to see.
+    texts : the answers as they came.
+    embeddings : shape (n, d), of `form.parts`.
+    blank : marks of answers without anything to see in their judged part, as `form.blank` makes them.
     models : as in `streamer.scoring.scorer.AnswerBatch`.
-    encoded : an encoder made the embeddings of these texts; they did not come with them.
+    encoded : an encoder made the embeddings of these parts; they did not come with them.
     """
-    rules = not_read(texts, blank, embeddings) if encoded else ()
+    parts = form.parts(texts)
+    rules = not_read(parts, blank, embeddings) if encoded else ()
     rows = np.asarray(embeddings, dtype=np.float64)
-    return AnswerBatch(texts, _Forms(texts, blank), rows, blank, models, rules)
+    wholes = list(map(whole, texts)) if form.agrees else ()
+    return AnswerBatch(parts, _Forms(parts, blank), rows, blank, models, rules, form, wholes)

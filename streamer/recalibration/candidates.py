@@ -153,6 +153,7 @@ def _by_signals(settings: GateSettings, prompts: Prompts) -> Full:
         segment_by=settings.segment_by,
         pooled=settings.segment_fallback == "pooled",
         ship_above=settings.floor or 0.0,
+        least_alike=int(settings.parameter("least_alike")),
     )
 
 

@@ -37,6 +37,8 @@ class ReviewItem:
     Attributes
     ----------
     token : what the page calls it; tells nothing of batch, attempt or place.
+    text : as it would go out; `came` : as it came, where that is another; `judged` : what of it is judged, field by field, where that
+        is not all of it.
     references : acceptable answers that came with the prompt; empty when none did.
     others : how many other answers the batch has.
     skipped : this person has skipped it before.
@@ -51,6 +53,8 @@ class ReviewItem:
     text: str
     references: tuple[str, ...]
     others: int
+    came: str | None = None
+    judged: tuple[str, ...] = ()
     skipped: bool = False
     marks: int = 0
     severity: float | None = None

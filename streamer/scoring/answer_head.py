@@ -2,7 +2,7 @@
 
 Severities look at the head alone, so that style, length and a rationale neither hide an error nor make one.
 
-The head is, in this order:
+The head is, of what comes after the reasoning, in this order:
 
 1. what follows the last ``Final:`` or ``Final answer:`` (any case, with or without Markdown emphasis) that begins a
    line or follows the end of a sentence: the rest of its line, or the next line that is not blank. Where nothing
@@ -30,6 +30,9 @@ _FINAL = re.compile(_BEFORE + r"final(?:[ \t]+answer)?" + _AFTER, re.IGNORECASE 
 FIELD = re.compile(_BEFORE + r"(?:final(?:[ \t]+answer)?|answer)" + _AFTER, re.IGNORECASE | re.MULTILINE)
 """``Final:``, ``Final answer:`` or ``Answer:``, and what stands around it."""
 
+WHITE = " \t\n\r\v\f"
+"""What is left out around an answer behind its reasoning."""
+_TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE | re.ASCII)
 _SAYS_FINAL = re.compile("final", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]*_]*+(?=\s)|[。！？｡]+[」』”’）]*")
 _LAST_WORD = re.compile(r"[^\s(\[\"'“‘]+\Z")
@@ -38,6 +41,14 @@ _ABBREVIATIONS = frozenset({
     "etc", "fig", "ft", "gen", "gov", "hon", "i.e", "inc", "jr", "lt", "ltd", "maj", "messrs", "mr", "mrs", "ms",
     "mt", "mx", "op", "p", "pp", "pres", "prof", "rep", "rev", "sen", "sgt", "sr", "st", "univ", "viz", "vol", "vs",
 })  # fmt: skip
+
+
+def whole(text: str) -> str:
+    """What follows the last ``</think>``, ``</thinking>`` or ``</reasoning>``; nothing, where such a block is opened and not closed."""
+    tags = list(_TAG.finditer(text)) if "<" in text else []
+    if not tags:
+        return text
+    return text[tags[-1].end() :].strip(WHITE) if tags[-1][1] else ""
 
 
 def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
@@ -61,8 +72,9 @@ def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
     """
     if max_words < 1:
         raise ValueError(f"a head has at least 1 word, not {max_words}")
+    text = whole(text)
     final = _after_final(text)
-    sentence = _first_sentence(text) if final is None else final
+    sentence = _first_sentence(text, max_words) if final is None else final
     words = sentence.strip().strip("*").split(maxsplit=max_words)
     head = " ".join(words[:max_words])
     return "" if is_blank(head) else head
@@ -71,7 +83,8 @@ def answer_head(text: str, *, max_words: int = MAX_HEAD_WORDS) -> str:
 def _after_final(text: str) -> str | None:
     """What the last ``Final:`` says, on its line or the next that is not blank; None where there is no such field."""
     # Most texts do not, and to find that out so takes a tenth of the time.
-    fields = list(_FINAL.finditer(text)) if _SAYS_FINAL.search(text) else []
+    says = "final" in text.lower() if text.isascii() else _SAYS_FINAL.search(text)
+    fields = list(_FINAL.finditer(text)) if says else []
     if not fields:
         return None
     return rest_of_line(text[fields[-1].end() :])
@@ -83,8 +96,13 @@ def rest_of_line(text: str) -> str:
     return lines[0] if lines else ""
 
 
-def _first_sentence(text: str) -> str:
+def _first_sentence(text: str, max_words: int) -> str:
     line = rest_of_line(text)
+    words = line.split(
+        maxsplit=max_words + 2
+    )  # one may be emphasis, and what follows a sentence tells whether it ends
+    if len(words) > max_words + 2:
+        line = line[: -len(words[-1])]
     for end in _SENTENCE_END.finditer(line):
         if line[end.start()] != "." or _ends_sentence(line, end.start(), end.end()):
             return line[: end.end()]

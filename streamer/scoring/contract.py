@@ -4,22 +4,15 @@ Whoever scores a batch today and derives the score again in a year must get the 
 process, after other batches.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.scorer import AnswerBatch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamer.scoring.scorer import Scorer
+from streamer.scoring.scorer import AnswerBatch, Scorer
 
 Floats = NDArray[np.float64]
 
@@ -32,7 +25,9 @@ _WORDS = (
 )  # fmt: skip
 _BATCHES = 60
 _DIMENSION = 8
-_READ = frozenset({"texts", "forms", "embeddings", "blank", "models", "not_read", "unit_rows"})
+_READ = frozenset(
+    {"texts", "forms", "embeddings", "blank", "models", "not_read", "unit_rows", "form", "wholes"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +189,7 @@ def _sees_answers_alone(make: Callable[[], Scorer]) -> None:
     for batch in sample_batches()[:5]:
         watched = object.__new__(_Watched)
         object.__setattr__(watched, "asked", set())
-        for name in ("texts", "forms", "embeddings", "blank", "models", "not_read"):
+        for name in ("texts", "forms", "embeddings", "blank", "models", "not_read", "form", "wholes"):
             object.__setattr__(watched, name, getattr(batch, name))
         asked: set[str] = watched.asked
         try:

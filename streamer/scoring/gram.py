@@ -5,17 +5,10 @@ response agrees with itself. The leave-one-out energy q_i = sqrt((n E_i**2 - 1) 
 cosine to the other responses, in [0, 1], and compares across batch sizes; it is the score.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.scoring.answer_head import FIELD, answer_head, rest_of_line
+from streamer.scoring.answer_head import FIELD, WHITE, answer_head, rest_of_line, whole
 from streamer.scoring.blank import is_blank
 from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured, last_number, words_of
@@ -31,8 +31,8 @@ DEEPEST, MOST_LEAVES, MOST_DIGITS = 32, 1000, 400
 parse."""
 
 MOST_DISPUTED = 8
+_LONGEST_PATH = 200
 
-_TAG = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*)\n[ \t]*```", re.DOTALL)
 _BOXED = "\\boxed{"
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -45,19 +45,31 @@ class _Number(str):
     __slots__ = ()
 
 
-def whole(text: str) -> str:
-    """What follows the last ``</think>``, ``</thinking>`` or ``</reasoning>``; nothing, where such a block is opened and not closed."""
-    tags = list(_TAG.finditer(text)) if "<" in text else []
-    if not tags:
-        return text
-    return text[tags[-1].end() :].strip() if tags[-1][1] else ""
-
-
 def final(text: str) -> str:
     r"""What follows the last ``####``, ``Final:``, ``Final answer:`` or ``Answer:`` on its line, or the next that is not blank, or stands
     in the last ``\boxed{}``: whichever comes last; else the head. Nothing, where the answer is cut off there.
     """
     said = whole(text)
+    marked = _marked(said)
+    return answer_head(said) if marked is None else marked
+
+
+def number(text: str) -> str:
+    """The last number of what `final` finds behind a mark, else of `whole`, as a canonical decimal: ``1,250.50`` is ``1250.5``. Nothing,
+    where there is none.
+    """
+    said = whole(text)
+    found = last_number(_marked(said) or "")
+    if found is None:
+        found = last_number(said)
+    try:
+        return "" if found is None else decimal_form(found)
+    except ValueError:
+        return ""
+
+
+def _marked(said: str) -> str | None:
+    """What stands behind the last mark of a final answer; None where there is no mark."""
     fields = [one.end() for one in FIELD.finditer(said)]
     hashes, boxed = said.rfind("####"), said.rfind(_BOXED)
     after = max(fields[-1] if fields else -1, hashes + 4 if hashes >= 0 else -1)
@@ -66,19 +78,8 @@ def final(text: str) -> str:
     elif after >= 0:
         found = rest_of_line(said[after:]).strip().strip("*").strip()
     else:
-        return answer_head(said)
+        return None
     return "" if is_blank(found) else found
-
-
-def number(text: str) -> str:
-    """The last number of `final`, else of `whole`, as a canonical decimal: ``1,250.50`` is ``1250.5``. Nothing, where there is none."""
-    found = last_number(final(text))
-    if found is None:
-        found = last_number(whole(text))
-    try:
-        return "" if found is None else decimal_form(found)
-    except ValueError:
-        return ""
 
 
 def json_text(text: str) -> str:
@@ -129,8 +130,8 @@ def decimal_form(value: str | Decimal) -> str:
     return written.rstrip("0").rstrip(".") if "." in written else written
 
 
-def leaves_of(value: Any) -> dict[str, str]:
-    """Return the leaves of what `_parsed` returns. Raises `ValueError` where there are too many, or they lie too deep."""
+def leaves_of(value: Any, said: Callable[[Any], str] | None = None) -> dict[str, str]:
+    """Return the leaves of what `_parsed` returns, by `said` what each is; None: its comparable form. Raises `ValueError` where there are too many, or they lie too deep."""
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any, int]] = [("", value, 0)]
     while waiting:
@@ -144,7 +145,7 @@ def leaves_of(value: Any) -> dict[str, str]:
                 for key, each in inside
             ]
         else:
-            found[path] = _comparable(one)
+            found[path] = (said or _comparable)(one)
     return found
 
 
@@ -175,9 +176,18 @@ class Form:
         """What a setting holds: the name, and the pointers of `free`."""
         return " ".join((self.name, *self.free))
 
+    @property
+    def signal(self) -> tuple[str, ...]:
+        """The signal of a gate that judges so: how far answers agree in this part."""
+        return (self.text,) if self.agrees else ()
+
     def parts(self, texts: Sequence[str]) -> list[str]:
         """Return the judged part of each answer."""
         return [self.part(text) for text in texts]
+
+    def blank(self, texts: Sequence[str]) -> tuple[bool, ...]:
+        """Mark the answers in whose judged part is nothing to see."""
+        return tuple(map(is_blank, self.parts(texts)))
 
     def agreement(self, parts: Sequence[str]) -> Floats:
         """Return shape (n,), in [0, 1]: how far each of n >= 2 judged parts agrees with the others; 0 for an empty one.
@@ -188,15 +198,34 @@ class Form:
             raise ValueError(f"{self.name} has no agreement of its own")
         return self.agrees(parts, self)
 
+    def span(self, text: str) -> tuple[int, int] | None:
+        """Return which characters go out of a text that ships, from and up to; None: all, or another text than what stands there."""
+        if self.ships is not whole or (out := whole(text)) == text:
+            return None
+        end = len(text.rstrip(WHITE))
+        return end - len(out), end
+
+    def shown(self, text: str) -> tuple[str, ...]:
+        """Return what a person sees of the judged part: its fields, each with its value; nothing where all that ships is judged."""
+        part = self.part(text)
+        if self.structured and part:
+            return tuple(
+                f"{path} {literal}".strip()
+                for path, literal in sorted(leaves_of(_parsed(part), _written).items())
+            )
+        return (part,) if part and part != self.ships(text) else ()
+
     def disputed(self, parts: Sequence[str], place: int) -> dict[str, float]:
-        """Return the fields of one answer that others give another value: JSON Pointer -> share that agrees, the least first, at most 8."""
+        """Return the fields in which others differ from one answer, the least shared first, at most 8: JSON Pointer, cut at 200 characters,
+        -> share of the others with the same value.
+        """
         if not self.structured or not parts[place] or len(parts) < 2:
             return {}
         paths, shares = _Fields(parts, self).shares
         found = sorted(
             (share, path) for path, share in zip(paths, shares[place].tolist(), strict=True) if share < 1
         )
-        return {path: share for share, path in found[:MOST_DISPUTED]}
+        return {path[:_LONGEST_PATH]: share for share, path in found[:MOST_DISPUTED]}
 
 
 def _votes(parts: Sequence[str], form: Form) -> Floats:

@@ -4,24 +4,20 @@ A gate names such a scorer ``NAME@HASH``, by the hash of its specification, whic
 hash of its files. Whoever scores compares that with what is installed: other files score nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.scorer import AnswerBatch, Scorer, finished
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Floats = NDArray[np.float64]
 
@@ -59,7 +55,7 @@ class ScorerSpec:
     entry_point: str
 
     @classmethod
-    def of_text(cls, text: str) -> ScorerSpec:
+    def of_text(cls, text: str) -> Self:
         """Read one from its JSON. Raises `ValueError` for anything that `text` would not write."""
         try:
             values = json.loads(text) if len(text) <= LONGEST else None

@@ -3,23 +3,15 @@
 What a scorer needs beyond the answers is fixed where it is defined, before any file is looked at.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
 
 from streamer.calibration.specification import discovered
 from streamer.scoring import plugins, scorers
 from streamer.scoring.scorer import Scorer
 from streamer.scoring.scorers.choice import Choice
 from streamer.scoring.scorers.gram import Gram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.scoring.scorer import AnswerBatch, Floats
 
 EVERY: Mapping[str, Scorer] = MappingProxyType(
     {name: kind() for name, kind in discovered(scorers, Scorer).items()}  # type: ignore[type-abstract]
@@ -33,12 +25,6 @@ SCORER_NAMES = tuple(one.name for one in SCORERS)
 
 GRAM = Gram.name
 CHOICE = Choice.name
-
-GONE = (
-    "brevity", "cluster-entropy", "exact-match", "fusion", "kernel-entropy", "lexical-similarity", "logprob", "mean-cosine",
-    "rouge-1",
-)  # fmt: skip
-"""What gates were scored by and is a signal of the method `full` now: a gate that has one on record holds everything."""
 
 
 def is_plugin(name: str) -> bool:
@@ -61,24 +47,7 @@ def scorer_named(name: str, model: str | None = None) -> Scorer:
     ValueError
         If the specification is none, or of another name.
     """
-    if name in GONE:
-        return _Gone()
     return _plugin(name, model or "") if is_plugin(name) else EVERY[name]
-
-
-@dataclass(frozen=True, slots=True)
-class _Gone(Scorer):
-    """In the place of one of `GONE`."""
-
-    name: ClassVar[str] = "gone"
-    title: ClassVar[str] = "a score that is a signal now"
-    says: ClassVar[str] = "nothing"
-
-    def score(self, batch: AnswerBatch) -> Floats:
-        """Refuse: nothing computes it."""
-        raise ValueError(
-            "the gate's scorer is a signal of the method full now; `streamer gate show GATE` says how to move it"
-        )
 
 
 @lru_cache(maxsize=64)

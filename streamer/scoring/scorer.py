@@ -4,28 +4,38 @@ Scores lie in [0, 1], higher is safer, and are rounded to 1e-6, so that what dif
 agrees with no other and scores 0. The order of the answers does not matter: permuting them permutes the scores.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.specification import Parametrised
 from streamer.scoring.gram import DECIMALS, unit_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.scoring.reading import Rule
+from streamer.scoring.reading import Rule
 
 Floats = NDArray[np.float64]
 
 Given = tuple[tuple[float, ...], tuple[float | None, ...] | None]
 """n scores, and the n numbers that they were made of where these are kept."""
+
+
+class Judges(Protocol):
+    """What of an answer is judged: `streamer.scoring.judged.Form` is."""
+
+    @property
+    def agrees(self) -> object:
+        """None: no more is known of it than of any text."""
+
+    @property
+    def structured(self) -> bool:
+        """Whether it is JSON."""
+
+    def agreement(self, parts: Sequence[str]) -> Floats:
+        """Return how far each agrees with the others, shape (n,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,13 +44,15 @@ class AnswerBatch:
 
     Attributes
     ----------
-    texts : the whole answers.
+    texts : the judged part of each answer.
     forms : what of each answer is compared word by word, in a normal form; empty for a blank one.
     embeddings : shape (n, d), rows of any positive length; those of blank answers are not looked at.
     blank : n marks of answers that are nothing but white space.
     models : the model that gave each answer, empty for one that is not named; nothing at all where none is.
     not_read : why the encoder did not read each answer, None for one that it did; nothing at all where it read all. Otherwise its
         embeddings say nothing, and no scorer of embeddings is asked.
+    form : what is judged; None: the answers without their reasoning.
+    wholes : the answers without their reasoning, where other parts of them are judged.
     """
 
     texts: Sequence[str]
@@ -49,6 +61,8 @@ class AnswerBatch:
     blank: Sequence[bool]
     models: Sequence[str] = ()
     not_read: tuple[Rule | None, ...] = ()
+    form: Judges | None = None
+    wholes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         lengths = {len(self.texts), len(self.forms), len(self.embeddings), len(self.blank)}
@@ -90,8 +104,12 @@ class Scorer(Parametrised, ABC):
     def score(self, batch: AnswerBatch) -> Floats:
         """Return shape (n,), in [0, 1], rounded to 1e-6; 0 for blank answers. Raises `ValueError` for what has no score."""
 
+    def holds(self, batch: AnswerBatch) -> bool:
+        """Whether it has nothing to say of a batch, since the encoder did not read it."""
+        return bool(batch.not_read)
+
     def with_raw(self, batch: AnswerBatch) -> tuple[Floats, Floats | None]:
-        """Return the scores, and the quantity that they are made of where it is kept with a decision."""
+        """Return the scores, and the quantity that they are made of where it is kept with a decision; not a number: there is none."""
         return self.score(batch), None
 
     def of_given(self, given: Sequence[float | None], blank: Sequence[bool]) -> Given | None:

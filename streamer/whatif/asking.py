@@ -392,7 +392,11 @@ class WhatIf:
         else:
             leave_out(
                 ~_decided_by(
-                    past, lambda one: (one.scorer, one.encoder) == (settings.scorer, settings.encoder)
+                    past,
+                    lambda one: (
+                        (one.scorer, one.encoder, one.judged)
+                        == (settings.scorer, settings.encoder, settings.judged)
+                    ),
                 ),
                 f"they were scored otherwise than by {settings.scorer}",
             )
@@ -419,7 +423,7 @@ class WhatIf:
     def _other_scores(self, settings: GateSettings, *, beside: bool) -> bool:
         """Whether scores are to be those of others than the gate's; only candidates record rows by another list of signals."""
         one, other = settings.scored_by, self._gate.settings.scored_by
-        return one != other if beside else one[:2] != other[:2]
+        return one != other if beside else (one[:2], one[3]) != (other[:2], other[3])
 
     def _score_again(self, past: Past, settings: GateSettings, *, beside: bool) -> tuple[Past, Flags]:
         key = (settings.segment_by, *settings.scored_by, beside)
@@ -481,7 +485,7 @@ class WhatIf:
                 f"{scores.encoder}: set STREAMER_ENCODER_NAME to score the stored texts again"
             )
         return lambda batches, models: scores.score(
-            settings.scorer, batches, model=settings.model, models=models
+            settings.scorer, batches, model=settings.model, models=models, judged=settings.form
         )
 
     def _age_cut(self, settings: GateSettings, past: Past) -> AgeCut | None:

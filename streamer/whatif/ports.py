@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from streamer.recalibration.run import AuditSample
+from streamer.scoring.judged import WHOLE, Form
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -88,9 +89,10 @@ class Scores(Protocol):
         *,
         model: str | None = None,
         models: Sequence[Sequence[str]] | None = None,
+        judged: Form = WHOLE,
     ) -> Sequence[tuple[float, ...] | None]:
         """Score batches of texts; None for one that cannot be scored. A blank text scores 0.
 
-        `model` : the specification of another package's scorer, as JSON. `models` : the language models of each batch's answers, as in `PastText`.
+        `judged` : what of the texts is judged. `model` : the specification of another package's scorer, as JSON. `models` : the language models of each batch's answers, as in `PastText`.
         """
         ...

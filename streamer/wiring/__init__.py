@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from streamer.wiring.candidates import adopt_candidate, set_candidate
     from streamer.wiring.configured_judge import judge, judge_scoring_id
     from streamer.wiring.console import run_console
-    from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder
+    from streamer.wiring.encoders import encoder, encoder_identity, endpoint_encoder, what_it_reads
     from streamer.wiring.keys import key_block, label_keys, policy_keys
     from streamer.wiring.parts import (
         check_database,
@@ -56,7 +56,7 @@ else:
         "streamer.wiring.candidates": "adopt_candidate set_candidate",
         "streamer.wiring.configured_judge": "judge judge_scoring_id",
         "streamer.wiring.console": "run_console",
-        "streamer.wiring.encoders": "encoder encoder_identity endpoint_encoder",
+        "streamer.wiring.encoders": "encoder encoder_identity endpoint_encoder what_it_reads",
         "streamer.wiring.keys": "key_block label_keys policy_keys",
         "streamer.wiring.parts": "check_database check_topics connection create_topics limits migrate now open_store "
         "publish_pending publisher recalibrate tail topics",
@@ -77,5 +77,5 @@ __all__ = [
     "load_settings", "migrate", "now", "open_store", "outside_checkpoints", "policy_keys", "publish_pending",
     "publisher", "recalibrate", "receipts", "rescorer", "run_console", "run_recalibrator", "run_review",
     "run_serving", "run_signer", "run_worker", "set_candidate", "signer", "signing", "tail", "topics", "trusted_keys", "unsuited_gate", "upstream_id", "what_if",
-    "witnesses",
+    "what_it_reads", "witnesses",
 ]  # fmt: skip

@@ -76,6 +76,13 @@ def encoder_identity(settings: Settings, name: str | None = None) -> EncoderIden
         return asked.identity
 
 
+def what_it_reads(settings: Settings) -> tuple[int | None, dict[str, bool]]:
+    """Of the configured encoder, which runs here; see `streamer.scoring.encoders.registry.what_it_reads`."""
+    from streamer.scoring.encoders import registry
+
+    return registry.what_it_reads(settings.encoder.name)
+
+
 def endpoint_encoder(
     settings: Settings,
     name: str | None = None,

@@ -12,7 +12,6 @@ from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Segments
 from streamer.gates.setting_changes import calibrated_for_another
 from streamer.recalibration.sampled import cuts_at_budget
-from streamer.scoring.registry import GONE
 from streamer.wording.numbers import SERVED, counted, percent, when
 
 if TYPE_CHECKING:
@@ -136,12 +135,6 @@ def selection_text(
 def status_text(policy: Policy) -> str:
     """Say in one sentence whether the gate ships, and if not, why and what opens it."""
     shadow = "" if policy.settings.mode == "enforce" else " (shadow: consumers do not enforce)"
-    if policy.settings.scorer in GONE:
-        moved = "--scorer gram" if policy.settings.unit == "response" else "--method full"
-        return (
-            f"closed, holds everything: no gate is scored by {policy.settings.scorer} any more, which the method full reads as a "
-            f"signal; `streamer gate set {policy.gate} {moved}` moves it{shadow}"
-        )
     if not policy.calibrated:
         return (
             f"closed, holds everything: not calibrated for these settings; see `streamer recalibrate`{shadow}"

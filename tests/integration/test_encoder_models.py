@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.scoring.encoders.encoder import Encoder, EncoderIdentity
-from streamer.scoring.encoders.registry import encoder_identity, find_encoder, load_encoder
+from streamer.scoring.encoders.registry import encoder_identity, find_encoder, load_encoder, what_it_reads
 from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
+from streamer.scoring.encoders.tokenizing import SCRIPTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,24 +24,62 @@ pytestmark = pytest.mark.encoder
 TEXTS = ["Paris", "Lyon", "", "It is Paris, the capital of France.", "long " * 80, "longer " * 79, "x"]
 
 
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+UNKNOWN = ("Thai", "Korean", "Ethiopic")
+"""Scripts that the multilingual model's pieces were not learned from."""
+
+
+def bert(words: Path) -> None:
+    """A BERT with the default's pieces."""
+    from transformers import BertConfig, BertModel
+
+    BertModel(BertConfig(**SIZES, max_position_embeddings=64)).save_pretrained(words)
+    default = find_encoder("all-MiniLM-L6-v2").folder
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
+        (words / name).write_bytes((default / name).read_bytes())
+
+
+def xlm_roberta(words: Path) -> None:
+    """An XLM-RoBERTa with SentencePiece's pieces of most scripts."""
+    from tokenizers import Tokenizer, trainers
+    from tokenizers.models import Unigram
+    from tokenizers.pre_tokenizers import Metaspace
+    from transformers import XLMRobertaConfig, XLMRobertaModel, XLMRobertaTokenizer
+
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    learned = Tokenizer(Unigram())
+    learned.pre_tokenizer = Metaspace()
+    known = [text for script, text in SCRIPTS.items() if script not in UNKNOWN]
+    learned.train_from_iterator(
+        known,
+        trainers.UnigramTrainer(
+            vocab_size=600, special_tokens=special, unk_token="<unk>", show_progress=False
+        ),
+    )
+    vocab = [tuple(one) for one in json.loads(learned.to_str())["model"]["vocab"]]
+    tokenizer = XLMRobertaTokenizer([*vocab, ("<mask>", 0.0)], model_max_length=64)
+    tokenizer.save_pretrained(words)
+    config = XLMRobertaConfig(
+        **SIZES, vocab_size=len(tokenizer), max_position_embeddings=66, type_vocab_size=1
+    )
+    XLMRobertaModel(config).save_pretrained(words)
+
+
 @pytest.fixture
 def save(tmp_path: Path) -> Callable[..., Path]:
-    """Save a BERT of two narrow layers, 64 tokens at most, with the modules that are asked for."""
+    """Save a model of two narrow layers, 64 tokens at most, with the modules that are asked for."""
 
-    def save(pooling: str = "cls", dense: bool = True, **settings: Any) -> Path:
+    def save(
+        pooling: str = "cls", dense: bool = True, model: Callable[[Path], None] = bert, **settings: Any
+    ) -> Path:
         import torch
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.base.modules import Dense, Transformer
         from sentence_transformers.sentence_transformer.modules import Pooling
-        from transformers import BertConfig, BertModel
 
         torch.manual_seed(5)
         words = tmp_path / "words"
-        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-        BertModel(BertConfig(**sizes, max_position_embeddings=64)).save_pretrained(words)
-        default = find_encoder("all-MiniLM-L6-v2").folder
-        for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json"):
-            (words / name).write_bytes((default / name).read_bytes())
+        model(words)
         transformer = Transformer(str(words), max_seq_length=64)
         modules: list[Any] = [transformer, Pooling(32, pooling)]
         if dense:
@@ -186,6 +226,33 @@ def test_a_plain_bert_is_run_by_ctranslate2_and_gives_the_reference_s_vectors(
     np.testing.assert_allclose(encoder.encode(TEXTS), expected, rtol=0, atol=1e-6)
     alone_and_together(encoder)
     encoder.close()
+
+
+@pytest.mark.parametrize("engine", ["ctranslate2", "sentence-transformers"])
+def test_a_multilingual_model_from_a_folder(save: Callable[..., Path], engine: str) -> None:
+    folder = save(pooling="mean", dense=False, model=xlm_roberta)
+    assert load_encoder(str(folder)).identity.engine == "ctranslate2", "which is looked for first"
+    name = f"{folder}+{engine}"
+    texts = [*SCRIPTS.values(), *TEXTS, "two  spaces\tand a line\n", "\u200bÅ\u0301 ﬁ ½ ＡＢ"]
+    lenient = load_encoder(name, threads=2, strict=False, device="cpu")
+    expected = reference(folder).encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    np.testing.assert_allclose(lenient.encode(texts), expected, rtol=0, atol=1e-5)
+    alone_and_together(lenient)
+    assert what_it_reads(name) == (64, {script: script not in UNKNOWN for script in SCRIPTS})
+    encoder = load_encoder(name, threads=1, device="cpu")
+    thai, fits, long, mark = encoder.encode([SCRIPTS["Thai"], "a " * 20, "capital " * 62 + "x", "👍"])
+    assert np.isnan(thai).all()
+    assert np.isnan(mark).all(), "the piece for a space before it is none of what is seen"
+    assert np.linalg.norm(fits) == pytest.approx(1)
+    assert not long.any()
+
+
+def test_what_the_default_reads() -> None:
+    longest, scripts = what_it_reads("all-MiniLM-L6-v2")
+    assert longest == 256
+    assert [script for script, read in scripts.items() if read] == [
+        *("Latin", "Greek", "Cyrillic", "Hebrew", "Arabic", "Korean"),
+    ]
 
 
 def test_what_ctranslate2_cannot_run_is_refused_when_it_is_asked_for(save: Callable[..., Path]) -> None:

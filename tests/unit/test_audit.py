@@ -112,7 +112,7 @@ def test_it_knows_what_a_threshold_is_calibrated_for_as_the_program_does(
     usual = GateSettings(scorer="external", encoder="none", alpha=0.1)
     other: dict[str, Any] = {
         "unit": "batch", "scorer": "gram", "encoder": "e@1", "severity_kind": "judge", "alpha": 0.2, "eta": 2.0, "draws": 9,
-        "delta": 0.2, "rho": 0.9, "width": 0.1, "segment_by": "language", "group_by": "session",
+        "delta": 0.2, "rho": 0.9, "width": 0.1, "segment_by": "language", "group_by": "session", "judged": "raw@1",
         "segment_fallback": "pooled", "label_floor": 0.2, "max_attempts": 2, "mode": "enforce", "hold_action": "escalate",
         "audit_probability": 0.7, "audit_draws": 3, "keep_texts": False, "labellers": ("ann", "ben"),
         "signed_labels": True,

@@ -808,7 +808,14 @@ def _all_signals_alone(given: dict[str, Any]) -> dict[str, Any]:
     for one in given["cases"]:
         fit = all_signals.fitted(prompts, one)
         pooled = one["segment_fallback"] == "pooled"
-        rule = {"parameters": {"segment_by": one["segment_by"], "pooled": pooled, "fits": [fit]}}
+        rule = {
+            "parameters": {
+                "segment_by": one["segment_by"],
+                "pooled": pooled,
+                "least_alike": 20,
+                "fits": [fit],
+            }
+        }
         by = all_signals.BySignals(rule, [prompts])
         asked = [batch | {"budget": by.needed(batch, by.fits())} for batch in one["asked"]]
         cases.append(one | {"fit": fit, "asked": asked})

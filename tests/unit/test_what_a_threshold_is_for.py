@@ -23,7 +23,7 @@ OTHER: dict[str, Any] = {
     "alarm_delta": 0.2, "alarm_tolerance": 0.3, "monitor_deadline_seconds": 5.0, "budget_period_days": 7.0,
     "drift_delta": 0.2, "judge_kind": "lexical", "embeddings": "accept", "dimension": 9,
     "labellers": ("ann",), "signed_labels": True, "pending": "worst", "window": 300,
-    "audit_boost": None, "audit_boost_most": 7, "two_people": True, "upstream": "small@0badcafe", "group_by": "session",
+    "audit_boost": None, "audit_boost_most": 7, "two_people": True, "upstream": "small@0badcafe", "group_by": "session", "judged": "raw@1",
 }  # fmt: skip
 NEVER = {
     "hold_action", "mode", "audit_probability", "audit_draws", "label_deadline_seconds", "decision_deadline_seconds",
@@ -40,6 +40,7 @@ UNREAD_BY_MEAN = {
     "delta",
     "rho",
     "ship_above",
+    "least_alike",
     "width",
     "segment_fallback",
     "dimension",

@@ -184,7 +184,7 @@ export const normalRule = (text) => (text === null ? null : parse(text));
 const SOMETIMES = new Set(["segment_fallback", "signals"]);
 const METHOD_READS = {
   mean: [], crc: [], bb: ["draws"], rbwa: ["eta"], transductive: [], hb: ["delta"], betting: ["delta"], bernstein: ["delta"],
-  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals", "ship_above"],
+  selective: ["delta"], "selective-mean": [], age: ["rho"], full: ["signals", "ship_above", "least_alike"],
 };
 
 function sameCalibration(one, other) {

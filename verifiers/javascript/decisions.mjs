@@ -4,7 +4,7 @@ import { canonical, parse, plain, Num } from "./json.mjs";
 import { decode } from "./bundle.mjs";
 import { fromBase64, hmac, keyedShare, sha256, uniform, uuid5 } from "./hashes.mjs";
 import { micros, secondsBetween, sixDigits } from "./moments.mjs";
-import { decide, isBlank, roundSix, segmentOf, unread } from "./rules.mjs";
+import { decide, isBlank, judgedText, roundSix, segmentOf, unread } from "./rules.mjs";
 
 const NAMESPACE = "81e78adcfc1e4630a18cd59094748d62";
 const YEAR_10000_MS = 253402300800000;
@@ -12,6 +12,17 @@ const SPACES = /[\t-\r\x1c-\x20\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u20
 const OF_SCORED = ["scored", "closed", "bad_burst"]; // reasons of batches that have scores; `no_threshold` is one of either
 
 /** What a batch came with, as a tree; undefined: erased, left out, or never kept. */
+/** Which code points of a text that ships go out, where these are not all; as the event says it, where texts are erased. */
+function spanOf(text, said, settings) {
+  if (text === null || settings.judged.startsWith("call@")) return said.span;
+  const out = judgedText(text, settings);
+  if (out === text) return undefined;
+  const end = [...text.replace(/[ \t\n\r\v\f]+$/, "")].length;
+  return [end - [...out].length, end];
+}
+
+const withSpan = (action, span) => (action === "ship" && span !== undefined ? { span } : {});
+
 const metadataOf = ({ raw }, { keep_texts: kept }) => (kept === false ? undefined : raw.content?.metadata);
 
 /** A question but for case and spaces. */
@@ -202,8 +213,10 @@ export class Decisions {
     if (marks !== unread(facts.signals)) fault("which answers were not read does not follow from its signals");
     if (facts.reason === "attempts_exhausted" || facts.batch[2] > settings.max_attempts) fault("attempts beyond the gate's are not scored");
     const texts = content?.texts;
-    const blank = texts && !texts.includes(null) // a gate may keep no texts
-      ? texts.map(isBlank)
+    const blank = !["whole", "raw"].includes(settings.judged.split("@")[0])
+      ? facts.responses.map((one) => one[2] === null) // nothing in it is judged
+      : texts && !texts.includes(null) // a gate may keep no texts
+      ? texts.map((text) => isBlank(judgedText(text, settings)))
       : scores.map((score, i) => score === 0 && actions[i] !== "ship" && !(settings.unit === "best" && facts.responses[i][4]));
     const derived = this.#derive(entry, policy, scores, blank);
     this.#tell(derived, facts, hold, settings, row, fault);
@@ -307,7 +320,7 @@ export class Decisions {
   }
 
   /** The published event says what was recorded. */
-  #event({ facts, action, place, source }, policy, best) {
+  #event({ facts, raw, action, place, source }, policy, best) {
     const { report } = this;
     if (!action) return;
     let event;
@@ -341,9 +354,10 @@ export class Decisions {
       responses: facts.responses.map(([response, score, , one], i) => ({
         id: response, score, action: one, ...(facts.budget && i === best && { budget_needed: facts.budget[0] / (facts.budget[1] + 1) }),
         ...(facts.not_read?.[i] && { not_read: facts.not_read[i] }),
+        ...withSpan(one, spanOf(raw?.content?.texts?.[i] ?? null, event.responses?.[i] ?? {}, settings)),
       })),
       policy: { version: facts.policy, ...cut, alpha: settings.alpha, method: settings.method, segment: facts.segment ?? null },
-      scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source },
+      scorer: { name: facts.scorer, encoder: facts.encoder, embedding_source: facts.embedding_source, ...(settings.judged !== "whole@1" && { judged: settings.judged }) },
       audit: {
         sampled: facts.sampled,
         probability: facts.sampling_probability,

@@ -3,6 +3,7 @@
 import { canonical } from "./json.mjs";
 import { hmac, uuid5 } from "./hashes.mjs";
 import { micros, sixDigits } from "./moments.mjs";
+import { judgedText } from "./rules.mjs";
 
 export const deskId = (batch) => uuid5(NAMESPACE, canonical(batch));
 export const textMac = (salt, text) => hmac(Buffer.from(salt, "hex"), canonical([text]));
@@ -57,12 +58,13 @@ function checkDecision(entry, decision, { row, content, index, place, fault }, g
     report.fault("order", place, "it stands in the control log before its batch was decided");
   }
   if (row.action !== "released") return;
+  const { judged } = governance.policy(facts.batch[0], facts.policy)?.settings ?? { judged: "whole@1" };
   const position = facts.responses.findIndex((one) => one[0] === row.response_id);
   if (position < 0) fault(`the batch has no answer ${row.response_id}`);
   else if (content === null) {
     if (entry.erased_at) decisions.erased.push({ place, decidedAt: facts.decided_at });
     else if (entry.missing === undefined) decisions.missing(row.gate, place);
-  } else if (decision.texts && (decision.texts[position] === content.text) === row.edited) {
+  } else if (decision.texts && !judged.startsWith("call@") && (judgedText(decision.texts[position], { judged }) === content.text) === row.edited) {
     fault(row.edited ? "it says that a person edited it" : "the answer is not the one it says");
   }
 }

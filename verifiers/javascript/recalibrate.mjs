@@ -97,8 +97,8 @@ function checkSignals(run, candidate, settings, groups, fault) {
   const newest = suffix?.calibrated_on > 0 ? fitted(groups.filter((group) => !group.waits).slice(-suffix.calibrated_on), settings) : null;
   const found = newest === null ? [first] : [first, newest];
   const { segment_by, segment_fallback, signals } = settings;
-  const { ship_above } = settings.parameters ? (typeof settings.parameters === "string" ? plain(parse(settings.parameters)) : settings.parameters) : {};
-  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above, fits: found.map(({ said }) => said) };
+  const { ship_above, least_alike } = settings.parameters ? (typeof settings.parameters === "string" ? plain(parse(settings.parameters)) : settings.parameters) : {};
+  const parameters = { signals: sha256(signals), ridge: RIDGE, segment_by, pooled: segment_fallback === "pooled", ship_above, least_alike, fits: found.map(({ said }) => said) };
   const rule = { kind: "full", parameters, curve: null };
   const said = candidate.rule === null ? null : plain(parse(candidate.rule));
   if (candidate.state !== "full" || candidate.threshold !== null || !near(said, rule)) {

@@ -19,6 +19,14 @@ function seen(character) {
   return !nothing && !UNSEEN_CATEGORY.test(character);
 }
 
+/** An answer without its reasoning, empty where that does not end; by a gate that reads answers raw as it is. */
+export function judgedText(text, { judged }) {
+  const tags = judged === "raw@1" ? [] : [...text.matchAll(/<(\/?)(?:think|thinking|reasoning)>/gi)];
+  if (tags.length === 0) return text;
+  const last = tags[tags.length - 1];
+  return last[1] ? text.slice(last.index + last[0].length).replace(/^[ \t\n\r\v\f]+|[ \t\n\r\v\f]+$/g, "") : "";
+}
+
 /** Whether an answer has nothing to see. */
 export const isBlank = (text) => ![...text].some(seen);
 

@@ -55,7 +55,7 @@ export function checkCompleteness(governance, decisions, headsOf, report) {
 /** A run for one upstream, or one list of signals, reads no decision that was made under another. */
 function ofSameRevisions(governance, facts, settings) {
   const served = governance.policy(facts.batch[0], facts.policy)?.settings;
-  return ["upstream", "signals"].every((name) => (settings[name] ?? null) === null || served?.[name] === settings[name]);
+  return ["upstream", "signals", "judged"].every((name) => (settings[name] ?? null) === null || served?.[name] === settings[name]);
 }
 
 /** Every run names logs as they are: size and root of each that it read. */

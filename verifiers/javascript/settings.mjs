@@ -2,8 +2,8 @@
 
 /** What a threshold is calibrated for, beside the parameters of its method and shape. */
 export const CALIBRATED_FOR = [
-  "unit", "scorer", "signals", "encoder", "upstream", "severity_kind", "alpha", "method", "shape", "segment_by",
-  "group_by", "segment_fallback", "label_floor", "max_attempts"
+  "unit", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind", "alpha", "method", "shape",
+  "segment_by", "group_by", "segment_fallback", "label_floor", "max_attempts"
 ];
 
 /** The settings that every policy signature covers, and the later ones with the value that leaves them out. */
@@ -16,10 +16,10 @@ export const FIRST_SETTINGS = [
   "drift_delta", "judge_kind"
 ];
 export const LATER_SETTINGS = {
-  "model": null, "signals": null, "embeddings": "refuse", "dimension": null, "upstream": null, "labellers": null,
-  "signed_labels": false, "parameters": null, "group_by": null, "desk_deadline_seconds": null, "audit_boost": null,
-  "audit_boost_most": 400, "pending": "age", "window": null, "two_people": false, "on_selective_alarm": "report",
-  "alarm_false_every": null
+  "model": null, "signals": null, "judged": "whole@1", "embeddings": "refuse", "dimension": null, "upstream": null,
+  "labellers": null, "signed_labels": false, "parameters": null, "group_by": null, "desk_deadline_seconds": null,
+  "audit_boost": null, "audit_boost_most": 400, "pending": "age", "window": null, "two_people": false,
+  "on_selective_alarm": "report", "alarm_false_every": null
 };
 
 /** Those that are written as floats. */

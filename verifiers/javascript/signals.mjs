@@ -9,7 +9,6 @@ export const RIDGE = 100;
 const INTERCEPT_RIDGE = 1e-6;
 const TIE = 1e-9;
 const [LEAST_PROMPTS, MOST_PROMPTS, MOST_SEGMENTS] = [40, 5000, 500];
-const LEAST_ALIKE = 20; // prompts that were unread for the same reasons
 
 /** The largest count that ships, floor(alpha (G + 1) / R), in whole numbers of alpha as it is written. */
 export function allowed(alpha, groups, attempts) {
@@ -69,9 +68,9 @@ export class Fit {
     }
   }
 
-  /** Whether the encoder did not read a batch, and fewer than 20 prompts for the same reasons. */
-  unfamiliar(signals) {
-    return unread(signals).includes("1") && (this.#unread.get(unread(signals)) ?? 0) < LEAST_ALIKE;
+  /** Whether the encoder did not read a batch, and fewer prompts than `least` for the same reasons. */
+  unfamiliar(signals, least) {
+    return unread(signals).includes("1") && (this.#unread.get(unread(signals)) ?? 0) < least;
   }
 
   /** 1 and how many bad prompts, of a segment or (null) of all, score at least as high as a new one that is supposed bad. */
@@ -112,7 +111,7 @@ export function fitted(groups, { alpha, max_attempts: attempts, segment_by: segm
 /** The count and G that a batch has by a rule of all signals; `fits` are those of its prompts. */
 export function bySignals(rule, fits, { signals, segment }) {
   if (signals === undefined) return null;
-  const found = limitsOf(rule, segment).map(([groups, , of], i) => [fits[i].unfamiliar(signals) ? groups + 1 : fits[i].count(signals, of), groups]);
+  const found = limitsOf(rule, segment).map(([groups, , of], i) => [fits[i].unfamiliar(signals, rule.parameters.least_alike) ? groups + 1 : fits[i].count(signals, of), groups]);
   return found.reduce((most, one) => (one[0] / (one[1] + 1) > most[0] / (most[1] + 1) ? one : most));
 }
 

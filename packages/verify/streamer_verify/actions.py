@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import math
+import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -81,6 +82,16 @@ _UNSEEN_OTHERS = frozenset(
         ),
     )
 )  # fmt: skip
+
+
+WHITE = " \t\n\r\v\f"
+_REASONING = re.compile(r"<(/?)(?:think|thinking|reasoning)>", re.IGNORECASE | re.ASCII)
+
+
+def judged_text(settings: dict[str, Any], text: str) -> str:
+    """Return an answer without its reasoning, empty where that does not end; by a gate that reads answers raw as it is."""
+    tags = [] if settings.get("judged") == "raw@1" else list(_REASONING.finditer(text))
+    return text if not tags else text[tags[-1].end() :].strip(WHITE) if tags[-1][1] else ""
 
 
 def is_blank(text: str) -> bool:

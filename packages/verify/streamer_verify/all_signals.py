@@ -23,9 +23,6 @@ LEAST_PROMPTS, MOST_PROMPTS = 40, 5000
 RULES = ("cut", "unread", "twin")
 """Why an encoder does not read an answer, in the order of a row of signals."""
 
-LEAST_ALIKE = 20
-"""Prompts that must have been unread for the same reasons."""
-
 MOST_FITS = 32
 """That are held: a fit has the rows of all bad prompts as numbers."""
 
@@ -81,10 +78,10 @@ class Fit:
                 self._bad[None].append(one)
                 self._bad.setdefault(segment, []).append(one)
 
-    def unfamiliar(self, signals: bytes) -> bool:
-        """Report whether the encoder did not read a batch, and fewer than 20 prompts for the same reasons."""
+    def unfamiliar(self, signals: bytes, least: int) -> bool:
+        """Report whether the encoder did not read a batch, and fewer prompts than `least` for the same reasons."""
         reasons = reasons_unread(row_of(signals))
-        return 1 in reasons and self._unread[reasons] < LEAST_ALIKE
+        return 1 in reasons and self._unread[reasons] < least
 
     def count(self, signals: bytes, segment: str | None) -> int:
         """Return 1 + how many bad prompts, of a segment or (None) of all, score at least as high as a new one supposed bad."""
@@ -165,7 +162,7 @@ class BySignals:
             of_all = given["segment_by"] is None or (own is None and given["pooled"])
             groups = said["groups"] if of_all else (own or (0,))[0]
             signals = bytes.fromhex(facts["signals"])
-            unfamiliar = fit.unfamiliar(signals)
+            unfamiliar = fit.unfamiliar(signals, given["least_alike"])
             found.append(
                 [groups + 1 if unfamiliar else fit.count(signals, None if of_all else segment), groups]
             )

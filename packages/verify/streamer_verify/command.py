@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import streamer_verify
+from streamer_verify.alarms import Alarms
 from streamer_verify.bundle import Bundle
 from streamer_verify.figures import Figures
 from streamer_verify.logs import read_witness_keys
@@ -52,10 +53,10 @@ def verify_bundle(
         )
     verifier.checkpoints(bundle.lines("checkpoints.jsonl"), origin="the bundle", complete=True)
     verifier.log_of_heads(bundle.lines("heads.jsonl"), bundle.manifest["head"]["record_id"])
-    head, runs = bundle.manifest["head"], Runs(label_keys, verify_signature)
+    head, runs, alarms = bundle.manifest["head"], Runs(label_keys, verify_signature), Alarms()
     control, outcomes = (
-        runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"]),
-        runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault)),
+        alarms.control(runs.control(bundle.values("control.jsonl", verifier.fault), head["record_id"])),
+        alarms.outcomes(runs.outcomes(bundle.values("outcomes.jsonl", verifier.fault))),
     )
     if figures is not None:
         figures.heads(bundle.lines("heads.jsonl"), bundle.lines("checkpoints.jsonl"))
@@ -67,6 +68,7 @@ def verify_bundle(
     verifier.unchained(bundle.values("unchained.jsonl", verifier.fault))
     verifier.heads(head)
     check_runs(runs, bundle.values("control.jsonl"), verifier)
+    alarms.check(runs, verifier)
     runs.check_budgets(bundle.values("outcomes.jsonl"), verifier)
     return verifier
 

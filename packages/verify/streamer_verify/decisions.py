@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from streamer_verify.actions import (
+    WHITE,
     Derived,
     action_id_of,
     decided_without_trust,
@@ -19,6 +20,7 @@ from streamer_verify.actions import (
     is_blank,
     is_late,
     is_overdue,
+    judged_text,
     keyed_uniform,
     segment_of,
     uniform_of,
@@ -192,8 +194,9 @@ class Decisions(Control):
             if "missing" not in of_row:  # else that was said
                 self._erased(of_row, decision.facts["decided_at"], where, row["gate"])
         elif own is not None:
-            same = own["texts"][names.index(row["response_id"])] == shown["text"]
-            if same == row["edited"]:
+            came = own["texts"][names.index(row["response_id"])]
+            same = judged_text(decision.settings, came) == shown["text"]
+            if same == row["edited"] and not decision.settings["judged"].startswith("call@"):
                 self.fault(
                     "desk",
                     where,
@@ -347,8 +350,10 @@ class Decisions(Control):
             if marks != (unread(facts.get("signals")) or (0.0,) * 3):
                 self.fault("action", place, "which answers were not read does not follow from its signals")
             content = line.get("content")
-            if content is not None and None not in content["texts"]:
-                blank = list(map(is_blank, content["texts"]))
+            if settings["judged"].partition("@")[0] not in ("whole", "raw"):
+                blank = [response[2] is None for response in facts["responses"]]  # nothing in it is judged
+            elif content is not None and None not in content["texts"]:
+                blank = [is_blank(judged_text(settings, text)) for text in content["texts"]]
             else:
                 # A blank text scores 0; which of those was blank is unknown without texts.
                 blank = [s == 0 and a != "ship" for s, a in zip(scores, actions, strict=True)]
@@ -536,13 +541,17 @@ class Decisions(Control):
                 {"id": one[0], "score": one[1], "action": one[3]}
                 | (needed if position == best else {})
                 | ({} if rule is None else {"not_read": rule})
-                for position, (one, rule) in enumerate(zip(facts["responses"], not_read, strict=True))
+                | span
+                for position, (one, rule, span) in enumerate(
+                    zip(facts["responses"], not_read, _spans(decision, event), strict=True)
+                )
             ],
             "policy": {
                 "version": policy["version"], "state": cut[0], "lambda": cut[1], "alpha": settings["alpha"],
                 "method": settings["method"], "segment": facts.get("segment"),
             },
-            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()},
+            "scorer": {name: facts[of] for name, of in _OF_SCORER.items()}
+            | ({} if settings["judged"] == "whole@1" else {"judged": settings["judged"]}),
             "audit": {
                 "sampled": facts["sampled"],
                 "probability": facts["sampling_probability"],
@@ -560,3 +569,18 @@ class Decisions(Control):
         if moment_of(event.get("decided_at")) != facts["decided_at"]:
             self.fault("action", place, "the published event says another moment of decision")
         return event.get("desk_until")
+
+
+def _spans(decision: Decision, event: dict[str, Any]) -> list[dict[str, Any]]:
+    """Which part of each text that ships goes out, where that is not all; as the event says it, where texts are erased."""
+    content, published = decision.line.get("content"), event.get("responses")
+    texts = None if content is None or None in content["texts"] else content["texts"]
+    made: list[dict[str, Any]] = []
+    for position, response in enumerate(decision.facts["responses"]):
+        said = published[position] if isinstance(published, list) and position < len(published) else {}
+        span = said.get("span") if isinstance(said, dict) else None
+        if texts is not None and not decision.settings["judged"].startswith("call@"):
+            out, end = judged_text(decision.settings, texts[position]), len(texts[position].rstrip(WHITE))
+            span = None if out == texts[position] else [end - len(out), end]
+        made.append({"span": span} if span is not None and response[3] == "ship" else {})
+    return made

@@ -27,7 +27,7 @@ parameters.quantile: quantile number?
 parameters.segments: key text, own {own}
 own: state cut|open|closed|full, lambda cut:state
 parameters.transductive: alpha inner, groups count, labelled count, floor number?
-parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, fits
+parameters.full: signals hash, ridge above, segment_by text?, pooled bool, ship_above number, least_alike count, fits
  fit*
 fit: groups count, bad count, allowed count, rows hash, own {[count;count]}
 rule.plain: kind indicator|rank, parameters nothing, curve null
@@ -125,7 +125,7 @@ control.judgements: id count, gate text, batch_id text, attempt count, response_
 control.judgements+: content? said, erased_at? time
 outcomes.leaf: index count, kind text, recorded_at time, leaf hash, root hash, source
  [text;text;count;count]
-outcomes.decision: control [count;hash], batch batch, created_at time?, content_mac hash, policy
+outcomes.decision: control [count;hash], batch batch, number count, created_at time?, content_mac hash, policy
  count, unit best|response|batch, mode shadow|enforce, outcome
  ship|mixed|abstain|regenerate|escalate, reason text, selected text?, scorer text, encoder text,
  embedding_source encoder|event|none, sampled bool, sampling_probability share, decided_at time,

@@ -373,6 +373,7 @@ class RunAgain:
             "segment_by": settings["segment_by"],
             "pooled": settings["segment_fallback"] == "pooled",
             "ship_above": ship_above_of(settings),
+            "least_alike": int(parsed(settings["parameters"])["least_alike"]),
             "fits": fits,
         }
         rule = {"kind": "full", "parameters": parameters, "curve": None}

@@ -114,6 +114,8 @@ class Runs:
             self._revisions[row["gate"], row["revision"]] = row
         elif kind == "policies":
             self._policies[row["gate"], row["version"]] = row
+            if row["state"] != "closed":
+                self._calibrated.add(row["gate"])
             if row["created_by"] == MONITOR and row["state"] == "closed":
                 self._closings.setdefault(row["gate"], {})[row["version"]] = line["index"]
         elif kind == "alerts" and row["kind"] in ("risk", "selective"):
@@ -215,6 +217,14 @@ class Runs:
     def settings(self, gate: str, revision: int) -> dict[str, Any] | None:
         """Return the row of a gate's revision."""
         return self._revisions.get((gate, revision))
+
+    def revisions(self, gate: str) -> list[dict[str, Any]]:
+        """Return the rows of all revisions of a gate."""
+        return [row for (name, _), row in self._revisions.items() if name == gate]
+
+    def policy(self, gate: str, version: int) -> dict[str, Any] | None:
+        """Return the row of a policy."""
+        return self._policies.get((gate, version))
 
     def gate(self, name: str) -> dict[str, Any] | None:
         """Return the row of a gate."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Any
 
-from streamer_verify.actions import is_blank
+from streamer_verify.actions import is_blank, judged_text
 from streamer_verify.bundle import Bundle
 from streamer_verify.values import place_of, sha256, strict_json
 from streamer_verify.verifier import Verifier
@@ -99,6 +99,8 @@ class _ScoresAgain:
             self._left_out("their texts are erased, or not in the bundle")
             return
         texts = content["texts"]
+        settings = self._verifier.settings(facts["batch"][0], facts["policy"]) or {}
+        texts = [judged_text(settings, text) for text in texts]
         blank = [is_blank(text) for text in texts]
         rows: list[Sequence[float]] = []
         for text, empty in zip(texts, blank, strict=True):

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 FORM = """
-unit best|response|batch, scorer text, model text?, signals text?, encoder text, embeddings refuse|accept,
-dimension count?, upstream text?, severity_kind text, labellers json:names?, signed_labels bool, alpha inner,
-method text, eta above, draws some, delta inner, rho share, shape text, width above, parameters json:numbers?,
-segment_by text?, group_by text?, segment_fallback closed|pooled, label_floor share?, hold_action
-abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode shadow|enforce,
-audit_probability share, audit_draws count, audit_boost number?, audit_boost_most count,
+unit best|response|batch, scorer text, model text?, signals text?, judged text, encoder text, embeddings
+refuse|accept, dimension count?, upstream text?, severity_kind text, labellers json:names?, signed_labels
+bool, alpha inner, method text, eta above, draws some, delta inner, rho share, shape text, width above,
+parameters json:numbers?, segment_by text?, group_by text?, segment_fallback closed|pooled, label_floor
+share?, hold_action abstain|regenerate|escalate, desk_deadline_seconds seconds?, max_attempts count, mode
+shadow|enforce, audit_probability share, audit_draws count, audit_boost number?, audit_boost_most count,
 label_deadline_seconds seconds, pending age|worst|labelled-only, window count?, decision_deadline_seconds
 seconds?, keep_texts bool, two_people bool, recalibrate manual|propose|auto, recalibrate_every_seconds
 seconds?, recalibrate_after_groups count?, max_lambda_step share, max_ship_rate_step share, least_groups
@@ -22,7 +22,7 @@ drift_delta inner, judge_kind text?
 """What each looks like in a row of `gate_revisions`, in the words of `forms`."""
 
 CALIBRATED_FOR = (
-    "unit", "scorer", "signals", "encoder", "upstream", "severity_kind", "alpha", "method", "shape",
+    "unit", "scorer", "signals", "judged", "encoder", "upstream", "severity_kind", "alpha", "method", "shape",
     "segment_by", "group_by", "segment_fallback", "label_floor", "max_attempts", "eta", "draws", "delta",
     "rho", "width",
 )
@@ -39,10 +39,10 @@ SIGNED_SETTINGS = (
 """The settings that every signature of a policy covers."""
 
 SIGNED_IF_OTHER: dict[str, Any] = {
-    "model": None, "signals": None, "embeddings": "refuse", "dimension": None, "upstream": None, "labellers":
-    None, "signed_labels": False, "parameters": None, "group_by": None, "desk_deadline_seconds": None,
-    "audit_boost": None, "audit_boost_most": 400, "pending": "age", "window": None, "two_people": False,
-    "on_selective_alarm": "report", "alarm_false_every": None,
+    "model": None, "signals": None, "judged": "whole@1", "embeddings": "refuse", "dimension": None,
+    "upstream": None, "labellers": None, "signed_labels": False, "parameters": None, "group_by": None,
+    "desk_deadline_seconds": None, "audit_boost": None, "audit_boost_most": 400, "pending": "age", "window":
+    None, "two_people": False, "on_selective_alarm": "report", "alarm_false_every": None,
 }
 """Those that it covers where they have another value."""
 

@@ -183,5 +183,5 @@ def of_same_revisions(wanted: dict[str, Any], served: dict[str, Any] | None) -> 
     """Whether a run for these settings reads what was decided under those: of the same upstream, and the same list of signals."""
     return all(
         wanted.get(name) is None or (served is not None and served.get(name) == wanted[name])
-        for name in ("upstream", "signals")
+        for name in ("upstream", "signals", "judged")
     )

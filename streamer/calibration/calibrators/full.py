@@ -59,7 +59,9 @@ MOST_GROUPS = 5000
 UNREAD = slice(26, 29)
 """The columns of a row that say, by 1, why the encoder did not read the answers; see `streamer.scoring.signals.unread`."""
 LEAST_ALIKE = 20
-"""So many calibration prompts must have been unread for the same reasons, for a batch that is to be compared with them."""
+"""So many calibration prompts must have been unread for the same reasons, for a batch that is to be compared with them, where a
+gate says nothing else."""
+NEVER_ALIKE = MOST_GROUPS + 1
 
 
 def unread(row: ArrayLike) -> bytes:
@@ -72,16 +74,19 @@ def alike(rows: Iterable[ArrayLike]) -> Counter[bytes]:
     return Counter(map(unread, rows))
 
 
-def unfamiliar(row: ArrayLike, prompts: Counter[bytes], *, leave_out: bool = False) -> bool:
-    """Report whether a batch was not read, and fewer than `LEAST_ALIKE` calibration prompts were unread for the same reasons.
+def unfamiliar(
+    row: ArrayLike, prompts: Counter[bytes], *, least: float = LEAST_ALIKE, leave_out: bool = False
+) -> bool:
+    """Report whether a batch was not read, and too few calibration prompts were unread for the same reasons.
 
     Parameters
     ----------
     prompts : of `alike`.
+    least : how many are enough.
     leave_out : the batch is one of them, and does not count.
     """
     marks = unread(row)
-    return 1 in marks and prompts[marks] - leave_out < LEAST_ALIKE
+    return 1 in marks and prompts[marks] - leave_out < least
 
 
 def allowed(alpha: float, groups: int, *, attempts: int = 1) -> int:
@@ -324,9 +329,9 @@ class Prompts:
     def _alike(self) -> Counter[bytes]:
         return alike(self.rows)
 
-    def unfamiliar(self, row: ArrayLike, prompt: str | None = None) -> bool:
-        """Report whether a batch was not read, and fewer than `LEAST_ALIKE` of these prompts, without itself, for the same reasons."""
-        return unfamiliar(row, self._alike, leave_out=prompt in self._places)
+    def unfamiliar(self, row: ArrayLike, least: float, prompt: str | None = None) -> bool:
+        """Report whether a batch was not read, and fewer than `least` of these prompts, without itself, for the same reasons."""
+        return unfamiliar(row, self._alike, least=least, leave_out=prompt in self._places)
 
     def count(self, row: ArrayLike, *, segment: str | None = None) -> int:
         """Return the count of a new prompt, among the bad ones of a segment or (None) of all."""
@@ -364,6 +369,14 @@ class Full(Calibrator):
         "a choice score, fixed in advance: what scores at most this never ships, and an upstream's `then` gets it",
         metavar="Q",
         most=1.0,
+    )
+    least_alike: int = parameter(
+        LEAST_ALIKE,
+        "a batch that the encoder does not read ships only where so many labelled prompts were unread for the same reasons; "
+        f"0: by its other signals whatever they were, {NEVER_ALIKE}: never",
+        metavar="N",
+        most=NEVER_ALIKE,
+        whole=True,
     )
 
     def calibrate(self, sample: Sample) -> Calibrated:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from streamer.clouds.cloud import NOT_KEPT, severity_kind
+from streamer.clouds.cloud import NOT_KEPT, judged_cloud, severity_kind
 from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import Reading, ScoreCheck
@@ -19,6 +19,7 @@ from streamer.clouds.unlabelled import counts, unlabelled_note
 from streamer.errors import UsageError
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import FORMS, WHOLE, Form, form
 from streamer.scoring.registry import GRAM
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class DataSet:
     judge : what made the scores ``judge``, where they are there.
     subscores : the judge's points by aspect, for each response of each cloud; empty where nobody knows.
     notes : what a reader has to know, in sentences.
+    form : what of the answers is judged; those that have nothing of it are blank.
     chosen : by unit, what method `full` reads of each cloud; empty where there are no texts.
     """
 
@@ -62,6 +64,7 @@ class DataSet:
     judge: str | None = None
     subscores: tuple[tuple[Mapping[str, float] | None, ...], ...] = ()
     notes: tuple[str, ...] = ()
+    form: Form = WHOLE
     chosen: Mapping[Unit, tuple[ScoredCloud, ...]] = field(default_factory=dict)
 
     @property
@@ -238,6 +241,31 @@ def _notes(data: DataSet) -> Iterator[str]:
             "copies are on both sides of a split, calibration has seen what is measured, and figures look better and "
             "surer than they are. Put all answers to a question on one line."
         )
+
+
+def by_form(data_sets: Sequence[DataSet], judged: Sequence[str]) -> list[DataSet]:
+    """Return each data set once for each part of its answers that is to be judged; see `Options.judged`."""
+    found = []
+    for data in data_sets:
+        if not keeps_texts(data):
+            found.append(data)
+            continue
+        every = (
+            [one for one in FORMS.values() if _has(data, one)] if "all" in judged else list(map(form, judged))
+        )
+        for one in every:
+            name = data.name if one is WHOLE else f"{data.name}, judged {one.text}"
+            clouds = tuple(judged_cloud(cloud, one) for cloud in data.clouds)
+            found.append(replace(data, name=name, form=one, clouds=clouds))
+    return found
+
+
+def _has(data: DataSet, one: Form) -> bool:
+    """Whether half of the questions have two answers with this part, and it is another than the answer without its reasoning."""
+    if one.name == "raw@1":
+        return any(WHOLE.part(text) != text for cloud in data.clouds for text in cloud.texts)
+    having = sum(one.blank(cloud.texts).count(False) > 1 for cloud in data.clouds)
+    return 2 * having >= len(data.clouds)
 
 
 def keeps_texts(data: DataSet) -> bool:

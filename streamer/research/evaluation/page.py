@@ -22,7 +22,7 @@ from streamer.research.evaluation.charts import (
 from streamer.research.evaluation.findings import LIMITS, findings, headline, headline_unit
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.ranking import RESAMPLES
-from streamer.research.evaluation.results import JUDGE_FIELD
+from streamer.research.evaluation.results import JUDGE_FIELD, Options
 from streamer.research.evaluation.tables import all_tables, method_table
 from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
@@ -196,12 +196,9 @@ def command(evaluation: Evaluation) -> str:
     """Return the command that evaluates the same again."""
     options = evaluation.options
     words = ["streamer", "evaluate"]
-    for result in evaluation.data_sets:
-        words += (
-            ["--from-store", result.source.removeprefix("gate ")]
-            if result.source.startswith("gate ")
-            else [result.source]
-        )
+    for source in dict.fromkeys(result.source for result in evaluation.data_sets):
+        gate = source.removeprefix("gate ")
+        words += [source] if gate == source else ["--from-store", gate]
     words += ["--out", "DIR"]
     for alpha in options.alphas:
         words += ["--alpha", f"{alpha:g}"]
@@ -218,6 +215,9 @@ def command(evaluation: Evaluation) -> str:
         words += ["--signal", f"{name}={least:g}..{most:g}"]
     for name in options.models:
         words += ["--signal", f"model={name}"]
+    if options.judged != Options().judged:
+        for one in options.judged:
+            words += ["--judged", one]
     if options.judge_field != JUDGE_FIELD:
         words += ["--judge-field", options.judge_field]
     return shlex.join(words)

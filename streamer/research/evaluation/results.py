@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamer.clouds.unlabelled import check_unlabelled
+from streamer.scoring.judged import WHOLE
 
 JUDGE_FIELD = "judge_score"
 """The field of ``meta`` with the judge's score, by default."""
@@ -199,6 +200,7 @@ class DataSetResult:
     Attributes
     ----------
     source : the file, or the gate of a record.
+    judged : what of the answers was.
     digest : SHA-256 of its content, hexadecimal.
     questions, responses : their numbers.
     fewest, most : responses of a question.
@@ -214,6 +216,7 @@ class DataSetResult:
 
     name: str
     source: str
+    judged: str
     digest: str
     questions: int
     responses: int
@@ -270,6 +273,7 @@ class Options:
     method : by which the scores that are compared gate.
     signals : numbers of the file's own that method `full` reads: name, least and largest value.
     models : names of models that it tells apart.
+    judged : what of the answers is judged, each in turn; `all`: every part that at least half of the questions have.
     """
 
     alphas: tuple[float, ...] = (0.01, 0.05, 0.10, 0.15, 0.20)
@@ -283,6 +287,7 @@ class Options:
     method: str = "mean"
     signals: tuple[tuple[str, float, float], ...] = ()
     models: tuple[str, ...] = ()
+    judged: tuple[str, ...] = (WHOLE.text,)
 
     def reading(self) -> dict[str, Any]:
         """How files are read; see `streamer.research.evaluation.read_data_set`."""

@@ -40,6 +40,7 @@ from streamer.research.evaluation.results import (
 from streamer.research.evaluation.words import UNITS
 from streamer.research.experiments.halves import Halves, seeded_splits
 from streamer.research.experiments.side_processes import side_processes
+from streamer.scoring.judged import form
 from streamer.scoring.plugins import entry_points
 from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
@@ -127,6 +128,7 @@ def check_options(options: Options) -> Options:
     check_unlabelled(options.unlabelled)
     try:
         SignalList(declared=options.signals, models=options.models)
+        judged = tuple(one if one == "all" else form(one).text for one in options.judged)
     except ValueError as error:
         raise UsageError(str(error)) from None
     taken = sorted(set(options.external) & {*names, JUDGE, OWN_SCORE})
@@ -134,6 +136,7 @@ def check_options(options: Options) -> Options:
         raise UsageError(f"{', '.join(taken)} is the name of a scorer; call the field in meta something else")
     return replace(
         options,
+        judged=judged,
         alphas=tuple(sorted(set(options.alphas))),
         units=tuple(unit for unit in UNITS if unit in options.units) or Options().units,
         scorers=tuple(name for name in names if name in wanted),
@@ -347,6 +350,7 @@ def _result(
     return DataSetResult(
         name=data.name,
         source=data.source,
+        judged=data.form.text,
         digest=data.digest,
         questions=len(sizes),
         responses=sum(sizes),

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.errors import UsageError
 from streamer.frames.answers import signals_of
-from streamer.research.evaluation.data_sets import check_texts, keeps_texts, named_apart, read_data_set
+from streamer.research.evaluation.data_sets import (
+    by_form,
+    check_texts,
+    keeps_texts,
+    named_apart,
+    read_data_set,
+)
 from streamer.research.evaluation.judge_marks import judged
 from streamer.research.evaluation.measures import JUDGE
 from streamer.research.evaluation.results import Options
@@ -116,7 +122,8 @@ def evaluate(
     if isinstance(scorers := options.get("scorers"), str):
         options["scorers"] = (scorers,)
     asked = check_options(Options(**options))
-    data_sets = named_apart([read_data_set(file, reading=reading, **asked.reading()) for file in named])
+    read = [read_data_set(file, reading=reading, **asked.reading()) for file in named]
+    data_sets = by_form(named_apart(read), asked.judged)
     for data in data_sets:
         check_data_set(data, asked)
     check_folders(out, cache)
@@ -228,29 +235,30 @@ def _scored(
         encoder_id=identity,
         load_encoder=load,
         folder=kept,
+        form=data.form,
         progress=lambda done: progressed("Scoring", done, len(data.clouds)),
     )
     scored = replace(data, encoder=identity)
     for name in SCORER_NAMES:
         scored = scored.with_scores(name, [None if one is None else one[name] for one in scores])
     for name in packages_of(options):
-        scored = scored.with_scores(name, package_scores(name, data.clouds, None if own else load()))
+        scored = scored.with_scores(
+            name, package_scores(name, data.clouds, None if own else load(), data.form)
+        )
     clouds = (
         [_with_marks(*one) for one in zip(data.clouds, data.scores[JUDGE], strict=True)]
         if JUDGE in data.scores
         else data.clouds
     )
     ranges = {name: (least, most) for name, least, most in options.signals}
-    signals = signals_of(clouds, ranges, options.models)
+    signals = signals_of(clouds, ranges, options.models, data.form)
     chosen: dict[Unit, tuple[ScoredCloud, ...]] = {
-        unit: tuple(chosen_answers(clouds, None if own else load(), signals, unit))
+        unit: tuple(chosen_answers(clouds, None if own else load(), signals, unit, data.form))
         for unit in UNITS
         if unit in options.units and unit != "response"
     }
-    if signals.given:
-        scored = scored.with_note(
-            f"Method full reads what came with the answers too: {', '.join(signals.given)}."
-        )
+    if came := [name for name in signals.given if name not in data.form.signal]:
+        scored = scored.with_note(f"Method full reads what came with the answers too: {', '.join(came)}.")
     return replace(scored, chosen=chosen)
 
 

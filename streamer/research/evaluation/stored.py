@@ -62,7 +62,12 @@ def stored_data_set(
     if settings.scorer != "gram":
         what = "those that came with the events" if settings.of_event else f"of the scorer {settings.scorer}"
         notes.append(f"The scores are {what}, not Gram energies.")
-    return replace(made, encoder=settings.encoder if settings.scorer == "gram" else None, notes=tuple(notes))
+    return replace(
+        made,
+        form=settings.form,
+        encoder=settings.encoder if settings.scorer == "gram" else None,
+        notes=tuple(notes),
+    )
 
 
 def _cloud(batch: StoredBatch, kind: str) -> Cloud:

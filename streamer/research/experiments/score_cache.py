@@ -14,7 +14,7 @@ from streamer.clouds.offline import ScoredCloud
 from streamer.errors import UsageError
 from streamer.frames.answers import measured_answers
 from streamer.labels.answer_forms import answer_batch
-from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
 
@@ -85,6 +85,7 @@ def every_score(
     encoder_id: str,
     load_encoder: Callable[[], Embeds],
     folder: Path = SCORES_FOLDER,
+    form: Form = WHOLE,
     progress: Callable[[int], None] = lambda _done: None,
 ) -> list[CloudScores | None]:
     """Return the scores of each cloud by each scorer; None for a cloud whose answers are all blank.
@@ -107,7 +108,7 @@ def every_score(
         If some clouds have embeddings and others do not, or of another dimension.
     """
     own = own_embeddings(clouds)
-    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id) for cloud in clouds]
+    keys = [_key(cloud, OWN_EMBEDDINGS if own else encoder_id, form) for cloud in clouds]
     record = folder / f"{hashlib.sha256(chr(10).join(sorted(keys)).encode()).hexdigest()[:32]}.jsonl"
     kept = {
         line.key: line.scores
@@ -117,7 +118,7 @@ def every_score(
     missing = [
         (key, cloud)
         for key, cloud in zip(keys, clouds, strict=True)
-        if key not in kept or not _fits(kept[key], cloud)
+        if key not in kept or not _fits(kept[key], cloud, form)
     ]
     if len(missing) < len(clouds):
         progress(len(clouds) - len(missing))
@@ -128,12 +129,12 @@ def every_score(
             vectors: Sequence[ArrayLike] = (
                 [[r.embedding or () for r in cloud.responses] for _, cloud in portion]
                 if encoder is None
-                else encoder.embed([cloud.texts for _, cloud in portion])
+                else encoder.embed([form.parts(cloud.texts) for _, cloud in portion])
             )
             for first in range(0, len(portion), _CLOUDS_AT_ONCE):
                 some = slice(first, first + _CLOUDS_AT_ONCE)
                 found = [
-                    _Line(key, cloud_scores(cloud, rows))
+                    _Line(key, cloud_scores(cloud, rows, form))
                     for (key, cloud), rows in zip(portion[some], vectors[some], strict=True)
                 ]
                 append_lines(record, found)
@@ -156,7 +157,7 @@ def _portions(keyed: Sequence[tuple[str, Cloud]]) -> Iterator[list[tuple[str, Cl
         yield portion
 
 
-def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
+def cloud_scores(cloud: Cloud, embeddings: ArrayLike, form: Form = WHOLE) -> CloudScores | None:
     """Score one cloud by every scorer; None where all answers are blank or the encoder did not read one, so that there is
     nothing to score.
 
@@ -164,35 +165,40 @@ def cloud_scores(cloud: Cloud, embeddings: ArrayLike) -> CloudScores | None:
     ----------
     embeddings : shape (n, d), one row for each response.
     """
-    batch = _answers(cloud, embeddings)
+    batch = _answers(cloud, embeddings, form)
     if batch is None:
         return None
-    return None if batch.not_read else {one.name: tuple(one.score(batch).tolist()) for one in SCORERS}
+    held = any(one.holds(batch) for one in SCORERS)
+    return None if held else {one.name: tuple(one.score(batch).tolist()) for one in SCORERS}
 
 
-def _answers(cloud: Cloud, embeddings: ArrayLike) -> AnswerBatch | None:
+def _answers(cloud: Cloud, embeddings: ArrayLike, form: Form) -> AnswerBatch | None:
     """What scorers see of a cloud; None where all answers are blank."""
-    blank = [is_blank(text) for text in cloud.texts]
+    blank = form.blank(cloud.texts)
     if all(blank):
         return None
-    return answer_batch(cloud.texts, embeddings, blank, cloud.models, encoded=not cloud.embedded)
+    return answer_batch(cloud.texts, embeddings, blank, cloud.models, encoded=not cloud.embedded, form=form)
 
 
 def chosen_answers(
-    clouds: Sequence[Cloud], encoder: Embeds | None, signals: SignalList, unit: Unit = "best"
+    clouds: Sequence[Cloud],
+    encoder: Embeds | None,
+    signals: SignalList,
+    unit: Unit = "best",
+    form: Form = WHOLE,
 ) -> list[ScoredCloud]:
     """Choose the answer to each prompt and measure its signals, as a gate of method `full` does.
 
     Parameters are those of `measured_batches`. Raises `UsageError` where a number lies outside its range.
     """
     found = measured_batches(
-        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, unit)
+        clouds, encoder, lambda batch, cloud: measured_answers(batch, cloud, signals, unit), form
     )
     return [one or ScoredCloud(cloud, None) for one, cloud in zip(found, clouds, strict=True)]
 
 
 def package_scores(
-    name: str, clouds: Sequence[Cloud], encoder: Embeds | None
+    name: str, clouds: Sequence[Cloud], encoder: Embeds | None, form: Form = WHOLE
 ) -> list[tuple[float, ...] | None]:
     """Score each cloud by an installed package's scorer, as a gate's worker does; None for one whose answers are all blank.
 
@@ -201,7 +207,7 @@ def package_scores(
     try:
         scorer = loaded(frozen(name))
         scores = measured_batches(
-            clouds, encoder, lambda batch, _: None if batch.not_read else checked_scores(scorer, batch)
+            clouds, encoder, lambda batch, _: None if batch.not_read else checked_scores(scorer, batch), form
         )
         return [None if one is None else tuple(one.tolist()) for one in scores]
     except ValueError as error:
@@ -212,6 +218,7 @@ def measured_batches(
     clouds: Sequence[Cloud],
     encoder: Embeds | None,
     measure: Callable[[AnswerBatch, Cloud], Measure],
+    form: Form = WHOLE,
 ) -> Iterator[Measure | None]:
     """Yield what `measure` makes of the answers of each cloud; None where all are blank.
 
@@ -224,10 +231,10 @@ def measured_batches(
         vectors: Sequence[ArrayLike] = (
             [[r.embedding or () for r in cloud.responses] for cloud in some]
             if encoder is None
-            else encoder.embed([cloud.texts for cloud in some])
+            else encoder.embed([form.parts(cloud.texts) for cloud in some])
         )
         for cloud, rows in zip(some, vectors, strict=True):
-            batch = _answers(cloud, rows)
+            batch = _answers(cloud, rows, form)
             yield None if batch is None else measure(batch, cloud)
 
 
@@ -249,15 +256,15 @@ def own_embeddings(clouds: Sequence[Cloud]) -> bool:
     return 0 not in dimensions and bool(clouds)
 
 
-def _key(cloud: Cloud, encoder_id: str) -> str:
-    content = [_VERSION, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
+def _key(cloud: Cloud, encoder_id: str, form: Form) -> str:
+    content = [_VERSION, form.text, encoder_id, cloud.texts, [r.embedding for r in cloud.responses]]
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:32]
 
 
-def _fits(scores: CloudScores | None, cloud: Cloud) -> bool:
+def _fits(scores: CloudScores | None, cloud: Cloud, form: Form) -> bool:
     """Report whether a record is one of this cloud, as far as can be seen without computing it."""
     if scores is None:
-        return all(is_blank(text) for text in cloud.texts)
+        return all(form.blank(cloud.texts))
     return all(
         len(one) == len(cloud.responses) and all(0 <= score <= 1 for score in one) for one in scores.values()
     )

@@ -183,6 +183,10 @@ function showItem(next, { focus = true } = {}) {
   show("item");
   write($("prompt"), item.prompt);
   write($("answer"), item.text);
+  list($("judged-list"), item.judged);
+  $("judged").hidden = item.judged.length === 0;
+  write($("came-text"), item.came ?? "");
+  $("came").hidden = item.came === null;
   for (const [word, means] of MEANS) $(`${word}-means`).textContent = item.rubric?.[word] || means;
   list($("references-list"), item.references);
   $("references").hidden = item.references.length === 0;

@@ -1,20 +1,15 @@
 """What an encoder is to its users, and how many batches share one: each distinct text is encoded once."""
 
-from __future__ import annotations
-
 import hashlib
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.scoring.encoders.identity import EncoderIdentity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
 
 __all__ = ["DEFAULT_CAPACITY_TEXTS", "CachedEncoder", "Encoder", "EncoderIdentity", "PartlyEncoded"]
 

@@ -1,28 +1,23 @@
 """Texts to unit vectors by a model at an OpenAI-compatible endpoint, which may be unavailable."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import re
 import threading
 import time
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol
+from decimal import Decimal
+from typing import Protocol
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from streamer.errors import BadData, EncoderGivenUp, Unavailable, UsageError
 from streamer.scoring.blank import is_blank
 from streamer.scoring.encoders.encoder import PartlyEncoded
 from streamer.scoring.encoders.identity import ENDPOINT_PREFIX, EncoderIdentity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-    from decimal import Decimal
-
-    from numpy.typing import NDArray
 
 log = structlog.get_logger(__name__)
 

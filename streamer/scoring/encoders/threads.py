@@ -1,16 +1,11 @@
 """The threads of an encoder: how many, and passes that run on them."""
 
-from __future__ import annotations
-
 import os
-from concurrent.futures import as_completed
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, as_completed
+from typing import TypeVar
 
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from concurrent.futures import Executor
 
 Pass = TypeVar("Pass")
 

@@ -1,17 +1,11 @@
 """Scores that come with the events."""
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from streamer.scoring.gram import DECIMALS
-from streamer.scoring.scorer import Scorer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.scoring.scorer import AnswerBatch, Floats, Given
+from streamer.scoring.scorer import AnswerBatch, Floats, Given, Scorer
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,18 +1,13 @@
 """Gram energy: the paper's score; see `streamer.scoring.gram`. Pure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.scoring.gram import score_rows
-from streamer.scoring.scorer import Scorer
-
-if TYPE_CHECKING:
-    from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.scorer import AnswerBatch, Scorer
 
 Floats = NDArray[np.float64]
 

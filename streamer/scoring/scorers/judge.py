@@ -3,18 +3,12 @@
 Whoever decides asks the model (`streamer.labels.judge.scores`); here is what becomes of its marks.
 """
 
-from __future__ import annotations
-
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from streamer.scoring.gram import DECIMALS
-from streamer.scoring.scorer import Scorer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.scoring.scorer import AnswerBatch, Floats, Given
+from streamer.scoring.scorer import AnswerBatch, Floats, Given, Scorer
 
 _BEST = 100.0
 

@@ -30,7 +30,9 @@ def in_common(begins: Marks, rows: Integers, height: int, *, repeated: bool) -> 
     if not len(first):
         return common, begins
     sizes = np.append(first[1:], len(rows)) - first
-    several = np.minimum.reduceat(rows, first) != np.maximum.reduceat(rows, first)
+    another = ~begins
+    another[1:] &= rows[1:] != rows[:-1]
+    several = np.logical_or.reduceat(another, first)
     shared = np.repeat(several, sizes)
     element = np.repeat(np.arange(np.count_nonzero(several)), sizes[several])
     row = rows[shared]
@@ -43,7 +45,7 @@ def in_common(begins: Marks, rows: Integers, height: int, *, repeated: bool) -> 
         has = (counts > 0).astype(np.float32)
         common += has @ has.T  # of fewer than 2**24 ones: exact in whatever order they are added
         more = counts.astype(np.int32) - 1
-        again = np.count_nonzero(more > 0, axis=0) > 1
+        again = (counts > 1).sum(axis=0, dtype=np.int32) > 1
         if repeated and again.any():
             more = np.ascontiguousarray(more[:, again]).clip(min=0)
             block = max(1, _CELLS_AT_ONCE // 16 // more.size)

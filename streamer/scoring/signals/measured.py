@@ -3,9 +3,10 @@
 import re
 import unicodedata
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,15 +20,19 @@ Integers = NDArray[np.int64]
 LONGEST_GRAM = 6
 """The longest sequence of characters that chrF counts, as in Popović 2015."""
 
-_ASCII_APART = {code: " " for code in range(128) if not chr(code).isalnum()}
+_POINT = "\0"
+"""What the point of a number is while words are told apart."""
+_ASCII_APART = {code: " " for code in range(1, 128) if not chr(code).isalnum()}
 _WORD = re.compile(r"\w+")
 _UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    "[\u0e00-\u0eff\u0f00-\u109f\u1780-\u17ff\u1950-\u1aaf\u3040-\u30ff\u3105-\u312f\u31a0-\u31ff\u3400-\u4dbf\u4e00-\ua4cf"
+    "\ua9e0-\ua9ff\uaa60-\uaadf\uf900-\ufaff\uff66-\uff9f\U00016fe0-\U0001b2ff\U00020000-\U0003ffff]+"
 )
-"""Thai, Lao, Burmese, Khmer, Japanese syllables, Chinese: written without spaces between words."""
+"""Thai, Lao, Tibetan, Burmese, Khmer, Tai, Japanese syllables, Chinese, Yi and others written without spaces between words, by blocks:
+they stay what they are in every version of Unicode, so that a row of signals does, too."""
 _DIGITS = re.compile(r"\d[\d,.]*")
 _NUMBER = re.compile(r"(?:(?<!\w)[-−])?(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?")
-_LARGEST = 2**62
+_COUNTED = 2**16
 
 
 class Measured:
@@ -47,7 +52,8 @@ class Measured:
         self.question = question
         self.size = len(batch.texts)
         self.written = ~np.asarray(batch.blank, dtype=np.bool_)
-        self.texts = ["" if empty else text for text, empty in zip(batch.texts, batch.blank, strict=True)]
+        texts = batch.wholes or batch.texts
+        self.texts = ["" if empty else text for text, empty in zip(texts, batch.blank, strict=True)]
         self._kept: dict[str, Floats] = {}
 
     def once(self, name: str, compute: Callable[[], Floats]) -> Floats:
@@ -74,16 +80,20 @@ class Measured:
         return found
 
     @cached_property
+    def _digits(self) -> list[list[re.Match[str]]]:
+        return [list(_DIGITS.finditer(text)) for text in self.texts]
+
+    @cached_property
     def last_numbers(self) -> list[Decimal | None]:
         """The last number of each answer; None where it has none."""
-        return [last_number(text) for text in self.texts]
+        return list(map(last_number, self.texts, self._digits))
 
     @cached_property
     def _numbered(self) -> tuple[dict[str, int], Integers, Integers]:
         """A number for each word, the numbers of all words of all answers, and how many each answer has."""
-        numbers: dict[str, int] = {}
-        words = [words_of(text) for text in self.texts]
-        every = [numbers.setdefault(word, len(numbers)) for one in words for word in one]
+        words = list(map(words_of, self.texts, self._digits))
+        numbers = {word: number for number, word in enumerate(dict.fromkeys(chain.from_iterable(words)))}
+        every = list(map(numbers.__getitem__, chain.from_iterable(words)))
         return numbers, np.array(every, dtype=np.int64), np.array([len(one) for one in words])
 
     @cached_property
@@ -114,14 +124,13 @@ class Measured:
         place = np.arange(len(points)) + LONGEST_GRAM * row
         letters[place] = number[points]
         kinds = int(letters.max(initial=0)) + 1
-        half = (letters[:-2] * kinds + letters[1:-1]) * kinds + letters[2:]
-        if kinds**LONGEST_GRAM >= _LARGEST:  # too many to be told apart by a product
-            seen, half = np.unique(half, return_inverse=True)
-            kinds_of_half = len(seen)
-        else:
-            kinds_of_half = kinds**3
-        order = np.argsort(half[place] * kinds_of_half + half[place + 3])
-        place, row = place[order], row[order]
+        # What fits into 16 bits is sorted by counting: a few such sorts, from the last letters to the first, beat a long one.
+        wide = next(width for width in (3, 2, 1) if kinds**width <= _COUNTED or width == 1)
+        several = sum(letters[i : len(letters) - wide + 1 + i] * kinds ** (wide - 1 - i) for i in range(wide))
+        several = np.asarray(several).astype(np.uint16 if kinds**wide <= _COUNTED else np.uint32)
+        for first in range(LONGEST_GRAM - wide, -1, -wide):
+            order = np.argsort(several[place + first], kind="stable")
+            place, row = place[order], row[order]
         begin = np.zeros(len(place), dtype=np.bool_)
         begin[:1] = True
         total = np.zeros((self.size, self.size))
@@ -144,7 +153,7 @@ class Measured:
         heads = [
             "" if empty else form for form, empty in zip(self.batch.forms, self.batch.blank, strict=True)
         ]
-        sets = [*map(str.split, heads), *map(names_of, self.texts), words_of(self.question or "")]
+        sets = [*map(words_of, heads), *map(names_of, self.texts), words_of(self.question or "")]
         others = [numbers.setdefault(word, len(numbers)) for one in sets for word in one]
         sizes = [
             *lengths,
@@ -187,9 +196,14 @@ def _in_common(elements: Integers, rows: Integers, height: int, *, repeated: boo
     return in_common(begins(elements[order]), rows[order], height, repeated=repeated)[0]
 
 
-def last_number(text: str) -> Decimal | None:
-    """Return the last number that a text has, in any script's digits, commas between thousands left out."""
-    last = deque(_DIGITS.finditer(text), maxlen=1)
+def last_number(text: str, digits: Iterable[re.Match[str]] | None = None) -> Decimal | None:
+    """Return the last number that a text has, in any script's digits, commas between thousands left out.
+
+    Parameters
+    ----------
+    digits : of `_DIGITS`, where they have been found already.
+    """
+    last = deque(_DIGITS.finditer(text) if digits is None else digits, maxlen=1)
     if not last:
         return None
     found = _NUMBER.findall(text, max(0, last[0].start() - 1), last[0].end())
@@ -203,26 +217,44 @@ def middle(ordered: Floats) -> Floats:
     return found
 
 
-def words_of(text: str) -> list[str]:
+def words_of(text: str, digits: Iterable[re.Match[str]] | None = None) -> list[str]:
     """Return the words of a text: letters, digits and their marks in a row, without case; all else separates.
 
-    In scripts without spaces each character is a word.
+    In scripts without spaces each two characters that follow one another are a word. A number is one, without commas between thousands
+    and zeros at the end: 1,500.50 is 1500.5. A comma before decimals separates, as no text says which language it is in. `digits` as for `last_number`.
     """
+    if any(
+        "." in one[0][:-1] or "," in one[0] for one in (_DIGITS.finditer(text) if digits is None else digits)
+    ):
+        text = _NUMBER.sub(_plain_number, text)
     folded = text.casefold()
     if folded.isascii():
-        return folded.translate(_ASCII_APART).split()
-    apart = {
-        ord(one): f" {one} " if _UNSPACED.match(one) else " "
-        for one in set(folded)
-        if _UNSPACED.match(one) or not (one.isalnum() or unicodedata.category(one)[0] == "M")
-    }
-    return folded.translate(apart).split()
+        folded = folded.translate(_ASCII_APART)
+    else:
+        apart = {
+            ord(one): " "
+            for one in set(folded)
+            if not (one.isalnum() or one == _POINT or unicodedata.category(one)[0] == "M")
+        }
+        folded = _UNSPACED.sub(_pairs, folded.translate(apart))
+    return folded.replace(_POINT, ".").split()
+
+
+def _plain_number(found: re.Match[str]) -> str:
+    whole, point, decimals = found[0].replace(",", "").partition(".")
+    return whole + (_POINT + decimals if point and (decimals := decimals.rstrip("0")) else "")
+
+
+def _pairs(found: re.Match[str]) -> str:
+    run = found[0]
+    return f" {' '.join(run[place : place + 2] for place in range(max(1, len(run) - 1)))} "
 
 
 def names_of(text: str) -> list[str]:
     """Return the words of a text that begin with a capital letter, casefolded."""
-    words = text.translate(_ASCII_APART).split() if text.isascii() else _WORD.findall(text)
-    return [word.casefold() for word in words if word[0].isupper()]
+    if text.isascii():
+        return [word.lower() for word in text.translate(_ASCII_APART).split() if "A" <= word < "["]
+    return [word.casefold() for word in _WORD.findall(text) if word[0].isupper()]
 
 
 def _share(part: Floats, whole: NDArray[np.integer] | Floats) -> Floats:

@@ -14,6 +14,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.scoring.gram import DECIMALS
+from streamer.scoring.judged import FORMS, form
 from streamer.scoring.scorer import AnswerBatch, finished
 from streamer.scoring.signals import alone, embeddings, unread, words
 from streamer.scoring.signals.declared import GIVEN, LOGARITHMS, declared_ranges
@@ -51,7 +53,7 @@ class SignalList:
     Attributes
     ----------
     version : of what is measured of every answer, a key of `VERSIONS`.
-    given : which of `GIVEN` come with an answer.
+    given : which of `GIVEN` come with an answer, and forms (`number@1`), for the agreement in that part of the answer.
     models : names of at most 20 language models; each is a column, 1 for its answers.
     declared : at most 20 numbers of the user's own: name (1 to 40 of a-z, 0-9 and ``_``), least and largest value.
 
@@ -71,7 +73,7 @@ class SignalList:
             raise ValueError(
                 f"the version of the signals must be one of {', '.join(map(str, VERSIONS))}, not {self.version!r}"
             )
-        if unknown := sorted(set(self.given) - set(GIVEN)):
+        if unknown := [one for one in sorted(set(self.given) - set(GIVEN)) if not _is_form(one)]:
             raise ValueError(
                 f"signals given with an answer must be among {', '.join(GIVEN)}, not {unknown[0]!r}; a signal of your own needs its "
                 "range, like retrieval=0..1"
@@ -92,7 +94,7 @@ class SignalList:
     @cached_property
     def ranges(self) -> dict[str, tuple[float, float]]:
         """The least and largest value of what comes with an answer, by name, in the order of the columns."""
-        return {name: GIVEN[name] for name in self.given} | {
+        return {name: GIVEN.get(name, (0.0, 1.0)) for name in self.given} | {
             name: (least, most) for name, least, most in self.declared
         }
 
@@ -188,7 +190,7 @@ class SignalList:
         n = measured.size
         columns = [(one.of(measured) - one.mean) / one.deviation for one in self.measured]
         for name, (least, most) in self.ranges.items():
-            values = (given or {}).get(name) or [None] * n
+            values = _agreement(name, measured) if "@" in name else (given or {}).get(name) or [None] * n
             if len(values) != n:
                 raise ValueError(f"the signal {name} has {len(values)} values, and the batch {n} answers")
             columns += _given(name, values, least, most)
@@ -208,7 +210,7 @@ def signal_list(written: Sequence[str]) -> SignalList:
     for one in written:
         name, said, rest = one.partition("=")
         if not said:
-            given.append(name)
+            given.append(form(name).text if name.partition(" ")[0] in FORMS else name)
         elif name == "model":
             models.append(rest)
         else:
@@ -223,15 +225,28 @@ def signal_list(written: Sequence[str]) -> SignalList:
 
 
 def choice_scores(batch: AnswerBatch | Measured) -> Floats:
+    """Return the scores of `scored_for_choice`."""
+    return scored_for_choice(batch)[0]
+
+
+def scored_for_choice(batch: AnswerBatch | Measured) -> tuple[Floats, Floats | None]:
     """Score n answers for the choice of the one that may ship: the highest, of equal ones the first.
 
     Returns
     -------
-    ndarray of float64, shape (n,)
-        (Gram energy + chrF) / 2, in [0, 1], rounded to 1e-6; 0 for a blank answer.
+    scores : float64, shape (n,), in [0, 1], rounded to 1e-6; 0 for a blank answer. (Gram energy + chrF) / 2; where what is judged has
+        an agreement of its own (`streamer.scoring.judged`) that: of JSON and calls as it is, else .9 of it + .1 ROUGE-1 of the answers
+        without reasoning.
+    agreement : shape (n,), rounded to 1e-6, not a number for a blank answer; None where what is judged has none of its own.
     """
     measured = batch if isinstance(batch, Measured) else Measured(batch)
-    return finished((embeddings.gram.of(measured) + words.chrf.of(measured)) / 2, measured.batch.blank)
+    judged, blank = measured.batch.form, measured.batch.blank
+    if judged is None or not judged.agrees:
+        return finished((embeddings.gram.of(measured) + words.chrf.of(measured)) / 2, blank), None
+    agreement = judged.agreement(measured.batch.texts)
+    rest = 0 if judged.structured else 0.1
+    scores = finished((1 - rest) * agreement + rest * words.rouge_1.of(measured), blank)
+    return scores, np.where(blank, np.nan, agreement.round(DECIMALS))
 
 
 def batch_row(rows: Rows, blank: Sequence[bool]) -> Rows:
@@ -244,6 +259,22 @@ def batch_row(rows: Rows, blank: Sequence[bool]) -> Rows:
         raise ValueError("a batch of blank answers has no row")
     row: Rows = rows[written].mean(axis=0, dtype=np.float64).astype(np.float32)
     return row
+
+
+def _is_form(name: str) -> bool:
+    try:
+        return isinstance(name, str) and form(name).text == name and form(name).agrees is not None
+    except ValueError:
+        return False
+
+
+def _agreement(name: str, measured: Measured) -> list[float | None]:
+    """How far each answer agrees in a part of it, None where it has none."""
+    parts = form(name).parts(measured.texts)
+    return [
+        share if part else None
+        for part, share in zip(parts, form(name).agreement(parts).tolist(), strict=True)
+    ]
 
 
 def _given(name: str, values: Sequence[float | None], least: float, most: float) -> list[Floats]:

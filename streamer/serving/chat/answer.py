@@ -11,7 +11,7 @@ from streamer.events.actions import decode_action
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
 from streamer.scoring.blank import is_blank
-from streamer.scoring.judged import call_text
+from streamer.scoring.judged import call_text, form
 from streamer.serving.chat.calls import calls_of
 from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
 from streamer.serving.chat.sampler import CALLED
@@ -91,7 +91,7 @@ def answer(done: Completed, upstream: Upstream, request: ChatRequest, *, desk: S
     every: list[Any] = [*((one.metadata or {})["sampling"] for one in done.earlier), sampling]
     released = None if desk is None or desk.outcome is None else desk.outcome.text
     shown = desk.outcome.selected if desk and desk.outcome and released else _shown(action, upstream)
-    said = "" if shown is None else released or batch.texts[shown] or ""
+    said = "" if shown is None else released or form(action.scorer.judged).ships(batch.texts[shown] or "")
     passed = sampling.get("passed", "")
     if is_blank(said):  # in shadow mode the first answer is shown, whatever it is
         shown = None

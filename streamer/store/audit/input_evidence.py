@@ -42,11 +42,14 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             carried_scores.c.scorer,
             *batches.c["id", "gate", "batch_id", "attempt", "metadata"],
             *decisions.c["encoder", "embedding_source"],
+            gate_revisions.c.judged,
             *responses.c["response_id", "text"],
             carried_scores.c.score,
         )
         .join_from(carried_scores, batches, batches.c.id == carried_scores.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY)
         .join(responses, same(responses, carried_scores, "batch", "response_id"))
         .order_by(carried_scores.c.scorer, batches.c.id, responses.c.position)
     )
@@ -56,6 +59,7 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         yield {
             "scorer": scorer,
             "batch": [rows[0].gate, rows[0].batch_id, rows[0].attempt],
+            "judged": rows[0].judged,
             "encoder": rows[0].encoder,
             "encoded": rows[0].embedding_source == "encoder",
             "texts": [row.text for row in rows],
@@ -72,10 +76,13 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
             *carried_signals.c["list", "signals"],
             *batches.c["id", "gate", "batch_id", "attempt", "prompt", "metadata"],
             *decisions.c["encoder", "embedding_source", "unit"],
+            gate_revisions.c.judged,
             *responses.c["response_id", "text"],
         )
         .join_from(carried_signals, batches, batches.c.id == carried_signals.c.batch)
         .join(decisions, decisions.c.batch == batches.c.id)
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY)
         .join(responses, responses.c.batch == batches.c.id)
         .order_by(carried_signals.c.list, batches.c.id, responses.c.position)
     )
@@ -86,6 +93,7 @@ def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:
         yield {
             "scorer": CHOICE,
             "batch": [first.gate, first.batch_id, first.attempt],
+            "judged": first.judged,
             "encoder": first.encoder,
             "encoded": first.embedding_source == "encoder",
             "texts": [row.text for row in rows],

@@ -63,9 +63,10 @@ def readable(query: SampleQuery, *, drawn: bool = True) -> tuple[sa.ColumnElemen
 
 def _of_revisions(gate: str, settings: GateSettings) -> tuple[sa.ColumnElement[bool], ...]:
     """A gate of one upstream learns from what it decided about that one: under other settings it took answers of any origin. Rows of
-    one list of signals are all that a policy of that list can be compared with.
+    one list of signals are all that a policy of that list can be compared with, and what was decided by one part of answers says
+    nothing of another.
     """
-    conditions: list[sa.ColumnElement[bool]] = []
+    conditions: list[sa.ColumnElement[bool]] = [in_revisions(gate, judged=settings.judged)]
     if settings.upstream is not None:
         conditions.append(in_revisions(gate, upstream=settings.upstream))
     if (listed := settings.signal_list) is not None:

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
 from streamer.gates.policy_gate import Needed
+from streamer.scoring.judged import form
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,
@@ -18,10 +19,11 @@ from streamer.store.db.schema import (
     desk_items,
     desk_outcomes,
     desk_texts,
+    gate_revisions,
     policies,
     responses,
 )
-from streamer.store.db.schema.joins import BATCH, is_batch, same
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, is_batch, same
 from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
@@ -79,12 +81,15 @@ class WaitingBatch:
 
 
 class DeskAnswer(NamedTuple):
-    """One of its answers; `text` is None once erased, `not_read` where the encoder read it, or was not asked."""
+    """One of its answers: `text` as it would be released, `came` as it came where that is another; both are None once erased. `not_read` is
+    None where the encoder read it, or was not asked.
+    """
 
     id: str
     text: str | None
     score: float | None
     not_read: Rule | None = None
+    came: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +209,15 @@ def event_of(row: Row) -> DeskV1:
 
 def answers_of(connection: sa.Connection, batch: int) -> tuple[DeskAnswer, ...]:
     """Read a batch's answers, in order."""
-    query = sa.select(*responses.c["response_id", "text", "score", "not_read"])
+    query = (
+        sa.select(*responses.c["response_id", "text", "score", "not_read"], gate_revisions.c.judged)
+        .join(decisions, decisions.c.batch == responses.c.batch)
+        .join(policies, POLICY_OF_DECISION)
+        .join(gate_revisions, REVISION_OF_POLICY)
+    )
     rows = connection.execute(query.where(responses.c.batch == batch).order_by(responses.c.position))
-    return tuple(DeskAnswer(*row) for row in rows)
+    found = []
+    for name, came, score, not_read, judged in map(tuple, rows):
+        text = None if came is None else form(judged).ships(came)
+        found.append(DeskAnswer(name, text, score, not_read, None if text == came else came))
+    return tuple(found)

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
 from streamer.gates.settings import NO_ENCODER
-from streamer.scoring.blank import is_blank
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
 from streamer.store.labels.revisions import Severities
@@ -56,6 +55,7 @@ class SqlAnswers:
                 decisions.c.scorer == settings.scorer,
                 # The gate's: a batch of blank answers is not embedded, and its decision names none.
                 gate_revisions.c.encoder == settings.encoder,
+                gate_revisions.c.judged == settings.judged,
                 batches.c.attempt == 1,
                 (decisions.c.sampled & ~decisions.c.extra_draw & responses.c.score.is_not(None))
                 | (
@@ -104,7 +104,7 @@ def _blank(row: Row, settings: GateSettings) -> bool:
     Where a score is made of another number than embeddings, only a blank answer has none.
     """
     if row["text"] is not None:
-        return is_blank(row["text"])
+        return settings.form.blank([row["text"]])[0]
     if row["score"] is None:
         return True
     if settings.embeds or settings.encoder == NO_ENCODER:

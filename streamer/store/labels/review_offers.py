@@ -14,16 +14,18 @@ import sqlalchemy as sa
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.review.items import Decided, ReviewItem, UnknownItem
+from streamer.scoring.judged import form
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
     decisions,
+    gate_revisions,
     label_revisions,
     policies,
     responses,
     review_offers,
 )
-from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, same
+from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import store_labels
 
@@ -86,12 +88,23 @@ def item_of(
     every = connection.execute(
         sa.select(sa.func.count()).select_from(responses).where(responses.c.batch == row.batch)
     ).scalar_one()
+    judged = form(
+        connection.execute(
+            sa.select(gate_revisions.c.judged)
+            .join_from(decisions, policies, POLICY_OF_DECISION)
+            .join(gate_revisions, REVISION_OF_POLICY)
+            .where(decisions.c.batch == row.batch)
+        ).scalar_one()
+    )
+    text = judged.ships(row.text)
     return ReviewItem(
         token=token,
         gate=row.gate,
         kind=kind,
         prompt=row.prompt,
-        text=row.text,
+        text=text,
+        came=None if text == row.text else row.text,
+        judged=judged.shown(row.text),
         references=tuple(row.references or ()),
         others=every - 1,
         skipped=skipped,

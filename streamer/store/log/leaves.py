@@ -101,6 +101,7 @@ def decision_facts(
         own["judged"] = [judgement_facts(row) for row in in_order(judgements)]
     return own | {
         "batch": [batch["gate"], batch["batch_id"], batch["attempt"]],
+        "number": batch["id"],
         "created_at": instant(batch["created_at"]),
         "content_mac": batch["content_mac"].hex(),
         "policy": decision["policy_version"],

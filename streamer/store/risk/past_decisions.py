@@ -15,7 +15,7 @@ from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import Needed, burst_of, segment_of
 from streamer.gates.rule import Cut
-from streamer.scoring.blank import is_blank
+from streamer.scoring.judged import WHOLE
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import batches, decisions, responses
 from streamer.store.labels.revisions import Severities
@@ -267,4 +267,7 @@ def _blank(answers: Sequence[Any]) -> list[bool]:
     if any(text is None for text in texts):
         # A blank text scores 0; which of those was blank is unknown without texts.
         return [one.score == 0 and one.action != "ship" for one in answers]
-    return [is_blank(text) for text in texts]
+    numbers = [one.raw_energy for one in answers]
+    if None in numbers and any(one is not None for one in numbers):
+        return [one is None for one in numbers]  # what is judged has nothing to see
+    return list(WHOLE.blank(texts))

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.settings.settings import Settings
 from streamer.signing.canonical_json import canonical_json
 from streamer.signing.merkle import Edge, leaf_hash
-from streamer.signing.restorations import origin_of
+from streamer.signing.restorations import Restoration, origin_of
 from streamer.store import Store, prune
 from streamer.store.audit import control
 from streamer.store.calibration.calibration_runs import Calibrations
@@ -85,6 +86,13 @@ def number_of(url: str, batch_id: str) -> int:
         return int(connection.execute(query, {"name": batch_id}).scalar_one())
 
 
+def _restoration(reason: str, at: datetime, record_id: str, number: int) -> tuple[Restoration, str]:
+    """A restoration that gives up nothing which anybody in the tests has."""
+    lost = json.dumps([[f"{origin_of(record_id)}/lost", 9]])
+    made = Restoration(number, at, "ana", reason, origin_of(record_id), 0, lost)
+    return made, signing.Signer(PRIVATE).sign(made.statement(record_id))
+
+
 class SiteScribe(KeepingScribe):
     """Writes rows of every kind."""
 
@@ -103,12 +111,13 @@ class SiteScribe(KeepingScribe):
         """Write what people and the service write beside the traffic: alerts, keys, gates, and an erasure."""
         store, at = self.store, wiring.now()
         raised = [
-            alert("best", "risk", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
+            alert("best", "draws", f"{name} {one}", message="look", raised_at=at, details={"state": "{}"})
             for one in range(2)
         ]
         for one in raised:
             store.alerts.raise_(one)
         store.alerts.acknowledge(raised[0].alert_id, by="ana", reason="seen")
+        store.heads.restore(partial(_restoration, name, at), now=at)
         key, _ = store.api_keys.create(gates=None, may=("read",), by="ana", note=name)
         store.api_keys.revoke(key.id, by="ana", reason=name)
         store.dead_letters.replay([store.dead_letters.list()[0].id], by="ana")
@@ -139,7 +148,7 @@ class SiteScribe(KeepingScribe):
                 BatchKey("desk", f"batch-{number}", 1), act, by="account:ana", remark=f"as it was, {name}"
             )
         rate = AuditRate(
-            boosted=True, since=now, until=now + timedelta(days=9), evidence=0.5, extra=0, reason=name
+            boosted=True, since=now, until=now + timedelta(days=9), evidence=0.0, extra=0, reason=name
         )
         store._database.writing(lambda connection: audit_rates.append(connection, "raised", rate, now))
         self.send(*(event("raised", n) for n in range(first, first + 6)), partition=1)
@@ -917,7 +926,8 @@ EDITS: Final[dict[str, Callable[[Target], None]]] = {
     "the words of a guarantee, wherever they stand": other_words_of_a_guarantee,
     "the author of a run said to have put it in force": _change_control("policies", "created_by = 'account:ana'", "subject LIKE '[\"offered\"%' AND json_extract(sealed, '$.calibration_run') IS NOT NULL"),
     "what an account may do": _change_control("accounts", "roles = '[\"administrator\"]'"),
-    "why an audit rate was raised": _change_control("audit_rates", "evidence = 0.9, reason = 'other'"),
+    "why an audit rate was raised": _change_control("audit_rates", "reason = 'other'"),
+    "the evidence that an audit rate was raised for": _change_control("audit_rates", "evidence = 0.9"),
     "when a raised audit rate began": _change_control("audit_rates", "since = '2020-01-01 00:00:00.000000'"),
     "who rejected a proposal": _change_control("proposal_rejections", "rejected_by = 'ann'"),
     "a rejection of a proposal removed": _remove_control("proposal_rejections"),

@@ -44,6 +44,8 @@ GATES: dict[str, dict[str, Any]] = {
     "bursts": {"group_by": "session"},
     "unread": {},
     "unread-few": {},
+    "unread-never": {"least_alike": 5001},
+    "unread-text": {"least_alike": 0},
     "few": {"ship_above": 0.4, "group_by": "prompt"},
     "by-kind": {"method": "crc", "scorer": "gram", "signals": (), "segment_by": "kind"},
     "by-session": {
@@ -159,7 +161,19 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         (name, AFTER - 7 if name == "unread-few" else AFTER) for name in sorted(GATES)
     ]
     assert all(different > 2 for name, _, different, _ in rows if name != "unread-few")
-    assert [row[3] for row in rows] == [BEFORE, BEFORE, 41, 40, BEFORE, 15, 40, BEFORE, BEFORE, BEFORE, 20]
+    assert [row[3] for row in rows] == [
+        BEFORE,
+        BEFORE,
+        41,
+        40,
+        BEFORE,
+        15,
+        40,
+        *[BEFORE] * 3,
+        20,
+        BEFORE,
+        BEFORE,
+    ]
     assert {name for name, state in kinds.items() if state == "full"} == {
         "above",
         "all",
@@ -167,6 +181,8 @@ def test_a_record_of_every_kind_of_budget_fits(settings: Settings, tmp_path: Pat
         "kinds",
         "pooled",
         "unread",
+        "unread-never",
+        "unread-text",
     }
 
 
@@ -176,12 +192,13 @@ def test_what_was_not_read_ships_by_labels_of_its_like_alone(settings: Settings)
             "SELECT d.gate, b.batch_id, d.reason, d.outcome, d.signals, d.budget_count, d.budget_groups FROM decisions d"
             " JOIN batches b ON b.id = d.batch WHERE d.gate LIKE 'unread%' AND d.policy_version = 2"
         ).all()
-    assert len(rows) == 2 * AFTER
+    assert len(rows) == 4 * AFTER
     for row in rows:
         number = int(row.batch_id.rpartition("-")[2])
         marks = np.frombuffer(row.signals, "<f4")[UNREAD].tolist()
         assert marks == [number % 12 == 0, number % 2, 0]
-        held = any(marks) if row.gate == "unread-few" else number % 12 == 0
+        few = number % 12 == 0
+        held = {"unread": few, "unread-text": False}.get(row.gate, any(marks))
         assert row.reason == ("not_read" if held else "scored"), (
             "30 labelled prompts had a snowman, 5 were too long"
         )
@@ -300,7 +317,7 @@ def test_rows_of_signals_are_measured_again_from_texts(settings: Settings) -> No
 
     report = again()
     assert report.faults == ()
-    assert report.counts["rows of signals measured again"] == 6 * (BEFORE + AFTER) + 2 * (20 + AFTER)
+    assert report.counts["rows of signals measured again"] == 8 * (BEFORE + AFTER) + 2 * (20 + AFTER)
     with breaking_in(settings.database.url) as connection:  # a signal that no calibration has read
         changed_row(connection, "WHERE gate = 'few' AND budget_count IS NOT NULL")
         rebuild_outcomes(connection)

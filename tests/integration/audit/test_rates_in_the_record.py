@@ -29,7 +29,7 @@ def write_rate(store: Store, gate: str = GATE, *, boosted: bool = True) -> None:
         boosted=boosted,
         since=now,
         until=now + timedelta(hours=boosted),
-        evidence=0.5,
+        evidence=0.0,
         extra=0,
         reason="a test",
     )

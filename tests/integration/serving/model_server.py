@@ -34,6 +34,8 @@ GATES: dict[str, dict[str, Any]] = {
     "prompted": {"system_prompt": "Short answer first."},
     "segmented": {},
     "json": {"schemas": ["any"]},
+    "fields": {"schemas": ["any"]},
+    "calls": {"tools": "judge"},
     "one-form": {"schemas": ["text", "0123456789abcdef"]},
     "tools": {"tools": "judge"},
     "tools-desk": {"tools": "judge"},

@@ -223,6 +223,21 @@ def test_a_call_passes_through_where_the_upstream_says_so_and_texts_are_judged(p
     assert kept(site, told["batch_id"])["sampling"]["unread"] == 1
 
 
+def test_a_gate_may_judge_json_and_calls_field_by_field(plain: Plain) -> None:
+    site, model, endpoint = plain
+    for gate, judged, choices, form in (
+        ("fields", "json@1", JSON, {"response_format": {"type": "json_object"}}),
+        ("calls", "call@1", CALLS, {"tools": TOOLS}),
+    ):
+        model.reply = cycling(*choices)
+        answer = post(endpoint, model=gate, **form).json()
+        message, told = answer["choices"][0]["message"], answer["streamer"]
+        assert (told["action"], told["problem"]) == ("ship", None)
+        assert json.loads(site.recorded()[told["batch_id"]])["scorer"]["judged"] == judged
+        made = message["content"] or message["tool_calls"][0]["function"]["arguments"]
+        assert made == (CANONICAL if gate == "fields" else ARGUMENTS)
+
+
 def test_a_repeat_with_other_tools_is_another_request(plain: Plain) -> None:
     _, model, endpoint = plain
     model.reply = cycling(AGREED)

@@ -179,7 +179,7 @@ TAMPERED: dict[str, dict[str, Any]] = {
     "gate_revisions": {
         "parameters": {"delta": 0.3},
         "unit": "response", "scorer": "external", "model": "{}", "encoder": "other@1", "embeddings": "accept", "dimension": 8,
-        "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "two_people": True, "signals": SignalList().text, "upstream": "small@0badcafe", "group_by": "session", "alpha": 0.06,
+        "severity_kind": "judge", "labellers": ["mallory"], "signed_labels": True, "two_people": True, "signals": SignalList().text, "upstream": "small@0badcafe", "group_by": "session", "judged": "raw@1", "alpha": 0.06,
         "method": "crc", "eta": 2.0, "draws": 21, "delta": 0.2, "rho": 0.98, "shape": "rank",
         "width": 0.06, "segment_by": "language", "segment_fallback": "pooled", "label_floor": 0.1,
         "hold_action": "escalate", "desk_deadline_seconds": 60.0, "max_attempts": 2, "mode": "shadow", "audit_probability": 0.4, "audit_draws": 2,

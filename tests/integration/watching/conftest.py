@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections import deque
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,9 @@ import pytest
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
 from streamer.risk.rounds.watch import RiskWatch
+from streamer_verify.alarms import Alarms
+from streamer_verify.runs import Runs
+from streamer_verify.verifier import Verifier
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
 
 if TYPE_CHECKING:
@@ -160,20 +164,41 @@ class Traffic:
         return self.store.policies.newest(GATE).settings
 
 
+def replayed(
+    store: Store, *, control: Callable[[Iterator[dict[str, Any]]], Iterator[dict[str, Any]]] = iter
+) -> list[str]:
+    """What the verifier finds where it replays the alarms of a record; `control` changes the lines of the control log."""
+    runs, alarms, verifier = Runs(), Alarms(), Verifier([])
+    with store.evidence.snapshot() as snapshot:
+        lines = control(snapshot.control())
+        deque(alarms.control(runs.control(lines, snapshot.head()["record_id"])), maxlen=0)
+        deque(alarms.outcomes(runs.outcomes(snapshot.outcomes({}))), maxlen=0)
+    alarms.check(runs, verifier)
+    return [fault["detail"] for fault in verifier.faults]
+
+
 @pytest.fixture
-def new_traffic(new_world: Callable[..., World]) -> Iterator[Callable[..., Traffic]]:  # noqa: F811
-    """Makes the gate with traffic."""
+def new_traffic(
+    new_world: Callable[..., World],  # noqa: F811
+    request: pytest.FixtureRequest,
+) -> Iterator[Callable[..., Traffic]]:
+    """Makes the gate with traffic; at the end its alarms are replayed, unless a test has made their evidence up."""
 
     def make(**settings: Any) -> Traffic:
-        traffic = Traffic(new_world(), **settings)
-        traffic.open_gate()
-        return traffic
+        made.append(Traffic(new_world(), **settings))
+        made[-1].open_gate()
+        return made[-1]
 
-    return make
+    made: list[Traffic] = []
+    yield make
+    for one in made if "evidence" not in request.fixturenames else ():
+        assert replayed(one.store) == []
 
 
 @pytest.fixture
-def light_traffic(migrated_sqlite_file: Path, tmp_path: Path) -> Iterator[Callable[..., Traffic]]:
+def light_traffic(
+    migrated_sqlite_file: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., Traffic]]:
     """The same on SQLite alone, for what no database has a say in."""
     made: list[World] = []
 
@@ -187,7 +212,8 @@ def light_traffic(migrated_sqlite_file: Path, tmp_path: Path) -> Iterator[Callab
 
     yield make
     for one in made:
+        assert "evidence" in request.fixturenames or replayed(one.store) == []
         one.close()
 
 
-__all__ = ["DAY", "GATE", "MINUTE", "OPEN", "START", "Shown", "Traffic"]
+__all__ = ["DAY", "GATE", "MINUTE", "OPEN", "START", "Shown", "Traffic", "replayed"]

@@ -29,7 +29,7 @@ from streamer.wiring import open_store
 GATE_KEYS = {
     "model", "signals", "upstream",
     "gate", "revision", "seed", "created_at", "by", "reason", "policy", "unit", "scorer", "encoder", "embeddings", "dimension", "severity_kind",
-    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by", "group_by",
+    "alpha", "method", "eta", "draws", "delta", "rho", "shape", "width", "segment_by", "group_by", "judged",
     "segment_fallback", "label_floor", "keep_texts", "hold_action", "desk_deadline_seconds", "max_attempts", "mode", "audit_probability",
     "audit_draws", "audit_boost", "audit_boost_most", "label_deadline_seconds", "decision_deadline_seconds", "recalibrate",
     "recalibrate_every_seconds",
@@ -994,6 +994,8 @@ def test_doctor_tells_why_a_gate_holds(
     assert "gate y: needs encoder other@12345678" in out
     assert "STREAMER_HTTP_PROT" in out
     assert "the Merkle log verifies" in out
+    assert "reads texts of up to 256 tokens" in out
+    assert "the encoder reads Latin, Greek, Cyrillic, Hebrew, Arabic, Korean, not Armenian, " in out
 
     monkeypatch.setenv("STREAMER_ENCODER_NAME", "all-MiniLM-L6-v2+sentence-transformers")
     assert "gate x: needs encoder all-MiniLM-L6-v2@53aa5117+ctranslate2" in run(capsys, "doctor")[1]

@@ -40,7 +40,13 @@ def test_each_batch_is_scored_again_by_the_encoder_that_made_its_scores() -> Non
             "new@12345678": lambda batches: [np.eye(4, dtype=np.float32) for _ in batches],
         }
     )
-    later = {"encoded": True, "texts": ["a", "b", "c", "d"], "scorer": "gram", "models": ()}
+    later = {
+        "encoded": True,
+        "texts": ["a", "b", "c", "d"],
+        "scorer": "gram",
+        "models": (),
+        "judged": "whole@1",
+    }
     for encoder, score in (("old", 1.0), ("new", 0.0), ("new", 0.2), ("older", 0.3)):
         rescorer.take_later(
             later | {"encoder": f"{encoder}@12345678", "batch": ("g", encoder, 1), "scores": [score] * 4},

@@ -72,7 +72,7 @@ def test_each_signal_by_hand() -> None:
     assert values("same_names")[:4] == pytest.approx([1.5 / 4, 0.5, 1.5 / 4, 0.0])
     assert values("length")[1] == pytest.approx(math.log(6))
     assert values("length_to_median")[1] == pytest.approx(math.log(6) - math.log(13))
-    assert values("question_overlap")[:4] == pytest.approx([1.0, 1.0, 1.0, 2 / 7])
+    assert values("question_overlap")[:4] == pytest.approx([1.0, 1.0, 1.0, 2 / 6])
     assert values("has_number")[:4] == [0.0, 0.0, 0.0, 1.0]
     assert values("one_of")[0] == 0.2
 
@@ -135,8 +135,8 @@ def test_chrf_is_what_counters_say(texts: list[str]) -> None:
     np.testing.assert_allclose(chrf_of(texts), wanted, rtol=0, atol=1e-12)
 
 
-def test_chrf_of_alphabets_whose_products_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More kinds of characters than six of them fit into 62 bits are numbered anew at each length."""
+def test_chrf_of_alphabets_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The more kinds of characters there are, the fewer of them are sorted at once."""
     rng = np.random.default_rng(3)
     letters = [chr(0x4E00 + i) for i in range(3000)]
     texts = ["".join(rng.choice(letters[:50], 200)) + "".join(letters[i::3]) for i in range(3)]
@@ -144,8 +144,9 @@ def test_chrf_of_alphabets_whose_products_overflow(monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose(chrf_of(texts), wanted, rtol=0, atol=1e-12)
     few = ["banana band", "bandana", "an anna"]
     before = chrf_of(few)
-    monkeypatch.setattr(measured_module, "_LARGEST", 1)
-    np.testing.assert_array_equal(chrf_of(few), before)
+    for counted in (1, 10, 1000):
+        monkeypatch.setattr(measured_module, "_COUNTED", counted)
+        np.testing.assert_array_equal(chrf_of(few), before)
 
 
 @settings(deadline=None)
@@ -175,7 +176,30 @@ def test_what_rows_have_in_common_is_what_counters_say(
 
 def test_words_of_scripts_with_and_without_spaces() -> None:
     assert words_of("It's Paris-Nord, 2 km!") == ["it", "s", "paris", "nord", "2", "km"]
-    assert words_of("Größe: 東京です") == ["grösse", "東", "京", "で", "す"]
+    assert words_of("Größe: 東京です、京") == ["grösse", "東京", "京で", "です", "京"]
+    assert words_of("กรุง 2 เมือง") == ["กร", "รุ", "ุง", "2", "เม", "มื", "ือ", "อง"]
+    assert words_of("नई दिल्ली") == ["नई", "दिल्ली"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ("12.50 €", "12.5 €", True),
+        ("so 1,500.00.", "so 1500", True),
+        ("12.5", "125", False),
+        ("12.5", "12 5", False),
+        ("12,5", "12.5", False),
+        ("1.2.3", "1.2.4", False),
+    ],
+)
+def test_a_number_is_a_word(first: str, second: str, same: bool) -> None:
+    assert (words_of(first) == words_of(second)) == same
+
+
+def test_heads_in_scripts_without_spaces_share_words() -> None:
+    answers = answer_batch(["首都是北京。", "首都是北京市。", "上海。"], np.eye(3), [False] * 3)
+    one, other, last = EVERY["contained"].of(Measured(answers))
+    assert (one, other, last) == (0.5, 2 / 5, 0.0)
 
 
 # What holds for every signal, as streamer.scoring.contract has it for scores.
