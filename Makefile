@@ -99,9 +99,9 @@ verifier:  ## Make dist/verify.pyz, the verifier that auditors get, and print it
 	cd dist; sha256sum verify.pyz
 
 docs: $(INSTALLED)  ## Write what comes from the code: pages of docs/, dashboards, tests/inventory.json
+	$(BIN)/python -m verifiers.generate
 	$(BIN)/python -m streamer.cli.generate_docs
 	$(BIN)/python -m deploy.grafana.generate
-	$(BIN)/python -m verifiers.generate
 	$(BIN)/python -m tests.inventory
 
 site: $(INSTALLED)  ## Make a site of the docs in site/, with search; a link that leads nowhere fails

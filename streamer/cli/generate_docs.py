@@ -16,6 +16,7 @@ from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
 from streamer.cli.deferred import DeferredCommand
 from streamer.cli.help import choices, default, term
+from streamer.errors import UsageError
 from streamer.settings.settings import Settings
 from streamer.settings.sources import entry_type, is_table, leaves, variable_name
 from streamer.telemetry.catalogue import CATALOGUE
@@ -304,6 +305,10 @@ def bundle_schema() -> str:
 
     schemas = deepcopy(SCHEMAS)
     columns = schemas["control.gate_revisions"]["properties"]["row"]["properties"]
+    if unknown := sorted(SETTINGS.keys() - columns.keys()):
+        raise UsageError(
+            f"the verifier does not know {', '.join(unknown)}: run `python -m verifiers.generate` first"
+        )
     for name in SETTINGS:
         later = name in YOUNGER_SETTINGS
         columns[name]["x-signed"] = {"unless": YOUNGER_SETTINGS[name]} if later else "always"

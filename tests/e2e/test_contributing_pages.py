@@ -45,7 +45,10 @@ def test_doing_what_the_page_says(name: str, tmp_path: Path) -> None:
     bin_ = Path(sys.executable).parent
     # The copy's own code, also where a program is installed for the checkout.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("STREAMER_")}
-    environment |= {"PATH": f"{copy / '.venv' / 'bin'}:{bin_}:{environment['PATH']}", "PYTHONPATH": str(copy)}
+    environment |= {
+        "PATH": f"{copy / '.venv' / 'bin'}:{bin_}:{environment['PATH']}",
+        "PYTHONPATH": f"{copy}:{copy / 'packages' / 'verify'}",
+    }
     ran = 0
     for language, file, text in steps(PAGES / f"{name}.md"):
         if language == "diff":
