@@ -18,8 +18,8 @@ import statistics
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +28,6 @@ from streamer.calibration import weight_draws
 from streamer.calibration.groups import canonical_order, index_groups
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.registry import weighting_schemes
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ALPHA = 0.05
 GRID = 1000

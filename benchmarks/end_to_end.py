@@ -32,10 +32,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -49,9 +50,6 @@ from streamer.settings.settings import load_settings
 from tests.faults.worker_process import WorkerProcess
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 PARTITIONS = 4
 ALONE = 10.0

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -39,8 +40,6 @@ from streamer.gates.settings import GateSettings
 from streamer.settings.settings import load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 WORDS = [

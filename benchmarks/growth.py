@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -33,8 +34,6 @@ from streamer import wiring
 from streamer.gates.batch_key import BatchKey
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer.journal import OutboxMessage, Slice
     from streamer.store import Store
 

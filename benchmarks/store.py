@@ -18,6 +18,7 @@ import tempfile
 import time
 import uuid
 import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
@@ -30,8 +31,6 @@ from streamer.journal import BatchDecision, OutboxMessage, Partition, Record, Sc
 from streamer.store import migrate, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from streamer.gates.policy import Policy
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)

@@ -25,6 +25,7 @@ import sys
 import time
 import uuid
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -41,15 +42,13 @@ from streamer.risk.rounds import page
 from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.drifting import DriftReader
 from streamer.risk.rounds.reading import IntervalReader
+from streamer.risk.rounds.report import RiskReport
 from streamer.risk.rounds.watch import RiskWatch
 from streamer.scoring.cloud import STATISTICS
 from streamer.store import migrate, open_store
 from streamer.store.risk.monitoring_state import Monitoring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from streamer.risk.rounds.report import RiskReport
     from streamer.store import Store
 
 START = datetime(2026, 11, 20, tzinfo=UTC)

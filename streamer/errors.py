@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
+from collections.abc import Collection
+from pathlib import Path
 
 _MOST_CHARACTERS = 1 << 20
 

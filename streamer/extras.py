@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _SERVICE = {
     "aiokafka", "alembic", "cramjam", "cryptography", "faust", "httpx2", "kafka", "lz4", "prometheus_client", "psycopg",

@@ -13,14 +13,12 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
+from typing import Final, Literal, Protocol, cast
 
 from streamer.errors import Unavailable, UsageError
 from streamer.lazy import LazyLogger
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 log = LazyLogger(__name__)
 

@@ -7,14 +7,13 @@ implements it. Neither imports the other.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.candidate import CandidateDecision, CandidatePolicy

@@ -7,13 +7,11 @@ process publishes.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, MutableMapping, Sequence
-    from contextlib import AbstractContextManager
-
     from streamer.journal import Headers, OutboxMessage, Outcome, OutcomeKind, Record
 
 

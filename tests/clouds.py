@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 from itertools import islice
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 def first_lines(source: Path, count: int, target: Path) -> Path:

@@ -10,6 +10,7 @@ import shutil
 import signal
 import sys
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -30,8 +31,6 @@ from tests.statements import share_statements
 from tests.times import SLOW_TESTS, Recorder, function_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamer.clouds.offline import ScoredCloud
     from streamer.scoring.encoders.encoder import Encoder
     from tests.services.browser import Browser

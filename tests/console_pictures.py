@@ -13,15 +13,16 @@ import itertools
 import sys
 import tempfile
 from base64 import b64decode
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image
 
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.simulation import simulate_clouds
 from streamer.events.alerts import alert
 from streamer.risk.rounds.watch import RiskWatch
@@ -33,12 +34,6 @@ from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate
 from tests.integration.watching.conftest import Shown
 from tests.services.browser import Browser
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    from streamer.clouds.cloud import Cloud
 
 DOCS = Path(__file__).resolve().parents[1] / "docs" / "console"
 DESKTOP, PHONE = 900, 390

@@ -11,10 +11,11 @@ import inspect
 import json
 import re
 import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 import typer
@@ -31,9 +32,6 @@ from streamer.settings.settings import Settings
 from streamer.settings.sources import entry_type, leaves, setting_name
 from streamer.store.db.schema import metadata
 from streamer.telemetry.catalogue import CATALOGUE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).with_suffix(".json")

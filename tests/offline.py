@@ -7,6 +7,7 @@ implementations, are compared with.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,6 @@ from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch, summary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer.gates.declared import Unit
 
 

@@ -22,6 +22,7 @@ import time
 import traceback
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from itertools import groupby
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -33,7 +34,6 @@ from tests.run_folder import RUN_FOLDER
 
 if TYPE_CHECKING:
     import warnings
-    from collections.abc import Sequence
 
 PRELOADED = (
     "faust",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -13,9 +15,6 @@ from streamer.store.db.schema.types import UtcDateTime, of_row
 from streamer.store.log.progress import in_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
     from streamer.store import Store
 
 

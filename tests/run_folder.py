@@ -8,11 +8,8 @@ import functools
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RUN_FOLDER = "TESTS_RUN_FOLDER"
 """Names the folder for the processes of a run, where there are several."""

@@ -6,15 +6,13 @@ into compiling the same statements again. Nothing else about an engine is shared
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import MutableMapping
+from typing import Any, Final
 
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import Engine
 from sqlalchemy.util import LRUCache
-
-if TYPE_CHECKING:
-    from collections.abc import MutableMapping
 
 _SHARED: Final[MutableMapping[Any, Any]] = LRUCache(5_000)
 _DIALECTS: Final[tuple[type[Any], ...]] = (SQLiteDialect_pysqlite, PGDialect_psycopg)

@@ -20,17 +20,14 @@ import resource
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.processes import name_of_process
 from tests.services import service_forks
 from tests.services.postgres import PostgresServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 SLOW_TESTS = Path(__file__).with_name("slow_tests.txt")
 """Tests that were measured to take long, one a line; `make slow-tests` writes it."""

@@ -13,7 +13,9 @@ import json
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import streamer
@@ -25,9 +27,6 @@ from streamer.journal import DeadLetter, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import FrameType
-
     from streamer.store import Store
 
 HOME = str(Path(streamer.__file__).parent) + "/"

@@ -8,10 +8,11 @@ of a fresh group is at most alpha on average, with ties and unequal group sizes,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha, unit_interval, whole_number
 from streamer.calibration.groups import LabelledGroup, canonical_order, check_unique, index_groups
@@ -21,10 +22,6 @@ from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.threshold import Threshold, state_at
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
-
     from streamer.calibration.weighting import WeightingScheme
 
 Floats = NDArray[np.float64]

@@ -16,19 +16,16 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.specification import Calibrated, Calibrator, Family, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.calibration.groups import LabelledGroup
 
 
 def delta_parameter() -> Any:

@@ -6,13 +6,12 @@ Labels of other prompts have no part in these cuts. That is what a fixed-sequenc
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import numpy as np
     from numpy.typing import ArrayLike, NDArray
 

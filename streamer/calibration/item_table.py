@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.calibration.groups import check_unique
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from streamer.calibration.groups import LabelledGroup
+from streamer.calibration.groups import LabelledGroup, check_unique
 
 Floats = NDArray[np.float64]
 

@@ -7,16 +7,13 @@ group's presence changes nothing, and scores and labels cannot reach the weights
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.weight_draws import normalised_gammas
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Floats = NDArray[np.float64]
 

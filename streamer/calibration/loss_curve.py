@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.exact_sums import FixedPoint
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 TOLERANCE = 1e-12
 """The only slack of the rule: what the rounding of alpha and of the weights may cost at a budget met exactly."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamer.calibration.groups import check_unique
+from streamer.calibration.groups import LabelledGroup, check_unique
 from streamer.calibration.keyed_weights import KeyedWeights
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.calibration.groups import LabelledGroup
 
 
 class Counted(NamedTuple):

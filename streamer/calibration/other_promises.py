@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import unit_interval, whole_number
 from streamer.calibration.groups import LabelledGroup, index_groups
@@ -12,10 +14,6 @@ from streamer.calibration.registry import calibrator, for_arrays
 from streamer.calibration.specification import Sample
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
     from streamer.calibration.threshold import Threshold
 
 

@@ -7,13 +7,10 @@ ships more than 1 - (mu - alpha) of units whose mean severity is mu: each held u
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.calibrators.mean import Mean
-
-if TYPE_CHECKING:
-    from streamer.calibration.specification import Calibrator
+from streamer.calibration.specification import Calibrator
 
 MOST_LABELS = 100_000
 """Past this many labelled groups a threshold hardly moves: planning for more says nothing new."""

@@ -7,6 +7,7 @@ threshold's ship rate and exposure up on the whole population.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.loss_curve import LossCurve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer.calibration.plan import Split
     from streamer.calibration.specification import Calibrator
 

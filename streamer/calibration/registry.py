@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from streamer.calibration import calibrators
-from streamer.calibration.specification import Calibrator, all_ranges, discovered, made
+from streamer.calibration.specification import Calibrator, Number, Range, all_ranges, discovered, made
 from streamer.calibration.weighting import WeightingScheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.calibration.specification import Number, Range
 
 
 @cache

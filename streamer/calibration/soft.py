@@ -13,26 +13,23 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import check_alpha
 from streamer.calibration.crc import keyed_losses
 from streamer.calibration.exact_sums import FixedPoint
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed
 from streamer.calibration.loss_curve import budget_limit
-from streamer.calibration.threshold import state_at
+from streamer.calibration.threshold import ThresholdState, state_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.shapes import SoftGate
-    from streamer.calibration.threshold import ThresholdState
     from streamer.calibration.weighting import WeightingScheme
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TextIO
 
 DONE, FAILED, WRONG_USAGE, FOUND, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit statuses: done, failed, usage error, a check found something, Ctrl-C."""

@@ -1,5 +1,6 @@
 """`streamer audit`: the record of a decision, and whether the record can be trusted."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,8 +21,6 @@ from streamer.events.cloudevents import rfc3339
 from streamer.wording.numbers import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicyVersion
     from streamer.store import Store

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from streamer.clouds.cloud import cloud_labels, cloud_message
 from streamer.clouds.cloud_files import AS_IT_IS, content_of, read_clouds
 from streamer.clouds.line_files import numbered_lines, shown_name
+from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.clouds.tables.rows import json_object
 from streamer.errors import BadMessage, UsageError
 from streamer.events import codes
 from streamer.events.labels import encode_label
+from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamer.clouds.tables.answers import Reading
-    from streamer.events.limits import Limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """`streamer candidate`: another policy decided beside the one in force, on the same batches, and never acted on."""
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,14 +12,11 @@ from streamer.cli.broker import announce_now
 from streamer.cli.console import note, print_fields, print_json, say
 from streamer.cli.gate_options import with_settings
 from streamer.cli.policies import cut_json
-from streamer.gates.settings import PARAMETERS
+from streamer.gates.candidate import CandidatePolicy
+from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.whatif.asking import SETTINGS
 from streamer.wording.numbers import counted, when
 from streamer.wording.policies import cut_text
-
-if TYPE_CHECKING:
-    from streamer.gates.candidate import CandidatePolicy
-    from streamer.gates.settings import GateSettings
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -1,6 +1,7 @@
 """`streamer console`: gates, decisions, proposals, alerts and labelling in a browser; and who may use it."""
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,13 +11,10 @@ from streamer.cli import options as opt
 from streamer.cli.console import note, print_json, print_list, say, warn
 from streamer.cli.services import UntilStdinClosesOption
 from streamer.errors import UsageError
-from streamer.security.accounts import LEAST_CHARACTERS, ROLES
+from streamer.security.accounts import LEAST_CHARACTERS, ROLES, Account
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.security.accounts import Account
     from streamer.wiring.console import OpenedConsole
 
 PORT = 8471

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -14,8 +15,6 @@ from streamer.errors import UsageError
 from streamer.gates.settings import METHODS
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.progress import Progress, TaskID
 
     from streamer.report.page import DemoRun

@@ -1,7 +1,7 @@
 """`streamer doctor`: is everything installed and consistent, and why does a gate hold?"""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,16 +17,13 @@ from streamer.cli.options import JsonOption
 from streamer.cli.policies import unread_text
 from streamer.errors import StreamerError, UsageError
 from streamer.extras import needed_by
-from streamer.scoring.reading import SAYS
+from streamer.gates.policy import Policy
+from streamer.scoring.reading import SAYS, Rule
 from streamer.security.redaction import redact_text
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, status_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.gates.policy import Policy
-    from streamer.scoring.reading import Rule
     from streamer.settings.settings import Settings
     from streamer.store import Store
 

@@ -1,6 +1,7 @@
 """`streamer evaluate`: the paper's tables and figures on response clouds, and what they mean."""
 
 import os
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -19,8 +20,6 @@ from streamer.scoring.judged import FORMS
 from streamer.scoring.registry import SCORER_NAMES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamer.clouds.tables.answers import Reading
     from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation import DataSet, Evaluation, Options

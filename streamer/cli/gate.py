@@ -2,8 +2,10 @@
 
 import re
 import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from datetime import datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,7 +29,8 @@ from streamer.cli.console import (
 from streamer.cli.gate_options import DEFAULT_METHOD, SETTINGS, with_settings
 from streamer.cli.policies import NO_GATE, gate_json, styled_threshold, unread_json, unread_text
 from streamer.errors import UsageError
-from streamer.gates.declared import FIRST_PARAMETERS
+from streamer.gates.declared import FIRST_PARAMETERS, Embeddings
+from streamer.gates.policy import Policy
 from streamer.gates.setting import EXTERNAL_PREFIX, UPSTREAM_ID
 from streamer.gates.setting_changes import calibrated_for_another, unread
 from streamer.gates.settings import (
@@ -40,18 +43,13 @@ from streamer.gates.settings import (
 from streamer.gates.shapes import INDICATOR_SHAPE
 from streamer.scoring.judged import WHOLE, form
 from streamer.scoring.registry import CHOICE, EVERY, GRAM
+from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.wording.numbers import when
 from streamer.wording.policies import guarantee_text, status_text, threshold_text
 from streamer.wording.verdicts import drawing_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.gates.declared import Embeddings
-    from streamer.gates.policy import Policy
-    from streamer.scoring.scorer import Scorer
     from streamer.settings.settings import Settings
     from streamer.store.calibration.calibration_runs import Calibrations
 

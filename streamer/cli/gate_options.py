@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Collection
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -17,9 +18,6 @@ from streamer.gates.labeller_names import normalised
 from streamer.gates.setting import NO_VALUE, PANELS, Setting
 from streamer.gates.settings import PARAMETERS, parameter_setting
 from streamer.scoring.signals.signal_list import signal_list
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
 
 SHOWN = (
     "unit", "alpha", "method", "severity_kind", "hold_action", "mode", "audit_probability", "recalibrate",

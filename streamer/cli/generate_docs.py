@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.cli import DONE, FOUND
 from streamer.cli.console import note
@@ -20,9 +21,6 @@ from streamer.errors import UsageError
 from streamer.settings.settings import Settings
 from streamer.settings.sources import entry_type, is_table, leaves, variable_name
 from streamer.telemetry.catalogue import CATALOGUE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 DOCS = Path(__file__).parents[2] / "docs"
 _SEVERITIES = DOCS / "severities.md"

@@ -7,11 +7,9 @@ option stands at the left and its text beside it, or below it where the option i
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from typing import Any
 
 WIDEST = 100
 """Columns that a help takes at most, however wide the terminal is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from streamer.cli.console import warn
 from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from streamer.events.limits import Limits
     from streamer.settings.settings import Settings
     from streamer.store import Store

@@ -2,6 +2,7 @@
 
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -17,15 +18,13 @@ from streamer.cli.console import counted, note, print_json, say, warn
 from streamer.cli.gate_names import gate_names
 from streamer.cli.policies import unread_json, unread_text
 from streamer.clouds.tables.columns import shown_columns
+from streamer.clouds.tables.marks import Annotators
 from streamer.errors import UsageError
 from streamer.labels.registry import by_programs
 from streamer.security.visible import VisibleLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamer.clouds.tables.answers import Reading
-    from streamer.clouds.tables.marks import Annotators
     from streamer.journal import LabelRevision
     from streamer.labels.label_files import LabelReader, LabelTask
     from streamer.store import Store

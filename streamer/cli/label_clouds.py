@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -16,10 +18,6 @@ from streamer.cli.console import counted, note, print_json, progress, say, warn
 from streamer.cli.label_filling import parameter
 from streamer.labels.kinds.lexical import Lexical
 from streamer.labels.registry import by_programs, program_kind
-
-if TYPE_CHECKING:
-    import inspect
-    from collections.abc import Iterator
 
 _WITHOUT_SETTINGS = {name: kind for name, kind in by_programs().items() if kind.group is None}
 """Those whose options are not settings."""

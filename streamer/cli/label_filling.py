@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from time import monotonic
@@ -18,9 +20,6 @@ from streamer.cli.interrupts import PatientInterrupt
 from streamer.errors import StreamerError, UsageError
 
 if TYPE_CHECKING:
-    import inspect
-    from collections.abc import Callable, Iterator, Sequence
-
     from streamer.labels.filling import Attempted, FillingTally
     from streamer.labels.label_files import LabelTask
     from streamer.labels.severity_kind import KindOption, ProgramKind

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from streamer.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 AHEAD_BYTES = 2 * 2**20
 """How much may be published and not yet recorded: less than half of what one partition of the mock broker keeps."""

@@ -1,5 +1,6 @@
 """`streamer plan`: what a budget needs, and what it would give, before anyone labels."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ import typer
 
 from streamer import wiring
 from streamer.calibration.registry import offered, promises
+from streamer.calibration.specification import Calibrator
 from streamer.cli.console import note, print_json, progress, say, warn
 from streamer.cli.options import (
     JsonOption,
@@ -31,9 +33,6 @@ from streamer.clouds.unlabelled import check_unlabelled, counts, filled, unlabel
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.calibration.specification import Calibrator
     from streamer.clouds.cloud import Cloud
     from streamer.clouds.tables.answers import Reading
     from streamer.gates.declared import Unit

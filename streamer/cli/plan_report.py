@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 from streamer.cli.console import SERVED, counted, percent, print_fields, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.calibration.prediction import Interval, Prediction
     from streamer.gates.declared import Unit
     from streamer.planning.all_signals import SignalsPlan

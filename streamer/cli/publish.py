@@ -1,5 +1,6 @@
 """`streamer publish`: response batches, and the labels of response clouds, onto the topics."""
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import islice
@@ -15,14 +16,11 @@ from streamer.cli import options as opt
 from streamer.cli.broker import require_broker
 from streamer.cli.console import counted, note, print_json, progress, say
 from streamer.cli.gate_names import gate_names
-from streamer.cli.known_gate import asking
+from streamer.cli.known_gate import WhatIsKnown, asking
 from streamer.cli.pacing import Backpressure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from streamer.cli.batch_files import Publication
-    from streamer.cli.known_gate import WhatIsKnown
     from streamer.settings.settings import Settings
 
 

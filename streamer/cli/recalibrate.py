@@ -11,6 +11,7 @@ from streamer.cli.broker import announce_now
 from streamer.cli.console import complain, counted, note, print_json, print_table, say, warn
 from streamer.cli.policies import NO_GATE, promise_text, verdict_json
 from streamer.errors import UsageError
+from streamer.gates.policy import Policy
 from streamer.gates.rule import Cut, Indicator, rule_to_json
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, own_cuts, sample_sentence, threshold_text
@@ -18,7 +19,6 @@ from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
     from streamer.calibration import Threshold
-    from streamer.gates.policy import Policy
     from streamer.recalibration.run import CalibrationRun, Recalibration
 
 

@@ -1,6 +1,7 @@
 """`streamer sample`: response clouds from language models, the paper's way."""
 
 import sys
+from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
 from time import monotonic
@@ -24,12 +25,10 @@ from streamer.cli.sample_options import (
     recipe_of,
 )
 from streamer.errors import StreamerError, UsageError
+from streamer.labels.llm import ChatEndpoint, Price
+from streamer.research.sampling import CostEstimate, SamplingSession
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.labels.llm import ChatEndpoint, Price
-    from streamer.research.sampling import CostEstimate, SamplingSession
     from streamer.settings.settings import Settings
 
 

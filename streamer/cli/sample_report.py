@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from streamer.cli.console import counted, note, print_json, print_table, say, warn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from decimal import Decimal
-
     from streamer.research.sampling import (
         CostEstimate,
         EstimateRow,

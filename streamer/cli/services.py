@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -27,8 +28,6 @@ from streamer.gates.settings import NO_ENCODER
 from streamer.security.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from streamer.dev.look import Look
     from streamer.settings.settings import Settings
 

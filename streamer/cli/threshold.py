@@ -1,6 +1,7 @@
 """`streamer threshold`: the policies of a gate, who made each, why and when, and what each promises."""
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,6 +23,7 @@ from streamer.cli.policies import (
     verdict_json,
 )
 from streamer.errors import Unavailable, UsageError
+from streamer.gates.policy import Policy
 from streamer.wording.numbers import when
 from streamer.wording.policies import (
     cut_text,
@@ -37,9 +39,6 @@ from streamer.wording.policies import (
 from streamer.wording.verdicts import headline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from streamer.gates.policy import Policy
     from streamer.settings.settings import Settings
     from streamer.signing.policies import PolicyKeys, PolicyVersion
     from streamer.store import Store

@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,15 +18,13 @@ from streamer.cli.policies import cut_json
 from streamer.errors import UsageError
 from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import PARAMETERS
+from streamer.whatif import Changed, WhatIfAnswer
 from streamer.whatif.answers import Change
 from streamer.whatif.asking import SETTINGS
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
 from streamer.wording.numbers import counted, when
 from streamer.wording.policies import guarantee_text
 from streamer.wording.verdicts import interval_text
-
-if TYPE_CHECKING:
-    from streamer.whatif import Changed, WhatIfAnswer
 
 _SHOWN_ANSWERS = 10
 _SINCE = "30d"

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numpy.typing import ArrayLike
+
 from streamer import wiring
 from streamer.cli.console import note, print_table, say, warn
 from streamer.cli.policies import cut_json
-from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
+from streamer.clouds.unlabelled import Unlabelled, check_unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
-from streamer.gates.rule import rule_to_json
+from streamer.gates.rule import Cut, rule_to_json
 from streamer.gates.settings import NO_ENCODER, PARAMETERS
 from streamer.wording.numbers import percent
 from streamer.wording.policies import cut_text, guarantee_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import ArrayLike
-
     from streamer.clouds.tables.answers import Reading
-    from streamer.clouds.unlabelled import Unlabelled
     from streamer.frames.held_out import HeldOut
-    from streamer.gates.rule import Cut
     from streamer.settings.settings import Settings
 
 _DELTA = 0.1

@@ -12,6 +12,7 @@ import random
 import re
 import threading
 import uuid
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError
 from datetime import UTC, datetime
 from functools import partial
@@ -36,7 +37,6 @@ from streamer.security.loopback import is_loopback
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Coroutine, Mapping
 
     from streamer.client.requests import Answers, Batch, Label
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from streamer.errors import StreamerError
 from streamer.security import door
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 TroubleReason = Literal[
     "timed_out",

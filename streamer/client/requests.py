@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Required, TypeAlias, TypedDict
+from datetime import datetime
+from typing import Any, Required, TypeAlias, TypedDict
 from urllib.parse import quote
 
 import msgspec
 
 from streamer.client.decisions import Trouble
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 Answers: TypeAlias = Sequence[str] | Mapping[str, str]
 """Texts in order, whose ids are then ``0``, ``1``, ...; or ids and texts."""

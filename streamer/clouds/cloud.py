@@ -13,7 +13,9 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -22,6 +24,7 @@ from streamer.clouds.line_files import is_publishable
 from streamer.errors import BadMessage, UsageError
 from streamer.events.labels import SCHEMA as LABELS_SCHEMA
 from streamer.events.labels import LabelsV1
+from streamer.events.limits import Limits
 from streamer.events.responses import (
     LEAST_LOGPROB,
     ResponsesV1,
@@ -35,10 +38,6 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.events.limits import Limits
     from streamer.scoring.judged import Form
 
 MAX_ID_LENGTH = 200

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from streamer.clouds.cloud import cloud_row, parse_cloud
+from streamer.clouds.cloud import Cloud, cloud_row, parse_cloud
 from streamer.clouds.line_files import head_of, numbered_lines, shown_name
 from streamer.clouds.tables.answers import AnswerReader, LeakCheck, Reading
 from streamer.clouds.tables.columns import NO_SEVERITIES
 from streamer.clouds.tables.rows import FORMAT_NAMES, TableError, format_by_content, open_table
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from typing import Any
-
-    from streamer.clouds.cloud import Cloud
 
 Content = Literal["clouds", "events", "table"]
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import io
 import sys
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    import io
-    from collections.abc import Iterator
 
 GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 2**20

@@ -10,15 +10,13 @@ import errno
 import hashlib
 import os
 import stat
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from streamer.errors import Unavailable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _CHECK_BYTES = 16
 

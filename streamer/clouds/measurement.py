@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from streamer.gates.gate import mean_score
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]

@@ -6,14 +6,16 @@ The same score, gate and calibration, an audit sample of every batch, and no lab
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration import LabelledGroup
-from streamer.clouds.cloud import judged_cloud
-from streamer.clouds.measurement import DecidedBatch, units_of
+from streamer.clouds.cloud import Cloud, judged_cloud
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.uniforms import counts_bad
@@ -23,13 +25,7 @@ from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from streamer.calibration.threshold import ThresholdState
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.measurement import OfflineRisk
     from streamer.gates.declared import Unit
     from streamer.scoring.encoders.encoder import CachedEncoder
 

@@ -8,6 +8,7 @@ is 0 for a right answer, 1 for a wrong one and for noise, .5 for a half right on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,8 +19,6 @@ from streamer.clouds.noise import make_noise
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.random import Generator
     from numpy.typing import NDArray
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.simulation import NOISE_SHARE, RESPONSES_PER_CLOUD, simulate_clouds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamer.clouds.cloud import Cloud
 
 _AT_A_TIME = 100
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.clouds.cloud import Cloud
 
 Unlabelled = Literal["worst", "drop", "fail"]

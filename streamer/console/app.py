@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hmac
 import json
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl, quote
 
@@ -14,31 +16,25 @@ from starlette.exceptions import HTTPException
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Mount, Route
 
-from streamer.console.desk import MOST_FORM_BYTES, DeskPages, NoSuchItem, written
-from streamer.console.doors import IssuerAway, NotIdentified, TooMany
+from streamer.console.desk import MOST_FORM_BYTES, DeskPages, Done, NoSuchItem, written
+from streamer.console.doors import Doors, IssuerAway, NotIdentified, Session, TooMany
 from streamer.console.pages import NotThere, Pages
 from streamer.console.render import environment
 from streamer.errors import DatabaseFault, StreamerError, Unavailable, UsageError
 from streamer.gates import free_text
+from streamer.review.access import Access
 from streamer.review.app import PERSON
-from streamer.security.accounts import ROLES
+from streamer.security.accounts import ROLES, Deed
+from streamer.signing.policies import PolicyKeys
 from streamer.web.guard import Guard
 from streamer.web.look import CHARTS, COLOURS
 from streamer.web.requests import bounded_body, caller, media_type, static_file
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from datetime import datetime
-
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from streamer.console.desk import Done
-    from streamer.console.doors import Doors, Session
     from streamer.console.oidc import Issuer
-    from streamer.review.access import Access
-    from streamer.security.accounts import Deed
-    from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
 
 MOST_BYTES: Final = 65_536

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 from streamer.audit.story import HELD
 from streamer.errors import StreamerError, UsageError
+from streamer.events.desk import DeskV1
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.scoring.reading import SAYS
@@ -16,10 +19,6 @@ from streamer.wording.numbers import when
 from streamer.wording.verdicts import lasting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
-    from streamer.events.desk import DeskV1
     from streamer.store import Store
 
 MOST_TEXT_BYTES: Final = 65_536

@@ -7,20 +7,18 @@ import hmac
 import ipaddress
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from streamer.errors import StreamerError
 from streamer.gates import labeller_names
 from streamer.gates.policy import SIGNED_IN
-from streamer.security.accounts import MOST_CHARACTERS, fits, may
+from streamer.security.accounts import MOST_CHARACTERS, Account, Deed, Role, fits, may
 from streamer.security.api_keys import Rate
 from streamer.security.rate_limit import RateLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamer.security.accounts import Account, Deed, Role
     from streamer.store.people.accounts import Accounts
 
 IDLE_SECONDS: Final = 8 * 3600.0

@@ -13,7 +13,7 @@ import json
 import secrets
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from streamer.console.doors import IssuerAway, NotIdentified
@@ -33,9 +33,8 @@ with needed_by("sign-in with OpenID Connect", "oidc"):
     from joserfc.errors import JoseError
     from joserfc.jwk import KeySet
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 
 METADATA: Final = "/.well-known/openid-configuration"
 PATIENCE_SECONDS: Final = 5.0

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
-from streamer.console.doors import NotIdentified
-from streamer.console.oidc import BEGUN_SECONDS, Sealed
+from streamer.console.doors import Doors, NotIdentified
+from streamer.console.oidc import BEGUN_SECONDS, Issuer, Sealed
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from starlette.requests import Request
 
-    from streamer.console.doors import Doors
-    from streamer.console.oidc import Issuer
     from streamer.store.people.accounts import Accounts
 
 START: Final = "/oidc/start"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
@@ -13,19 +14,20 @@ from urllib.parse import urlencode
 from streamer.audit import receipt
 from streamer.audit.story import needed_of, story_of, threshold_of, why_of
 from streamer.audit.verification import UNREADABLE
+from streamer.calibration.specification import Risk
 from streamer.console.charts import Moment, course_chart, interval_bar, sparkline, thresholds_chart
 from streamer.console.what_if import Questions
 from streamer.errors import Unreadable, UsageError
-from streamer.gates.policy import SIGNED_IN
+from streamer.gates.policy import SIGNED_IN, Policy
 from streamer.gates.setting_changes import unread
-from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, parameter_setting
+from streamer.gates.settings import HELD_WORDS, PARAMETERS, SETTINGS, GateSettings, parameter_setting
 from streamer.recalibration.comparison import Reading, direction
-from streamer.recalibration.in_sample import in_sample
+from streamer.recalibration.in_sample import InSample, in_sample
 from streamer.recalibration.skill import separation
-from streamer.risk.rounds.report import report_of
+from streamer.risk.rounds.report import RiskReport, report_of
 from streamer.risk.rounds.serving import Course
 from streamer.scoring.reading import SAYS
-from streamer.signing.policies import REFUSAL_TEXTS
+from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys
 from streamer.store.log.decision_search import Wanted
 from streamer.wording.needed import needed_text
 from streamer.wording.numbers import SERVED, counted, percent, when
@@ -49,15 +51,7 @@ from streamer.wording.verdicts import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from streamer.calibration.specification import Risk
-    from streamer.gates.policy import Policy
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.in_sample import InSample
-    from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.verdict import OpenFigures
-    from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
     from streamer.store.policies.proposals import Proposal
     from streamer.store.risk.alerts import RaisedAlert

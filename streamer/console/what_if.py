@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import threading
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamer.console.charts import interval_bar
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.gates.rule import Cut
-from streamer.whatif import Change, WhatIf
+from streamer.whatif import Change, Changed, WhatIf, WhatIfAnswer
 from streamer.whatif.words import answer_rows, basis_sentence, caveats, in_force, sentence
 from streamer.wording.verdicts import interval_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
     from streamer.store import Store
-    from streamer.whatif import Changed, WhatIfAnswer
 
 DAYS: Final = (1, 7, 30, 90, 365)
 MOST_PROMPTS: Final = 20_000

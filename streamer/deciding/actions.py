@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -14,21 +15,19 @@ from streamer.events.actions import (
     ActionScorerV1,
     ActionSourceV1,
     ActionsV1,
+    BatchAction,
     Reason,
     ResponseActionV1,
     action_id,
 )
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.rule import Cut
+from streamer.gates.settings import GateSettings
+from streamer.journal import EmbeddingSource, Record, ScoredResponse
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.events.actions import BatchAction
-    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
     from streamer.gates.policy_gate import Needed, Ruling
-    from streamer.gates.rule import Cut
-    from streamer.gates.settings import GateSettings
-    from streamer.journal import EmbeddingSource, Record, ScoredResponse
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,19 @@ of two publishers the one with the older policy came last.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from streamer.errors import BadMessage
+from streamer.events.limits import Limits
 from streamer.events.thresholds import ThresholdsV1, decode_threshold
+from streamer.gates.policy import Policy
+from streamer.journal import OutboxMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamer.deciding.policy_book import PolicyBook
-    from streamer.events.limits import Limits
-    from streamer.gates.policy import Policy
-    from streamer.journal import OutboxMessage
 
 log = structlog.get_logger(__name__)
 

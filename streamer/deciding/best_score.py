@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamer.labels.answer_forms import answer_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.gates.settings import GateSettings
     from streamer.scoring.encoders.encoder import CachedEncoder
 

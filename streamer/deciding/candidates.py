@@ -8,35 +8,30 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from streamer.errors import EncoderGivenUp, Unavailable
-from streamer.events.responses import dimension_of, models_named, numbers_given
-from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision
-from streamer.gates.policy_gate import PolicyGate, segment_of, unit_row
+from streamer.events.responses import ResponsesV1, dimension_of, models_named, numbers_given
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.candidate import NO_ENCODER_HERE, OTHER_UNIT, TOO_SLOW, CandidateDecision, CandidatePolicy
+from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of, unit_row
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.answer_forms import answer_batch
+from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import choice_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from streamer.events.responses import ResponsesV1
-    from streamer.gates.batch_key import BatchKey
-    from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.declared import Unit
-    from streamer.gates.policy_gate import Ruling
     from streamer.gates.settings import GateSettings
     from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.scoring.scorer import AnswerBatch
 
 log = structlog.get_logger(__name__)
 

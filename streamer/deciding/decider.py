@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from streamer.deciding.actions import Judged, action_event
 from streamer.deciding.candidates import WAIT_SECONDS, Beside, CandidateScorer
 from streamer.errors import BadMessage, EncoderGivenUp, Unavailable
 from streamer.events import codes
-from streamer.events.actions import action_message
+from streamer.events.actions import BatchAction, action_message
 from streamer.events.dead_letters import dead_letter_message
 from streamer.events.labels import decode_label, label_revision
+from streamer.events.limits import Limits
 from streamer.events.oversize import UNREADABLE, truncation
 from streamer.events.responses import (
     UPSTREAM,
+    ResponsesV1,
     content_hash,
     decode_responses,
     dimension_of,
@@ -29,50 +34,41 @@ from streamer.events.responses import (
     recorded_metadata,
 )
 from streamer.events.structured_mode import traced
-from streamer.events.topics import HTTP_LABELS
+from streamer.events.topics import HTTP_LABELS, Topics
 from streamer.gates.audit_rate import probability_under
-from streamer.gates.policy_gate import PolicyGate, segment_of, unit_row
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.candidate import CandidateDecision
+from streamer.gates.policy_gate import PolicyGate, Ruling, segment_of, unit_row
 from streamer.gates.rule import BatchCut, Cut, Segments
-from streamer.gates.settings import NO_ENCODER
+from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import (
+    ActivePolicy,
     AnswersToMark,
+    AskedMark,
     BatchDecision,
     DeadLetter,
+    EmbeddingSource,
     LabelRevision,
+    Outcome,
+    Record,
     Redelivery,
     ScoredResponse,
 )
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.audit_sample import draw_responses, is_sampled
 from streamer.scoring.cloud import cloud_numbers
+from streamer.scoring.reading import Rule
+from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.signals.measured import Measured
-from streamer.scoring.signals.signal_list import scored_for_choice
-from streamer.tracing import NO_TRACING
+from streamer.scoring.signals.signal_list import SignalList, scored_for_choice
+from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
     from streamer.deciding.policy_book import PolicyBook
-    from streamer.events.actions import BatchAction
-    from streamer.events.limits import Limits
-    from streamer.events.responses import ResponsesV1
-    from streamer.events.topics import Topics
-    from streamer.gates.batch_key import BatchKey
-    from streamer.gates.candidate import CandidateDecision
     from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Ruling
-    from streamer.gates.settings import GateSettings
-    from streamer.journal import ActivePolicy, AskedMark, EmbeddingSource, Outcome, Record
     from streamer.labels.judge.scores import JudgeScores
     from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.scoring.reading import Rule
-    from streamer.scoring.scorer import AnswerBatch
-    from streamer.scoring.signals.signal_list import SignalList
-    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from streamer.errors import BadMessage
+from streamer.events.limits import Limits
 from streamer.events.thresholds import decode_threshold
+from streamer.journal import ActivePolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from streamer.events.limits import Limits
     from streamer.gates.audit_rate import AuditRate
     from streamer.gates.candidate import CandidatePolicy
-    from streamer.journal import ActivePolicy
 
 log = structlog.get_logger(__name__)
 

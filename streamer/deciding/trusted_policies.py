@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from datetime import datetime
+from typing import Protocol
 
 import structlog
 
 from streamer.gates.policy import Policy
 from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.journal import ActivePolicy
-from streamer.signing.policies import REFUSAL_TEXTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.signing.policies import PolicyKeys, PolicyVersion, Refusal
+from streamer.signing.policies import REFUSAL_TEXTS, PolicyKeys, PolicyVersion, Refusal
 
 log = structlog.get_logger(__name__)
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 import urllib.request
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from streamer.calibration.registry import every
 from streamer.clouds.cloud import (
+    Cloud,
     cloud_labels,
     cloud_message,
     cloud_to_event,
@@ -21,23 +24,18 @@ from streamer.clouds.cloud import (
 from streamer.clouds.measurement import DecidedBatch, measure
 from streamer.errors import StreamerError, Unavailable, UsageError
 from streamer.events.labels import encode_label
+from streamer.events.limits import Limits
 from streamer.events.responses import encode_responses
+from streamer.gates.declared import Unit
+from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.report.page import DemoRun
 from streamer.scoring.registry import CHOICE
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-
-    from streamer.clouds.cloud import Cloud
     from streamer.dev.embedded import EmbeddedStep
-    from streamer.events.limits import Limits
     from streamer.events.topics import Topics
-    from streamer.gates.declared import Unit
-    from streamer.gates.policy import Policy
     from streamer.recalibration.run import Recalibration
     from streamer.store import Store
     from streamer.stream.publisher import Publisher

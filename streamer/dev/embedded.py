@@ -9,6 +9,8 @@ import getpass
 import json
 import os
 import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer.dev.service_process import ServiceProcess
@@ -18,9 +20,6 @@ from streamer.settings.sources import PREFIX, variable_name
 from streamer.stream.embedded_broker import EmbeddedBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
-
     from streamer.settings.settings import Settings
 
 _LOOK_SECONDS = 0.25

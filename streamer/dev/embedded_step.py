@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from urllib.parse import urlsplit
 from streamer.errors import UsageError, why
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from streamer.clouds.cloud import Cloud
     from streamer.dev.demonstration import DemoObserver
     from streamer.dev.embedded import EmbeddedStep

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamer.gates.settings import NO_ENCODER
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.gates.policy import GateRevision
 
 NEW_GATE = "try"

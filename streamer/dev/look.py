@@ -6,17 +6,12 @@ import http.client
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from streamer.errors import StreamerError
-from streamer.telemetry.live_numbers import Samples, live_numbers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from streamer.telemetry.live_numbers import LiveNumbers
+from streamer.telemetry.live_numbers import LiveNumbers, Samples, live_numbers
 
 _PATIENCE_SECONDS = 2.0
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -17,17 +18,12 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text, bound_text
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.declared import Unit
 from streamer.gates.settings import HELD_WORDS
-from streamer.journal import EmbeddingSource
+from streamer.journal import EmbeddingSource, Headers, OutboxMessage
 from streamer.scoring.judged import WHOLE
 from streamer.scoring.reading import Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Headers, OutboxMessage
 
 SCHEMA: Final = "streamer.actions.v1"
 

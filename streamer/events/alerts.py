@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,11 +18,7 @@ from streamer.events.identifiers import GateName, check_name
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.topic import Topic
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.journal import OutboxMessage
+from streamer.journal import OutboxMessage
 
 SCHEMA: Final = "streamer.alerts.v1"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -14,10 +14,8 @@ from streamer.events.codec import Event, Reader
 from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.topic import Topic
+from streamer.journal import OutboxMessage
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from streamer.journal import OutboxMessage
 
 SCHEMA: Final = "streamer.checkpoints.v1"
 

@@ -11,11 +11,10 @@ batches at once. A malformed trace context is left out.
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.journal import Headers
 
 CONTENT_TYPE: Final = "application/json"

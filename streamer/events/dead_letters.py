@@ -7,17 +7,14 @@ A message that another component already dead-lettered (a replay) loses the head
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from streamer.errors import BadMessage
 from streamer.events.excerpts import one_line
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.oversize import TRUNCATED, truncation
 from streamer.events.topic import Topic
-from streamer.journal import OutboxMessage
-
-if TYPE_CHECKING:
-    from streamer.journal import Headers, Record
+from streamer.journal import Headers, OutboxMessage, Record
 
 ERROR_CODE: Final = "streamer_error_code"
 

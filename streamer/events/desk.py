@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta
 
@@ -14,12 +15,8 @@ from streamer.events.limits import DEFAULT_LIMITS, Limits
 from streamer.events.outgoing import event_id, event_message
 from streamer.events.responses import Attempt
 from streamer.events.topic import Topic, batch_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Headers, OutboxMessage
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import Headers, OutboxMessage
 
 SCHEMA: Final = "streamer.desk.v1"
 

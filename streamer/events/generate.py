@@ -9,8 +9,9 @@ import argparse
 import inspect
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -20,9 +21,6 @@ from streamer.events.oversize import TRUNCATED
 from streamer.events.receipts import RECEIPT_HEADER
 from streamer.events.topic import SCHEMA_VERSION, Topic, Who, every, types
 from streamer.events.topics import Topics
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _PACKAGE = Path(__file__).parent

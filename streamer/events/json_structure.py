@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from streamer.errors import BadMessage
 from streamer.events import codes
 from streamer.events.excerpts import excerpt
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))

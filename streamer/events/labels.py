@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
@@ -19,10 +19,7 @@ from streamer.events.structured_mode import data_of
 from streamer.events.topic import Topic, batch_text
 from streamer.gates import labeller_names
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import LabelRevision
-
-if TYPE_CHECKING:
-    from streamer.journal import Record
+from streamer.journal import LabelRevision, Record
 
 SCHEMA: Final = "streamer.labels.v1"
 

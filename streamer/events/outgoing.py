@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from streamer.events import cloudevents
 from streamer.events.codec import Event, encode
-from streamer.journal import OutboxMessage
+from streamer.journal import Headers, OutboxMessage
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.journal import Headers
 
 
 def event_id(namespace: uuid.UUID, *about: str | int) -> str:

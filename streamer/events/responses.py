@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Protocol
 
@@ -27,8 +28,6 @@ from streamer.scoring.signals.declared import FIELDS, MOST_DECLARED, SIGNAL_NAME
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-
     from numpy.typing import NDArray
 
 SCHEMA: Final = "streamer.responses.v1"

@@ -25,9 +25,9 @@ from streamer.gates.policy import Policy
 from streamer.gates.rule import RuleKind, rule_from_json, rule_to_json
 from streamer.gates.setting import NO_VALUE, Setting
 from streamer.gates.settings import FLAT_NAMES, SETTINGS, GateSettings
+from streamer.journal import OutboxMessage
 
 if TYPE_CHECKING:
-    from streamer.journal import OutboxMessage
     from streamer.signing.policies import PolicySignature
 
 SCHEMA: Final = "streamer.thresholds.v1"

@@ -7,18 +7,16 @@ Names, creation and checks, the AsyncAPI document and the schemas, docs/events/R
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Any, Final, Literal
+
+import msgspec
 
 from streamer.events.codec import encode as encode_event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import msgspec
 
 Who = Literal["publishers", "labellers", "workers", "consumers"]
 

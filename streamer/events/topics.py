@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from streamer.events.topic import every
-
-if TYPE_CHECKING:
-    from streamer.events.topic import Topic
+from streamer.events.topic import Topic, every
 
 HTTP_LOG = "http"
 """The log of requests that came by HTTP: no broker has it, and the database alone says how far it goes."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -19,21 +19,24 @@ import numpy as np
 from streamer.calibration.arguments import check_delta
 from streamer.calibration.calibrators.full import Full, Prompts
 from streamer.calibration.calibrators.mean import Mean
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import besides
 from streamer.calibration.history import NO_HISTORY, History
+from streamer.calibration.specification import Number
+from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import NOT_KEPT
 from streamer.clouds.measurement import DecidedBatch, measure, units_of
-from streamer.clouds.offline import bad_groups, calibration_groups
+from streamer.clouds.offline import ScoredCloud, bad_groups, calibration_groups
 from streamer.clouds.tables.answers import Reading
-from streamer.clouds.tables.marks import Marks
+from streamer.clouds.tables.marks import Annotators, Marks
 from streamer.clouds.unlabelled import check_unlabelled, counts, unlabelled_note
 from streamer.errors import NotFittedError, UsageError
 from streamer.frames.answers import Read, mapping_of, measured, read, scored, signals_of
 from streamer.frames.results import Decisions, Report
 from streamer.gates.batch_key import BatchKey
-from streamer.gates.declared import DIMENSIONS
+from streamer.gates.declared import DIMENSIONS, SegmentFallback, Unit
 from streamer.gates.policy_gate import Bursts, CalibrationLosses, PolicyGate, burst_of, sealed_burst
-from streamer.gates.rule import INDICATOR, Cut, Indicator, Segments, ships_nothing
+from streamer.gates.rule import INDICATOR, Cut, Indicator, Rule, Segments, ships_nothing
 from streamer.gates.setting import EXTERNAL_PREFIX
 from streamer.gates.settings import NO_ENCODER, PARAMETERS, GateSettings
 from streamer.recalibration.candidates import RunSample, decide
@@ -53,17 +56,8 @@ from streamer.scoring.scorers.external import External
 from streamer.scoring.signals.declared import declared_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.calibration.groups import LabelledGroup
-    from streamer.calibration.specification import Number
-    from streamer.calibration.threshold import Threshold
-    from streamer.clouds.offline import ScoredCloud
-    from streamer.clouds.tables.marks import Annotators
     from streamer.frames.answers import Encode
     from streamer.frames.held_out import HeldOut
-    from streamer.gates.declared import SegmentFallback, Unit
-    from streamer.gates.rule import Rule
 
 _MOST_DRAWS = 256
 _OWN = External.name

@@ -7,6 +7,7 @@ Hoeffding and Bentkus, at a stated level: they hold for the mean of other prompt
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,23 +16,19 @@ from numpy.typing import NDArray
 
 from streamer.calibration.p_values import hoeffding_bentkus
 from streamer.calibration.registry import every
+from streamer.calibration.threshold import Threshold
 from streamer.clouds.cloud import split_clouds
-from streamer.clouds.measurement import measure, units_of
-from streamer.clouds.offline import decided_batch
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, measure, units_of
+from streamer.clouds.offline import ScoredCloud, decided_batch
 from streamer.errors import UsageError
 from streamer.frames.tables import Tabular
+from streamer.gates.declared import Unit
+from streamer.gates.rule import Cut, Rule
 from streamer.wording.numbers import SERVED, percent
 from streamer.wording.policies import cut_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.calibration.threshold import Threshold
-    from streamer.clouds.measurement import DecidedBatch, OfflineRisk
-    from streamer.clouds.offline import ScoredCloud
     from streamer.frames.answers import Read
-    from streamer.gates.declared import Unit
-    from streamer.gates.rule import Cut, Rule
 
 Floats = NDArray[np.float64]
 

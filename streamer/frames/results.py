@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.guarantee import budget
-from streamer.clouds.measurement import units_of
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
 from streamer.frames.tables import Tabular
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.specification import Risk
     from streamer.calibration.threshold import Threshold
-    from streamer.clouds.measurement import DecidedBatch, OfflineRisk
     from streamer.gates.declared import Unit
 
 

@@ -8,15 +8,12 @@ from __future__ import annotations
 import reprlib
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.clouds.tables.rows import Table
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NAME = "the table"
 ACCEPTED = "a DataFrame (pandas, polars), a pyarrow.Table, a dict of columns, a list of dicts, a NumPy array with named fields, or a file's path"

@@ -11,12 +11,10 @@ Each decision keeps its p and names its rate, so that anybody with the gate's sa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.gates.settings import GateSettings
 
 

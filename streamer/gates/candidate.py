@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from streamer.gates.rule import INDICATOR
+from streamer.gates.rule import INDICATOR, Cut, Rule
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.gates.policy_gate import Needed
-    from streamer.gates.rule import Cut, Rule
     from streamer.gates.settings import GateSettings
 
 TOO_SLOW, NO_ENCODER_HERE, OTHER_UNIT = "too_slow", "no_encoder", "other_unit"

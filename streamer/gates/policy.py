@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from streamer.calibration.threshold import ThresholdState
 from streamer.gates.rule import INDICATOR, Rule, ships_nothing
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.calibration.threshold import ThresholdState
     from streamer.gates.policy_gate import Bursts, CalibrationLosses
     from streamer.gates.settings import GateSettings
 

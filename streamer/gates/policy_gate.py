@@ -7,27 +7,24 @@ import json
 import math
 import unicodedata
 from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.calibrators.full import unread
 from streamer.calibration.calibrators.transductive import TransductiveRule
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.gate import BatchGate, gate_batch
-from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Segments
+from streamer.gates.rule import BatchCut, Chance, Cut, Full, Rank, Rule, Segments
 from streamer.scoring.signals.signal_list import batch_row
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
     from streamer.gates.declared import Unit
     from streamer.gates.policy import Policy
-    from streamer.gates.rule import Rule
 
 LONGEST_SEGMENT = 200
 """Characters that the name of a segment may have."""

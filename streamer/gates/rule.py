@@ -9,20 +9,15 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, assert_never, get_args
+from typing import Any, ClassVar, Literal, assert_never, get_args
 
-from streamer.calibration.calibrators.full import LEAST_ALIKE, RIDGE, allowed
+from numpy.typing import ArrayLike
+
+from streamer.calibration.calibrators.full import LEAST_ALIKE, RIDGE, Prompts, allowed
 from streamer.calibration.shapes import Ramp, Smooth
-from streamer.calibration.threshold import THRESHOLD_STATES, state_at
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike
-
-    from streamer.calibration.calibrators.full import Prompts
-    from streamer.calibration.threshold import ThresholdState
+from streamer.calibration.threshold import THRESHOLD_STATES, ThresholdState, state_at
 
 RuleKind = Literal["indicator", "smooth", "ramp", "quantile", "rank", "transductive", "segments", "full"]
 RULE_KINDS: tuple[RuleKind, ...] = get_args(RuleKind)

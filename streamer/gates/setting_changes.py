@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from streamer.gates.settings import PARAMETERS, SETTINGS
-
-if TYPE_CHECKING:
-    from streamer.gates.settings import GateSettings
+from streamer.gates.settings import PARAMETERS, SETTINGS, GateSettings
 
 CALIBRATED_FOR = tuple(name for name, one in SETTINGS.items() if one.calibrated)
 """With the parameters of method and shape: what a threshold is calibrated for."""

@@ -7,11 +7,12 @@ shape, each with its own parameters.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from streamer.calibration import registry
 from streamer.calibration.calibrators.mean import Mean
@@ -28,12 +29,8 @@ from streamer.gates.shapes import INDICATOR_SHAPE, GateShape
 from streamer.scoring.judged import Form, form
 from streamer.scoring.registry import CHOICE, is_plugin, scorer_named
 from streamer.scoring.registry import EVERY as EVERY_SCORER
+from streamer.scoring.scorer import Scorer
 from streamer.scoring.signals.signal_list import SignalList
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from streamer.scoring.scorer import Scorer
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
 SHAPES: tuple[str, ...] = tuple(shapes.EVERY)

@@ -7,9 +7,10 @@ the policy's cut and rule. The arithmetic is in `streamer.calibration.shapes`, t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -17,16 +18,19 @@ from streamer.calibration.guarantee import besides, what_ships
 from streamer.calibration.registry import weighting_schemes
 from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth
 from streamer.calibration.soft import soft_by_scheme
-from streamer.calibration.specification import Parametrised, all_ranges, made, parameter
+from streamer.calibration.specification import (
+    Calibrator,
+    Number,
+    Parametrised,
+    Range,
+    Sample,
+    all_ranges,
+    made,
+    parameter,
+)
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
-from streamer.gates.rule import BatchCut, Chance, Indicator, Quantile, Rank
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.calibration.specification import Calibrator, Number, Range, Sample
-    from streamer.gates.rule import Rule
+from streamer.gates.rule import BatchCut, Chance, Indicator, Quantile, Rank, Rule
 
 
 class GateShape(Parametrised, ABC):

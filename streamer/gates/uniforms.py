@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamer.gates.keyed_hash import keyed_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.gates.batch_key import BatchKey
     from streamer.gates.declared import Unit
 

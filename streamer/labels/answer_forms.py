@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import overload
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamer.labels.lexical import normal_form
 from streamer.scoring.answer_head import answer_head, whole
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.reading import not_read
 from streamer.scoring.scorer import AnswerBatch
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class _Forms(Sequence[str]):

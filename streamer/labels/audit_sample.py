@@ -6,13 +6,12 @@ scores, texts and labels, reproducible by whoever holds the salt, and the same h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamer.gates.keyed_hash import keyed_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.gates.batch_key import BatchKey
 
 _TWO_TO_64 = float(2**64)

@@ -21,17 +21,15 @@ import importlib
 import re
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer import extras
 from streamer.errors import UsageError
 from streamer.scoring.encoders.identity import HASH_PREFIX, weight_hash
 from streamer.scoring.encoders.model_loading import quiet_libraries, resolve_device
 from streamer.scoring.encoders.registry import hub_snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 DEFAULT_MODEL = "roberta-large"
 """The paper's model, from the Hugging Face hub."""

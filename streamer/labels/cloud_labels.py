@@ -5,25 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
-from streamer.clouds.cloud import parse_cloud
+from streamer.clouds.cloud import Cloud, parse_cloud
 from streamer.clouds.cloud_files import AS_IT_IS, read_rows
 from streamer.clouds.line_record import append_lines, read_lines, read_whole
+from streamer.clouds.tables.answers import Reading
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.gates.batch_key import BatchKey
+from streamer.labels.filling import Attempted, Labeller
 from streamer.labels.label_files import LabelTask
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.tables.answers import Reading
-    from streamer.labels.filling import Attempted, Labeller
 
 _NO_GATE = "clouds"
 """Stands where a task names its gate: the clouds of a file have none."""

@@ -7,6 +7,7 @@ label yet, and a second run does the rest. A response that could not be labelled
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -14,8 +15,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-
     from streamer.labels.judge.record import Judgement
     from streamer.labels.label_files import LabelTask
     from streamer.labels.severity import Severity

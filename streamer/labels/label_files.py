@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,8 +27,8 @@ from streamer.clouds.cloud_files import AS_IT_IS
 from streamer.clouds.line_files import opened
 from streamer.clouds.tables.answers import Reading, ScoreCheck, several_note, severity_of
 from streamer.clouds.tables.columns import CORRECT, SCORE, shown_columns
-from streamer.clouds.tables.marks import number_in
-from streamer.clouds.tables.rows import Table, TableError, TextLines, format_by_name, open_table
+from streamer.clouds.tables.marks import Annotators, number_in
+from streamer.clouds.tables.rows import Lines, Table, TableError, TextLines, format_by_name, open_table
 from streamer.clouds.tables.values import NotText, name_of, plain, text_of
 from streamer.errors import BadMessage, UsageError
 from streamer.events.codec import BEYOND_UTC
@@ -33,21 +36,14 @@ from streamer.events.excerpts import excerpt, one_line
 from streamer.events.identifiers import check_name
 from streamer.events.labels import SCHEMA, LabelsV1, check_label, label_revision
 from streamer.gates import labeller_names
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import LabelRevision
+from streamer.labels.bridges.bridge import Bridge
 from streamer.labels.bridges.registry import bridges
 from streamer.security.csv_cells import CsvTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
     from _typeshed import SupportsWrite
-
-    from streamer.clouds.tables.marks import Annotators
-    from streamer.clouds.tables.rows import Lines
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import LabelRevision
-    from streamer.labels.bridges.bridge import Bridge
 
 FileFormat = Literal["csv", "jsonl"]
 

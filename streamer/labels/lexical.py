@@ -15,10 +15,8 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 Match = Literal["exact", "contained"]
 

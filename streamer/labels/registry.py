@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from streamer.calibration.specification import discovered
 from streamer.labels import kinds
 from streamer.labels.severity_kind import ProgramKind, SeverityKind
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @cache

@@ -5,11 +5,8 @@ Severities are made offline, for calibration and monitoring; the gate never sees
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DECIMALS = 6
 """Severities are rounded once, here: floating-point noise of a model is no difference between answers."""

@@ -7,7 +7,8 @@ queues the review page leaves out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from contextlib import nullcontext
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, get_type_hints
 
@@ -16,9 +17,6 @@ from streamer.labels.filling import Attempted, in_groups, usable_references
 from streamer.labels.severity import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
-    from contextlib import AbstractContextManager
-
     from streamer.labels.filling import Labeller
     from streamer.labels.label_files import LabelTask
     from streamer.settings.settings import Settings

@@ -6,6 +6,7 @@ better than it is. So no more labels can be looked at than the past has, less th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,6 @@ from streamer.calibration.plan import least_groups, least_held_share
 from streamer.calibration.prediction import Interval, interval
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamer.planning.plan import Simulation
 
 Floats = NDArray[np.float64]

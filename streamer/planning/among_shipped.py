@@ -8,25 +8,23 @@ calibrators.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
 from streamer.calibration.calibrators.selective import Selective, shipped_needed
 from streamer.calibration.history import TENTHS
 from streamer.calibration.p_values import binomial
 from streamer.calibration.plan import MOST_LABELS, least_held_share_selective
+from streamer.calibration.specification import Calibrator
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from streamer.calibration.prediction import Population
-    from streamer.calibration.specification import Calibrator
 
 POWER = 0.8
 """The chance with which so many labels are to be enough."""

@@ -7,6 +7,7 @@ give the same plan, to the last bit.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
@@ -25,15 +26,12 @@ from streamer.calibration.plan import (
     least_held_share_selective,
     smallest_alpha,
 )
-from streamer.calibration.prediction import best_ship_rate, predict
+from streamer.calibration.prediction import Population, Prediction, best_ship_rate, predict
+from streamer.calibration.specification import Calibrator
 from streamer.errors import UsageError
 from streamer.planning.score_quality import area_under_curve, intraclass_correlation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamer.calibration.prediction import Population, Prediction
-    from streamer.calibration.specification import Calibrator
     from streamer.gates.declared import Unit
     from streamer.planning.prompts import Prompts
 

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.prediction import Population
 from streamer.errors import UsageError
 from streamer.gates.gate import mean_score
-from streamer.planning.guess import make_world
+from streamer.planning.guess import Guess, make_world
 from streamer.scoring.blank import is_blank
 from streamer.scoring.gram import DECIMALS, score_batch
 from streamer.scoring.reading import not_read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import ArrayLike
-
     from streamer.clouds.cloud import Cloud
     from streamer.gates.declared import Unit
-    from streamer.planning.guess import Guess
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 Floats = NDArray[np.float64]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,13 +15,10 @@ from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.prediction import Interval, interval
 from streamer.errors import UsageError
 from streamer.gates.rungs import later_budget
-from streamer.planning.prompts import past_prompts
+from streamer.planning.prompts import SampledBatches, past_prompts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer.clouds.cloud import Cloud
-    from streamer.planning.prompts import SampledBatches
     from streamer.scoring.encoders.encoder import CachedEncoder
 
 Floats = NDArray[np.float64]

@@ -11,14 +11,13 @@ tries several D and takes the one whose threshold ships most has read severities
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from streamer.gates.label_lag import label_lag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from streamer.gates.declared import Pending
 
 MOST_DELAYS = 1000

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from streamer.calibration import registry
+from streamer.calibration.calibrators.full import Prompts
 from streamer.calibration.calibrators.mean import Mean
-from streamer.calibration.history import NO_HISTORY
+from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.segments import segments_by_scheme
-from streamer.calibration.specification import Sample
+from streamer.calibration.specification import Calibrator, Sample
 from streamer.calibration.threshold import Threshold
 from streamer.calibration.weighting import WeightingScheme
 from streamer.gates.rule import MOST_SEGMENTS, Cut, Full, Rule, Segments
 from streamer.gates.shapes import INDICATOR_SHAPE, floor_note, floored, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from streamer.calibration import LabelledGroup
-    from streamer.calibration.calibrators.full import Prompts
-    from streamer.calibration.history import History
-    from streamer.calibration.specification import Calibrator
     from streamer.gates.settings import GateSettings
 
 _LARGEST_DIAGNOSTIC = 200_000_000

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.loss_curve import budget_limit
-from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import BatchCut, Chance, Cut, Full, Quantile, Segments, ships_nothing
+from streamer.gates.policy_gate import Bursts, PolicyGate
+from streamer.gates.rule import BatchCut, Chance, Cut, Full, Quantile, Rule, Segments, ships_nothing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from streamer.gates.declared import Unit
     from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Bursts
-    from streamer.gates.rule import Rule
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.sampled import SampledGroup
 

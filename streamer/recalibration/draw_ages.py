@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import math
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from streamer.recalibration import age_cut
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.missing_labels import MissingLabels, missing_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from streamer.gates.policy import GateRevision
     from streamer.gates.settings import GateSettings
-    from streamer.recalibration.age_cut import AgeCut
     from streamer.recalibration.run import AuditSample
     from streamer.recalibration.sampled import SampledGroup
 

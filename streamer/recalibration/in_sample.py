@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from streamer.recalibration.comparison import losses, ship_rate, shipped
+from streamer.recalibration.comparison import Reading, losses, ship_rate, shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.gates.declared import Unit
-    from streamer.recalibration.comparison import Reading
     from streamer.recalibration.sampled import SampledGroup
 
 

@@ -10,13 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 DELTA = 0.01
 _CHANCES = np.arange(0.025, 1.0, 0.05)

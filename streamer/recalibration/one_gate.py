@@ -6,40 +6,31 @@ policy is in force and nothing is recorded; killed after it, the new one is, and
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Protocol
+from datetime import datetime, timedelta
+from typing import Literal, Protocol
 
-from streamer.events.alerts import alert
-from streamer.failpoints import disarmed
-from streamer.gates.policy import RECALIBRATOR
-from streamer.recalibration.comparison import Reading, direction, lambda_step, ship_rate
-from streamer.recalibration.missing_labels import unlabelled_by
+from streamer.events.alerts import AlertsV1, alert
+from streamer.failpoints import Failpoint, disarmed
+from streamer.gates.policy import RECALIBRATOR, GateRevision, Policy
+from streamer.gates.rule import Cut, Rule
+from streamer.recalibration.comparison import Direction, Reading, direction, lambda_step, ship_rate
+from streamer.recalibration.missing_labels import MissingLabels, unlabelled_by
 from streamer.recalibration.run import (
     AuditSample,
+    CalibrationRun,
+    Heads,
     NothingToCalibrate,
     Recalibration,
+    Since,
     calibrate_gate,
     with_diagnostics,
 )
+from streamer.recalibration.sampled import SampledGroup
 from streamer.recalibration.skill import level_of, separation
-from streamer.recalibration.verdict import Comparison, Verdict, closing, hold, verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-
-    from streamer.events.alerts import AlertsV1
-    from streamer.failpoints import Failpoint
-    from streamer.gates.policy import GateRevision, Policy
-    from streamer.gates.rule import Cut, Rule
-    from streamer.recalibration.comparison import Direction
-    from streamer.recalibration.missing_labels import MissingLabels
-    from streamer.recalibration.run import CalibrationRun, Heads, Since
-    from streamer.recalibration.sampled import SampledGroup
-    from streamer.recalibration.verdict import Closing, Held, Outcome
-
+from streamer.recalibration.verdict import Closing, Comparison, Held, Outcome, Verdict, closing, hold, verdict
 
 LONGEST_DEADLINE = 1e9
 LONGEST_UNWATCHED = timedelta(minutes=5)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -14,12 +15,15 @@ from streamer.calibration.history import MOST, NO_HISTORY
 from streamer.errors import TryLater
 from streamer.gates.label_lag import label_lag
 from streamer.gates.policy_gate import Bursts, sealed_burst
-from streamer.gates.rule import Cut, Full
+from streamer.gates.rule import Cut, Full, Rule
+from streamer.gates.settings import GateSettings
 from streamer.gates.shapes import noted
 from streamer.recalibration import age_cut
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.candidates import Candidate, RunSample, candidates, decide
 from streamer.recalibration.comparison import Reading, direction, losses
 from streamer.recalibration.draw_ages import LONGEST_SECONDS, age_moment, choose_cut, delay, overdue_labels
+from streamer.recalibration.missing_labels import MissingLabels
 from streamer.recalibration.sampled import (
     SampledGroup,
     bad_bursts,
@@ -31,15 +35,8 @@ from streamer.recalibration.sampled import (
 from streamer.recalibration.suffix_test import Suffix, order, suffix_test
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from streamer.calibration import History, LabelledGroup, Threshold
     from streamer.gates.policy import GateRevision, Policy
-    from streamer.gates.rule import Rule
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.missing_labels import MissingLabels
 
 
 Heads = tuple[tuple[str, str, int, int, str], ...]

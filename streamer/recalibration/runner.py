@@ -6,7 +6,9 @@ A run blocks nothing else: the risk in service of all gates is still monitored, 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -15,9 +17,6 @@ from streamer.errors import TryLater, Unavailable, UsageError
 from streamer.recalibration.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
     from streamer.recalibration.gate_status import GateStatus
 
 log = structlog.get_logger(__name__)

@@ -8,13 +8,12 @@ a run come sooner that holds more, or one that may not hold less without new gro
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from streamer.gates.settings import GateSettings
     from streamer.recalibration.gate_status import GateStatus
 

@@ -9,23 +9,20 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from streamer.errors import LeaseLost, Unavailable
-from streamer.events.alerts import alert
-from streamer.recalibration.runner import Runner
+from streamer.events.alerts import AlertsV1, alert
+from streamer.recalibration.runner import GateWork, Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import GateRevision
     from streamer.recalibration.gate_status import GateStatus, GateStatuses
-    from streamer.recalibration.runner import GateWork
 
 log = structlog.get_logger(__name__)
 

@@ -9,21 +9,18 @@ all of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from streamer.recalibration.comparison import shipped
+from streamer.recalibration.comparison import Reading, shipped
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from streamer.gates.declared import Unit
     from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.comparison import Reading
     from streamer.recalibration.sampled import SampledGroup
 
 LEVEL = 0.05

@@ -13,6 +13,7 @@ for several W: a cut that was false makes a gate stricter than it need be, and b
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,6 @@ import numpy as np
 from streamer.gates.keyed_hash import keyed_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
 WINDOWS = (50, 100, 200, 400, 800)

@@ -8,20 +8,15 @@ response allows. Everything else waits for a person.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from datetime import datetime, timedelta
+from typing import Literal
 
-from streamer.gates.policy import MONITOR
+from streamer.gates.policy import MONITOR, Policy
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.recalibration.comparison import Reading
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from datetime import datetime, timedelta
-
-    from streamer.gates.policy import Policy
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.comparison import Direction
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.comparison import Direction, Reading
 
 Outcome = Literal["applied", "proposed", "unchanged"]
 

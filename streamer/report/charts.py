@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,14 @@ import numpy as np
 from streamer.calibration import LossCurve
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS, percent
+from streamer.gates.declared import Unit
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.web.plot import Plot, ceiling, percent_ticks
 from streamer.wording.policies import cut_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.calibration import LabelledGroup
     from streamer.clouds.measurement import Floats, Units
-    from streamer.gates.declared import Unit
 
 BINS = 25
 

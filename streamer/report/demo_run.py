@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamer.calibration import groups_needed
 from streamer.calibration.guarantee import budget
 from streamer.calibration.registry import every
-from streamer.clouds.measurement import units_of
+from streamer.calibration.threshold import ThresholdState
+from streamer.clouds.measurement import DecidedBatch, OfflineRisk, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent
+from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut
 from streamer.report.charts import threshold_words
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.calibration import LabelledGroup
-    from streamer.calibration.threshold import ThresholdState
-    from streamer.clouds.measurement import DecidedBatch, OfflineRisk
-    from streamer.gates.declared import Unit
 
 CASES_SHOWN = 3
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from streamer.calibration.registry import every
-from streamer.clouds.measurement import units_of
+from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.sentence import UNIT_WORDS, percent, sentence
 from streamer.report.charts import calibration_chart, score_chart, tradeoff_chart
 from streamer.report.demo_run import (
@@ -19,12 +20,6 @@ from streamer.report.demo_run import (
     verdict,
 )
 from streamer.report.style import STYLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from streamer.clouds.measurement import Units
 
 __all__ = ["DemoRun", "render_report", "write_report"]
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from streamer.clouds.sentence import sentence
-from streamer.report.demo_run import cases, excerpt, figure_rows, verdict
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from streamer.report.demo_run import DemoRun
+from streamer.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
 
 _EXCERPT = 90
 

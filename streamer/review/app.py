@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
@@ -15,20 +16,14 @@ from starlette.routing import Route
 
 from streamer.errors import Unavailable, UsageError
 from streamer.review import messages
-from streamer.review.access import LabellingSession, labeller_name
-from streamer.review.items import Mark, Reviewer, UnknownItem
+from streamer.review.access import Access, LabellingSession, labeller_name
+from streamer.review.items import Mark, Recalibrating, Reviewer, ReviewItem, ReviewStore, Rubric, UnknownItem
 from streamer.web.guard import Guard
 from streamer.web.requests import bounded_body, media_type, static_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
     from starlette.requests import Request
     from starlette.types import ASGIApp
-
-    from streamer.review.access import Access
-    from streamer.review.items import Recalibrating, ReviewItem, ReviewStore, Rubric
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
@@ -9,8 +10,6 @@ from streamer.security.loopback import is_loopback
 from streamer.web import server
 
 if TYPE_CHECKING:
-    import socket
-
     from starlette.types import ASGIApp
 
 

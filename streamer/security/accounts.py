@@ -10,14 +10,12 @@ import hashlib
 import hmac
 import secrets
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from datetime import datetime
+from typing import Literal, NamedTuple, get_args
 
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
 
 Role = Literal["viewer", "labeller", "releaser", "approver", "administrator"]
 ROLES: tuple[Role, ...] = get_args(Role)

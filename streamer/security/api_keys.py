@@ -8,14 +8,12 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from datetime import datetime
+from typing import Literal, get_args
 
 from streamer.errors import Unavailable, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from datetime import datetime
 
 May = Literal["decide", "label", "read"]
 MAY: tuple[May, ...] = get_args(May)

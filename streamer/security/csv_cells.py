@@ -9,13 +9,12 @@ and after everything that some spreadsheet takes for a separator. `plain_cell` r
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from _typeshed import SupportsWrite
 
 _SIGNS = frozenset("=+-@＝＋－＠﹦﹢﹣﹫")  # full-width and small forms begin a formula too

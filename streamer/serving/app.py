@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,29 +13,24 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from streamer.errors import BadMessage
+from streamer.events.limits import Limits
 from streamer.events.responses import read_attempt
 from streamer.gates.batch_key import BatchKey
 from streamer.serving import bodies, requests
 from streamer.serving.chat.protocols import refuse
 from streamer.serving.chat.routes import chat_routes
-from streamer.serving.deadlines import deadline, desk_seconds, wanted_seconds
+from streamer.serving.deadlines import Deadline, deadline, desk_seconds, wanted_seconds
 from streamer.serving.gate_view import gate_view
 from streamer.serving.openapi import document
 from streamer.serving.problems import Problem, refused
-from streamer.serving.releases import RETRY_AFTER, not_at_desk, told
+from streamer.serving.releases import RETRY_AFTER, Releases, not_at_desk, told
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from datetime import datetime
-
     from starlette.requests import Request
 
-    from streamer.events.limits import Limits
     from streamer.security.api_keys import May
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
-    from streamer.serving.deadlines import Deadline
-    from streamer.serving.releases import Releases
     from streamer.serving.request_log import RequestLog
 
 

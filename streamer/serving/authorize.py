@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from streamer.errors import Unavailable
-from streamer.security.api_keys import allows
+from streamer.security.api_keys import ApiKey, KeyRing, May, allows
 from streamer.security.loopback import is_loopback
 from streamer.serving.problems import Problem, unavailable
 from streamer.web.hosts import answers_to
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from starlette.requests import Request
 
-    from streamer.security.api_keys import ApiKey, KeyRing, May
     from streamer.security.rate_limit import RateLimits
 
 

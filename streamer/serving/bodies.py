@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -12,14 +14,9 @@ from streamer.errors import BadMessage
 from streamer.events import codes, labels, responses
 from streamer.events.cloudevents import rfc3339
 from streamer.events.json_structure import too_deep
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from streamer.events.labels import LabelsV1
-    from streamer.events.limits import Limits
-    from streamer.events.responses import ResponsesV1
+from streamer.events.labels import LabelsV1
+from streamer.events.limits import Limits
+from streamer.events.responses import ResponsesV1
 
 MOST_LABELS: Final = 1000
 """In one request."""

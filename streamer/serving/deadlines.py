@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
 
 from streamer.serving.problems import Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
 
 
 class Deadline(NamedTuple):

@@ -6,11 +6,13 @@ import asyncio
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from streamer.events.receipts import receipt
-from streamer.journal import Record
+from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Record, Slice
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
@@ -18,11 +20,8 @@ from streamer.stream.health import WorkerHealth
 from streamer.stream.intake import Fetched, Intake
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
     from concurrent.futures import Executor
-    from datetime import datetime
 
-    from streamer.journal import Headers, Lease, Linked, Outcome, OutcomeKind, Partition, Slice
     from streamer.stream.decider import Decider
     from streamer.stream.hooks import Hooks
     from streamer.stream.observer import StreamObserver

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
@@ -14,9 +16,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.serving.problems import RETRY_SECONDS, Problem, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
-    from datetime import datetime
 
     from streamer.events.desk import DeskV1
     from streamer.store.desk.release_desk import ReleaseDesk

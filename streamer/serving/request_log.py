@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from streamer.errors import Unavailable
+from streamer.errors import BadMessage, Unavailable
 from streamer.events import codes
 from streamer.events.labels import label_revision
-from streamer.journal import BatchDecision, DeadLetter, Partition
-from streamer.serving.lane import Ended
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import (
+    BatchDecision,
+    DeadLetter,
+    Headers,
+    LabelRevision,
+    Partition,
+    RecordedAction,
+    RecordedBatch,
+)
+from streamer.serving.lane import Ended, Lane, Recorded
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
     from streamer.deciding.policy_book import PolicyBook
-    from streamer.errors import BadMessage
-    from streamer.gates.batch_key import BatchKey
     from streamer.gates.policy import Policy
-    from streamer.journal import Headers, LabelRevision, RecordedAction, RecordedBatch
     from streamer.serving.bodies import BatchBody, SeverityBody
     from streamer.serving.deadlines import Deadline
-    from streamer.serving.lane import Lane, Recorded
     from streamer.store.store import Store
 
 T = TypeVar("T")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from streamer.serving.request_log import GRACE_SECONDS
+from streamer.journal import Journal
+from streamer.serving.lane import PendingAnswers, ServiceHealth
+from streamer.serving.request_log import GRACE_SECONDS, RequestLog
 from streamer.stream.backoff import until_available
-from streamer.stream.ending import signals_set
+from streamer.stream.ending import Ending, signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
-    from streamer.journal import Journal
-    from streamer.serving.lane import PendingAnswers, ServiceHealth
-    from streamer.serving.request_log import RequestLog
     from streamer.serving.slots import Slots
-    from streamer.stream.ending import Ending
     from streamer.stream.hooks import Hooks
     from streamer.stream.relay import Relay
     from streamer.web.server import Server

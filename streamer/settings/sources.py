@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
@@ -17,8 +18,6 @@ from streamer.failpoints import VARIABLE as FAILPOINTS_VARIABLE
 from streamer.settings.dev_session import DEV_SESSION_FILE, find_dev_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pydantic.fields import FieldInfo
 
 _Json = TypeVar("_Json", dict[str, Any], list[Any])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -17,8 +18,6 @@ from streamer.errors import UsageError
 from streamer.signing.canonical_json import canonical_json, stored_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
     from streamer.journal import LabelRevision
 
 DOMAIN = b"streamer.label.v1\x00"

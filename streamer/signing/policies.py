@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
@@ -20,8 +21,6 @@ from streamer.signing.canonical_json import canonical_json, stored_number
 from streamer.signing.commitments import salt_commitment, seed_commitment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer.gates.policy import Policy
     from streamer.journal import ActivePolicy
 

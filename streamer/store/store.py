@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property, partial
+from types import TracebackType
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from streamer.errors import BadData, UnfitText
 from streamer.events.alerts import AlertsV1, alert_message
 from streamer.events.desk import DeskV1, desk_message
 from streamer.events.topics import Topics
-from streamer.failpoints import disarmed
-from streamer.journal import NO_IDS, RecordedAction
-from streamer.signing.labels import NO_LABEL_KEYS
-from streamer.signing.policies import NO_KEYS
+from streamer.failpoints import Failpoint, disarmed
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import (
+    NO_IDS,
+    DataGap,
+    Headers,
+    Lease,
+    Linked,
+    OutboxMessage,
+    OutcomeKind,
+    Partition,
+    Queued,
+    RecordedAction,
+    RecordedBatch,
+    Slice,
+)
+from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.signing.policies import NO_KEYS, PolicyKeys
 from streamer.store.audit.heads import Heads
-from streamer.store.audit.verify import verify_chain
+from streamer.store.audit.verify import ChainFault, verify_chain
 from streamer.store.calibration.encoders import Encoders
 from streamer.store.db.engine import Database, bad_data
-from streamer.store.db.leases import Leases
+from streamer.store.db.leases import Leases, ProcessLease
 from streamer.store.db.migrate import require_migrated
 from streamer.store.labels.read_labels import ReadLabels
 from streamer.store.labels.revisions import Labels
@@ -28,40 +45,17 @@ from streamer.store.log import commit, outbox, progress
 from streamer.store.log.dead_letters import DeadLetters
 from streamer.store.log.reports import Reports
 from streamer.store.log.resolve_outcomes import recorded_batch, stored_decisions
+from streamer.store.policies.candidates import Candidates
 from streamer.store.policies.gates import Gates
 from streamer.store.policies.policies import Policies
 from streamer.store.policies.policy_writer import PolicyWriter
 from streamer.store.risk.alerts import Alerts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-    from types import TracebackType
-
-    import sqlalchemy as sa
-
-    from streamer.failpoints import Failpoint
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import (
-        DataGap,
-        Headers,
-        Lease,
-        Linked,
-        OutboxMessage,
-        OutcomeKind,
-        Partition,
-        Queued,
-        RecordedBatch,
-        Slice,
-    )
-    from streamer.signing.labels import LabelKeys
-    from streamer.signing.policies import PolicyKeys
     from streamer.store.audit.chained_rows import ChainedRows
-    from streamer.store.audit.verify import ChainFault
     from streamer.store.calibration.calibration_runs import Calibrations
     from streamer.store.calibration.carried_scores import CarriedScores
     from streamer.store.calibration.recalibration_status import RecalibrationStatus
-    from streamer.store.db.leases import ProcessLease
     from streamer.store.desk.release_desk import DeskMessage, ReleaseDesk
     from streamer.store.labels.answers import SqlAnswers
     from streamer.store.labels.judgements import Judgements
@@ -70,7 +64,6 @@ if TYPE_CHECKING:
     from streamer.store.log.resolve_outcomes import DeadLetterMessage
     from streamer.store.people.accounts import Accounts
     from streamer.store.people.api_keys import ApiKeys
-    from streamer.store.policies.candidates import Candidates
     from streamer.store.policies.policy_writer import PolicyMessage
     from streamer.store.risk.alerts import AlertMessage
     from streamer.store.risk.monitoring_state import Monitoring

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -11,7 +12,6 @@ import structlog
 from streamer.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
 log = structlog.get_logger(__name__)

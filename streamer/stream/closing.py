@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import ProducerClosed
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from aiokafka import AIOKafkaConsumer
 
 
 async def closed_within(client: AIOKafkaProducer | AIOKafkaConsumer, seconds: float) -> None:

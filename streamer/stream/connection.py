@@ -6,19 +6,21 @@ import contextlib
 import inspect
 import re
 import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.errors import UsageError
 from streamer.security.loopback import is_loopback
 from streamer.stream.log_limits import drop_farewells
-from streamer.stream.oauth_tokens import TokenCommand, TokenFile, aiokafka_provider, kafka_python_provider
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from streamer.stream.oauth_tokens import Tokens
+from streamer.stream.oauth_tokens import (
+    TokenCommand,
+    TokenFile,
+    Tokens,
+    aiokafka_provider,
+    kafka_python_provider,
+)
 
 _ADDRESS = re.compile(r"(?P<host>\[[\w:.%]+\]|[\w.-]+)(:(?P<port>[0-9]{1,5}))?")
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from streamer.journal import OutcomeKind
 
 _REFUSED = frozenset({"dead_letter", "conflict"})

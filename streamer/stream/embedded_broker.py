@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
 
 from streamer import extras
 from streamer.errors import Unavailable
 from streamer.stream.connection import KafkaConnection
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import TracebackType
 
 PARTITIONS = 4
 """Partitions of every topic; the mock cluster's fixed default."""

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import signal
 import threading
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
-
     from streamer.stream.stop_deadline import StopDeadline
 
 T = TypeVar("T")

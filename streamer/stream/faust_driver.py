@@ -8,6 +8,7 @@ application's loop.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import faust
@@ -21,7 +22,7 @@ from aiokafka.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
+from aiokafka.structs import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from faust.app.base import BootStrategy
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP, ConsumerMessage
@@ -35,10 +36,6 @@ from streamer.stream.intake import RECORD_OVERHEAD, Fetched
 from streamer.stream.topic_identity import TopicIdsRequest, ids_in
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from aiokafka.structs import ConsumerRecord
-
     from streamer.stream.fetch_budget import FetchBudget
 
 log = structlog.get_logger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
@@ -20,16 +21,14 @@ from faust.types import TP
 from streamer.journal import Partition
 from streamer.stream.backoff import Backoff
 from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.faust_driver import LeasingConsumer, StampedMessage
 from streamer.stream.faust_settings import consumer_defaults, reader_app
 from streamer.stream.intake import Intake, OfferResult
 from streamer.stream.leasing import Bounds, Leasing
 from streamer.stream.topic_identity import recreated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
-
     from streamer.stream.connection import Subscription
-    from streamer.stream.faust_driver import LeasingConsumer, StampedMessage
     from streamer.stream.fetch_budget import FetchBudget
     from streamer.stream.observer import StreamObserver
     from streamer.stream.reader_limits import ReaderLimits

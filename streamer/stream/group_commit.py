@@ -21,6 +21,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -29,17 +30,15 @@ import structlog
 
 from streamer.errors import Fenced, Outdated
 from streamer.events import codes
-from streamer.journal import BatchDecision, Committing, Slice
+from streamer.journal import BatchDecision, Committing, Outcome, OutcomeKind, Record, Slice
 from streamer.stream.backoff import until_available
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.group_size import GroupSize
 from streamer.stream.isolation import ContentError, blaming_content, commit_isolating, without_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from concurrent.futures import Executor
 
-    from streamer.journal import Outcome, OutcomeKind, Record
     from streamer.stream.dead_letter_cap import DeadLetterCap
     from streamer.stream.decider import Decider
     from streamer.stream.hooks import Hooks

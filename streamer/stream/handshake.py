@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from aiokafka.conn import AIOKafkaConnection
@@ -19,8 +20,6 @@ from streamer.errors import Unavailable, UsageError
 from streamer.stream.oauth_tokens import NoToken
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from streamer.stream.connection import KafkaConnection
 
 SECONDS = 5.0

@@ -8,9 +8,10 @@ every worker that is given its partition.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from struct import unpack_from
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import structlog
 from aiokafka.consumer import fetcher
@@ -34,9 +35,6 @@ from streamer.stream.unpacking import (
     unreadable,
     without_compression,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 log = structlog.get_logger(__name__)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
     from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind, Partition
     from streamer.stream.observer import Stage, StreamObserver
 

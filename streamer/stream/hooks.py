@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from streamer.failpoints import disarmed
+from streamer.failpoints import Failpoint, disarmed
 from streamer.stream.latency import LatencyLedger
-from streamer.stream.observer import SilentObserver
-from streamer.tracing import NO_TRACING
-
-if TYPE_CHECKING:
-    from streamer.failpoints import Failpoint
-    from streamer.stream.observer import StreamObserver
-    from streamer.tracing import Tracing
+from streamer.stream.observer import SilentObserver, StreamObserver
+from streamer.tracing import NO_TRACING, Tracing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

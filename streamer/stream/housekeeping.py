@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 from itertools import count
+from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -11,9 +13,6 @@ import structlog
 from streamer.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
-
     from streamer.journal import Partition
 
 log = structlog.get_logger(__name__)

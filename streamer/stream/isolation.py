@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -23,8 +24,6 @@ import structlog
 from streamer.errors import BadData, StreamerError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from streamer.journal import Record
     from streamer.stream.intake import Run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +17,6 @@ from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.topic_identity import recreated
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
     from concurrent.futures import Executor
 
     from streamer.stream.hooks import Hooks

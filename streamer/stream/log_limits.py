@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from kafka.errors import Cancelled
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CLIENT_LOGGERS = ("aiokafka", "faust", "mode", "kafka", "opentelemetry")
 

@@ -9,10 +9,8 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, Final, Protocol
 
 SECONDS: Final = 10.0
 """How long the command may take."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from kafka import KafkaProducer
@@ -21,9 +23,6 @@ from streamer.errors import Unavailable, UsageError
 from streamer.stream.topics import missing_topics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
-
     from kafka.producer.future import FutureRecordMetadata
 
     from streamer.journal import Headers

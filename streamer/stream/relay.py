@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamer.stream.backoff import until_available
-from streamer.stream.relay_lane import RelayLane
+from streamer.stream.relay_lane import RelayLane, RelayLimits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Executor
-    from datetime import datetime
 
     from streamer.journal import Journal, Lease, OutboxMessage, OutcomeKind, Partition, Slice
     from streamer.stream.connection import KafkaConnection
     from streamer.stream.hooks import Hooks
-    from streamer.stream.relay_lane import RelayLimits
 
 _LEFT_BEHIND = timedelta(seconds=5)
 """A row of no partition that waited so long was left behind by the command that wrote it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from aiokafka import AIOKafkaProducer
 from streamer.stream.closing import closed_within
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from streamer.stream.connection import KafkaConnection
 
 

@@ -8,12 +8,9 @@ import io
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import structlog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 log = structlog.get_logger(__name__)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka import KafkaConsumer, TopicPartition
@@ -13,9 +15,6 @@ from streamer.errors import Unavailable, UsageError
 from streamer.stream.header_names import accept_any_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from types import TracebackType
-
     from streamer.journal import Headers
     from streamer.stream.connection import KafkaConnection
 

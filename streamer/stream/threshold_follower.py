@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -14,7 +15,6 @@ from streamer.stream.closing import closed_within
 from streamer.stream.header_names import accept_any_record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from concurrent.futures import Executor
 
     from streamer.stream.connection import KafkaConnection

@@ -7,7 +7,9 @@ here, and sent over the consumer's connection.
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Collection
+from io import BytesIO
+from typing import Any, ClassVar
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -20,10 +22,6 @@ from aiokafka.protocol.types import (
     Schema,
     TaggedFields,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from io import BytesIO
 
 _METADATA = 3
 _VERSION = 10

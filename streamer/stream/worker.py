@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from streamer.failpoints import disarmed
+from streamer.failpoints import Failpoint, disarmed
+from streamer.journal import Journal
 from streamer.stream.backoff import until_available
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
-from streamer.stream.ending import signals_set
+from streamer.stream.ending import Ending, signals_set
 from streamer.stream.exits import WorkerExit, WorkerHalted
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.fetch_budget import FetchBudget
@@ -28,18 +30,12 @@ from streamer.stream.relay import Offering, Relay
 from streamer.stream.relay_lane import RelayLimits
 from streamer.stream.threshold_follower import ThresholdFollower
 from streamer.stream.topics import cluster_id
-from streamer.tracing import NO_TRACING
+from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from streamer.failpoints import Failpoint
-    from streamer.journal import Journal
     from streamer.stream.connection import Subscription
     from streamer.stream.decider import Decider
-    from streamer.stream.ending import Ending
     from streamer.stream.health import WorkerHealth
-    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 

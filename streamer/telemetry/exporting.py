@@ -6,20 +6,15 @@ Nothing here stops a process or a decision: what is wrong is logged, and there a
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from importlib.metadata import entry_points, version
-from typing import TYPE_CHECKING, Any, Final
+from importlib.metadata import EntryPoint, entry_points, version
+from typing import Any, Final
 
 import structlog
 
 from streamer.extras import PackageMissing, needed_by
-from streamer.tracing import NO_TRACING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from importlib.metadata import EntryPoint
-
-    from streamer.tracing import Tracing
+from streamer.tracing import NO_TRACING, Tracing
 
 log = structlog.get_logger(__name__)
 

@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 import threading
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import structlog
@@ -17,8 +18,6 @@ from streamer.security.redaction import HIDDEN, is_secret, redact_text
 from streamer.security.visible import visible
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from structlog.typing import EventDict, Processor, WrappedLogger
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,9 +18,18 @@ from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.events import codes
 from streamer.events.actions import REASONS
 from streamer.events.cloudevents import exemplar
-from streamer.journal import BatchDecision, DeadLetter, LabelRevision
+from streamer.journal import (
+    BatchDecision,
+    DataGap,
+    DeadLetter,
+    Headers,
+    LabelRevision,
+    OutboxMessage,
+    Outcome,
+    OutcomeKind,
+)
 from streamer.scoring.reading import RULES
-from streamer.signing.policies import REFUSALS
+from streamer.signing.policies import REFUSALS, Refusal
 from streamer.telemetry.catalogue import (
     CATALOGUE,
     EXPECTED_STATUSES,
@@ -31,11 +41,7 @@ from streamer.telemetry.catalogue import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     from streamer.gates.policy import Policy
-    from streamer.journal import DataGap, Headers, OutboxMessage, Outcome, OutcomeKind
-    from streamer.signing.policies import Refusal
 
 HOLD_REASONS = tuple(reason for reason in REASONS if reason != "scored")
 """Why a batch was held without a comparison with the threshold."""

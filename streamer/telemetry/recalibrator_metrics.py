@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
+from datetime import datetime
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,6 @@ from streamer.telemetry.catalogue import CATALOGUE, PARTS, PREFIX, RUN_OUTCOMES
 from streamer.telemetry.metrics import register, show
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.recalibration.gate_status import GateStatus
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamer.telemetry.catalogue import ALARM_GAUGES, ALARMS, OPEN_GAUGES, RISK_GAUGES, STRETCHES
 from streamer.telemetry.metrics import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from streamer.risk.rounds.report import RiskReport
     from streamer.risk.rounds.state import AlarmKind
     from streamer.risk.rounds.verdict import OpenFigures

@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -18,7 +19,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
 log = structlog.get_logger(__name__)
 

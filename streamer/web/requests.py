@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
@@ -11,8 +12,6 @@ from starlette.responses import PlainTextResponse, Response
 from streamer.security.loopback import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from starlette.requests import Request
     from starlette.types import ASGIApp, Receive, Scope, Send
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -17,8 +18,6 @@ from streamer.web.connections import ACCEPTED_AT_ONCE, Patience, Seldom, connect
 from streamer.web.requests import well_formed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["Server", "base_url", "listen", "server"]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
+from streamer.calibration.specification import Risk
+from streamer.gates.rule import Cut
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.age_cut import AgeCut
+from streamer.recalibration.comparison import Reading
+from streamer.risk.states import RiskInterval
 
-    from streamer.calibration.specification import Risk
+if TYPE_CHECKING:
     from streamer.gates.policy import GateRevision
-    from streamer.gates.rule import Cut
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.comparison import Reading
-    from streamer.risk.states import RiskInterval
     from streamer.whatif.figures import Figures
     from streamer.whatif.replay import Difference
 

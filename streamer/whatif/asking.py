@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -12,13 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.errors import TryLater, UsageError
-from streamer.gates.candidate import NOT_TRIED
-from streamer.gates.rule import INDICATOR, Chance, Cut, Indicator, Rank
-from streamer.gates.settings import PARAMETERS
+from streamer.gates.candidate import NOT_TRIED, CandidatePolicy
+from streamer.gates.rule import INDICATOR, Chance, Cut, Indicator, Rank, Rule
+from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.gates.settings import SETTINGS as DECLARED
 from streamer.recalibration import age_cut
+from streamer.recalibration.age_cut import AgeCut
 from streamer.recalibration.comparison import Reading
-from streamer.recalibration.run import AuditSample, NothingToCalibrate, calibrate_gate
+from streamer.recalibration.run import AuditSample, CalibrationRun, NothingToCalibrate, calibrate_gate
+from streamer.risk.states import RiskInterval
 from streamer.whatif.answers import Basis, Change, Changed, ChangedAnswer, WhatIfAnswer, budget_of
 from streamer.whatif.figures import figures, risk, watched
 from streamer.whatif.past import MOST
@@ -27,16 +30,7 @@ from streamer.whatif.replay import Difference, replay, replay_record, segments_u
 from streamer.whatif.rescored import RescoredSample, from_texts, rescored
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.gates.candidate import CandidatePolicy
     from streamer.gates.policy import GateRevision, Policy
-    from streamer.gates.rule import Rule
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.age_cut import AgeCut
-    from streamer.recalibration.run import CalibrationRun
-    from streamer.risk.states import RiskInterval
     from streamer.whatif.past import Past, PastReader
     from streamer.whatif.ports import CandidateRecord, PastPolicies, PastSample, Scores, WaitingProposal
     from streamer.whatif.rescored import Found, ScoresOf

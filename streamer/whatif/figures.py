@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime
+from streamer.gates.declared import Unit
+from streamer.risk.states import AuditedDecisions, ExposurePlan, OpenTime, RiskInterval
 
 if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.risk.states import RiskInterval
     from streamer.whatif.past import Past
 
 Flags = NDArray[np.bool_]

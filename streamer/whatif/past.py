@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-    from datetime import datetime
+from streamer.gates.policy_gate import Needed
+from streamer.gates.rule import Cut
 
+if TYPE_CHECKING:
     from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Needed
-    from streamer.gates.rule import Cut
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from streamer.recalibration.run import AuditSample
+from streamer.gates.candidate import CandidatePolicy, MadeBeside
+from streamer.gates.policy_gate import Bursts
+from streamer.gates.rule import Cut, Rule
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.run import AuditSample, Since
 from streamer.scoring.judged import WHOLE, Form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-
-    from streamer.gates.candidate import CandidatePolicy, MadeBeside
     from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Bursts
-    from streamer.gates.rule import Cut, Rule
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import Since
 
 
 class PastSample(AuditSample, Protocol):

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from streamer.gates.setting_changes import CALIBRATED_FOR
-from streamer.gates.settings import PARAMETERS
+from streamer.gates.settings import PARAMETERS, GateSettings
+from streamer.recalibration.run import AuditSample, SampleQuery
+from streamer.recalibration.sampled import SampledGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
-    from datetime import datetime
-
     from streamer.calibration import History
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import AuditSample, SampleQuery
-    from streamer.recalibration.sampled import SampledGroup
 
 T = TypeVar("T")
 

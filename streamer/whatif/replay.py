@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -13,13 +14,11 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy_gate import PolicyGate
 from streamer.gates.rule import Cut
+from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
+from streamer.recalibration.comparison import Reading
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.comparison import Reading
     from streamer.whatif.past import Past
 
 Flags = NDArray[np.bool_]

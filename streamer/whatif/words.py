@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from streamer.recalibration.age_cut import span
+from streamer.risk.states import RiskInterval
+from streamer.whatif import Change, WhatIfAnswer
 from streamer.wording.numbers import SERVED, counted, percent, when
 from streamer.wording.policies import cut_text
 from streamer.wording.verdicts import interval_text
-
-if TYPE_CHECKING:
-    from streamer.risk.states import RiskInterval
-    from streamer.whatif import Change, WhatIfAnswer
 
 
 def sentence(answer: WhatIfAnswer, change: Change) -> str:

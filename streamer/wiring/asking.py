@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
 from streamer.wiring.parts import now as present
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from streamer.settings.settings import Settings
     from streamer.store import Store
     from streamer.whatif import Scores, WhatIf

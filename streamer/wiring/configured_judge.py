@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,16 +11,13 @@ import structlog
 
 from streamer.errors import UsageError
 from streamer.telemetry.catalogue import JUDGE_RESULTS
-from streamer.tracing import NO_TRACING
+from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.scores import JudgeScores
     from streamer.settings.settings import Settings
     from streamer.telemetry.metrics import Metrics
-    from streamer.tracing import Tracing
 
 log = structlog.get_logger(__name__)
 

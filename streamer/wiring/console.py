@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -12,8 +13,6 @@ from streamer.errors import StreamerError, UsageError
 from streamer.wiring.parts import now, open_store, publish_pending
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamer.console.oidc import Issuer
     from streamer.settings.settings import Settings
 

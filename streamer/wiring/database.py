@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from streamer.wiring.parts import now
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import timedelta
-
     from streamer.settings.settings import Settings
     from streamer.store import Pruned, Roles
 

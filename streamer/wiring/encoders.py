@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -12,8 +13,6 @@ from streamer.errors import UsageError
 from streamer.gates.settings import NO_ENCODER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamer.labels.llm.embeddings import EmbeddingsEndpoint
     from streamer.scoring.encoders.encoder import CachedEncoder
     from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -11,8 +12,6 @@ from streamer.events.limits import RECORD_OVERHEAD_BYTES, Limits
 from streamer.events.topics import Topics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from streamer.gates.policy import Policy
     from streamer.journal import OutboxMessage
     from streamer.recalibration.run import Recalibration

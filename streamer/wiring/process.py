@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -16,9 +18,6 @@ from streamer.wiring.keys import policy_keys
 from streamer.wiring.parts import limits, now
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Mapping
-
     from streamer.deciding.policy_book import PolicyBook
     from streamer.events.alerts import AlertsV1
     from streamer.journal import Partition

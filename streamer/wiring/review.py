@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,8 +11,6 @@ from streamer.errors import UsageError
 from streamer.wiring.parts import now, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from streamer.review.items import Recalibrating, Rubric
     from streamer.settings.settings import Settings
     from streamer.store import Store

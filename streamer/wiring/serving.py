@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamer.errors import Unavailable, UsageError
 from streamer.events.topics import HTTP_LOG
-from streamer.gates.settings import NO_ENCODER
+from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.security.loopback import is_loopback
 from streamer.wiring.configured_judge import judge_scores
 from streamer.wiring.encoders import encoder_identity
@@ -31,12 +32,9 @@ from streamer.wiring.process import (
 from streamer.wiring.upstreams import upstreams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Executor
     from socket import socket
 
     from streamer.deciding.policy_book import PolicyBook
-    from streamer.gates.settings import GateSettings
     from streamer.labels.judge.scores import JudgeScores
     from streamer.labels.llm.record import Choice
     from streamer.risk.rounds.report import RiskReport

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
 from streamer.settings.sources import file_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from streamer.gates.settings import GateSettings
     from streamer.serving.chat.upstream import Upstream
     from streamer.settings.settings import Settings

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,8 +14,6 @@ from streamer.gates.settings import NO_ENCODER
 from streamer.journal import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from streamer.settings.settings import Settings
     from streamer.stream.worker import WorkerLimits
 

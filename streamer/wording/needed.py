@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from streamer.calibration.calibrators.full import allowed
 from streamer.wording.numbers import counted, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from streamer.gates.policy_gate import Needed
 
 MOST_SPOKE = 3

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from datetime import datetime
+from datetime import datetime
 
 SERVED = {"best": "prompts", "response": "responses", "batch": "batches"}
 """What a gate of each unit serves."""

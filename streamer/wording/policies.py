@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from streamer.calibration.calibrators.full import chance_above
 from streamer.calibration.registry import every
-from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN
-from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Segments
+from streamer.gates.policy import MONITOR, RECALIBRATOR, SIGNED_IN, GateRevision, Policy
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Full, Quantile, Rank, Rule, Segments
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.recalibration.sampled import cuts_at_budget
+from streamer.gates.settings import GateSettings
+from streamer.recalibration.sampled import SampledGroup, cuts_at_budget
 from streamer.wording.numbers import SERVED, counted, percent, when
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.gates.policy import GateRevision, Policy
-    from streamer.gates.rule import Rule
-    from streamer.gates.settings import GateSettings
     from streamer.recalibration.in_sample import InSample
-    from streamer.recalibration.sampled import SampledGroup
 
 
 def cut_text(cut: Cut, rule: Rule) -> str:

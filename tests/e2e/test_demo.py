@@ -8,21 +8,18 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import streamer
+from streamer.clouds.offline import ScoredCloud
 from streamer.settings.settings import load_settings
 from streamer.wiring import open_store
 from tests.clouds import first_lines
 from tests.offline import run_scored
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.clouds.offline import ScoredCloud
 
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 

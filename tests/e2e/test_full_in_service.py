@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,13 +18,10 @@ from streamer.events.actions import decode_action
 from streamer.store.db.schema import batches, decisions, responses
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
-from tests.faults.site import empty_site, wait_until
+from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 NAME = "full"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,18 +16,14 @@ from streamer import wiring
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from streamer_verify.scores import check_scores
-from tests.faults.site import empty_site, wait_until
+from streamer_verify.verifier import Verifier
+from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
+from tests.faults.worker_process import WorkerProcess
 from tests.packaging.test_scorer_package import EXAMPLE, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from streamer.scoring.encoders.encoder import Encoder
-    from streamer_verify.verifier import Verifier
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
     from tests.services.kafka import KafkaBroker
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,9 +13,6 @@ import pytest
 from streamer.cli import main
 from streamer.clouds.tables.columns import ROLES, parse_mapping
 from tests.checkout import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGE = (ROOT / "docs" / "own-data.md").read_text("utf-8")
 WHAT_IF = (ROOT / "docs" / "what-if.md").read_text("utf-8")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +14,10 @@ import pytest
 from streamer import wiring
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
-from tests.faults.site import empty_site, wait_until
+from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 NAME = "among"

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,8 +20,6 @@ from tests.checkout import ROOT, copy_checkout
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamer.scoring.encoders.encoder import Encoder
     from tests.services.kafka import KafkaBroker
 

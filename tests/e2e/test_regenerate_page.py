@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,6 @@ from tests.faults import oracle
 from tests.faults.site import GATE, Site, a_site, put_in_force
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.services.kafka import KafkaBroker
 
 PAGE = (Path(__file__).parents[2] / "docs" / "regenerate.md").read_text(encoding="utf-8")

@@ -6,7 +6,9 @@ import itertools
 import json
 import os
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +27,6 @@ from tests.promql import RULE_FILES, expressions
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from streamer.recalibration.gate_status import GateStatus
     from streamer.scoring.encoders.encoder import Encoder
     from streamer.store import Store

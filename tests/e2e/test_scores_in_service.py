@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,15 +13,12 @@ from streamer import wiring
 from streamer.gates.batch_key import BatchKey
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
-from tests.faults.site import empty_site, wait_until
+from tests.faults.site import Site, empty_site, wait_until
 from tests.faults.test_recalibration_killed import label
 from tests.integration.judge.test_judge_scores import marking
 from tests.services.openai_server import OpenAIServer
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 NAME = "scored"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +18,6 @@ from tests.e2e.swap.service import ALPHA, Service
 from tests.recorded import DecisionSummary
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamer.scoring.encoders.encoder import Encoder
     from tests.services.kafka import KafkaBroker
 

@@ -14,22 +14,19 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from packaging.requirements import Requirement
 
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.simulation import simulate_clouds
 from streamer.scoring.registry import SCORER_NAMES
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamer.clouds.cloud import Cloud
 
 ROOT = Path(__file__).parents[2]
 PAGES = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("using.md", "deploying.md"))

@@ -8,25 +8,18 @@ P3 what is decided from now on names it, and ships nothing that it does not ship
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from streamer import wiring
 from streamer.errors import BadMessage
-from streamer.events.actions import decode_action
+from streamer.events.actions import ActionsV1, decode_action
 from streamer.events.thresholds import decode_threshold, policy_from_event
 from streamer.gates.gate import gate_batch
-from streamer.signing.policies import NO_KEYS
+from streamer.gates.policy import Policy
+from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
 from tests.faults import oracle
-from tests.faults.site import GATE, publish, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.events.actions import ActionsV1
-    from streamer.gates.policy import Policy
-    from streamer.signing.policies import PolicyKeys, PolicyVersion
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
+from tests.faults.site import GATE, Site, publish, wait_until
+from tests.faults.worker_process import WorkerProcess
 
 
 def newest_trusted(site: Site, gate: str = GATE, keys: PolicyKeys = NO_KEYS) -> PolicyVersion:

@@ -15,21 +15,16 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple
 
 import httpx
 
-from streamer.client import Client
-from tests.faults.endpoint import GATE, PATIENCE, action, batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from types import TracebackType
-
-    from streamer.client import Decision
-    from tests.faults.endpoint import Endpoint, Site
+from streamer.client import Client, Decision
+from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site, action, batch
 
 REFUSED = (503, 429)
 """What the service says in place of a decision. Whoever asked holds, and may ask again."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,9 +22,6 @@ from tests.faults.site import record_threshold
 from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
     from streamer.store import Store
     from tests.services.kafka import KafkaBroker
 

@@ -14,13 +14,12 @@ import random
 import re
 import struct
 from collections import deque
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.faults.mutations import EXAMPLES, mutations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from streamer.journal import Headers
 
 

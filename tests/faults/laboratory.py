@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
 from streamer.events import codes
 from streamer.events.actions import decode_action
-from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Rule, Segments
 from streamer.gates.settings import GateSettings
 from streamer.journal import Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
@@ -34,9 +35,6 @@ from tests.recorded import ledgers_of
 from tests.unit.deciding.test_decider import IDENTITY, HashingEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.gates.rule import Rule
     from streamer.store import Store
     from tests.faults.hostile_messages import Message
 

@@ -16,30 +16,26 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from streamer.audit.logged import compare_with_log
-from streamer.audit.verification import Lookups, Trusted, verify_record
+from streamer.audit.verification import Lookups, Trusted, VerificationReport, verify_record
 from streamer.events import dead_letters
 from streamer.events.actions import decode_action
 from streamer.events.receipts import receipt_line
-from streamer.events.topics import HTTP_LOG
+from streamer.events.topics import HTTP_LOG, Topics
 from streamer.gates.gate import gate_batch
 from streamer.stream.kafka_log import KafkaLog
-from streamer.stream.tail import Tail
+from streamer.stream.tail import Tail, TailedRecord
 from streamer.stream.topics import log_bounds
 from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.audit.verification import VerificationReport
-    from streamer.events.topics import Topics
     from streamer.store import Store
     from streamer.stream.connection import KafkaConnection
-    from streamer.stream.tail import TailedRecord
 
 
 _BATCH_ID = re.compile(rb'"batch_id": ?"([^"]*)"')

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -19,9 +21,6 @@ from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
-    from pathlib import Path
-
     from tests.services.kafka import KafkaBroker
 
 BY_LABELS = {"recalibrate_every_seconds": None, "recalibrate_after_groups": 50}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
 import time
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +18,7 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.calibration import Threshold
-from streamer.gates.rule import INDICATOR
+from streamer.gates.rule import INDICATOR, Rule
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.candidates import Candidate
@@ -26,18 +29,11 @@ from streamer.store.db.schema import outcomes
 from tests.faults import oracle
 from tests.faults.worker_process import WorkerProcess
 from tests.migrated import migrated
-from tests.services.service_forks import FORKS
+from tests.services.service_forks import FORKS, ServiceForks
 
 if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import ExitStack
-    from pathlib import Path
-
-    from streamer.gates.rule import Rule
     from streamer.store import Store
     from tests.services.kafka import KafkaBroker
-    from tests.services.service_forks import ServiceForks
 
 GATE = "crash-test"
 

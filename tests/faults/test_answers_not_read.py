@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
 
 from streamer.events.actions import decode_action
+from streamer.scoring.encoders.encoder import Encoder
 from streamer.scoring.reading import RULES, SAYS
 from streamer.store.db.schema import batches, decisions
 from streamer.wording.numbers import percent
 from tests.e2e.test_gates_in_service import answered, publish, publish_labels, taken_up
-from tests.faults.site import empty_site
+from tests.faults.site import Site, empty_site
 from tests.unit.scoring.test_reading import HELD, READ
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.scoring.encoders.encoder import Encoder
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.encoder

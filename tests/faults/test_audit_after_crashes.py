@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,12 +15,8 @@ from streamer_verify.command import complete_lines
 from streamer_verify.logs import read_note
 from tests.faults.matrix import LONG
 from tests.faults.oracle import read_all
-from tests.faults.site import _own_environment, publish, wait_until
+from tests.faults.site import Site, _own_environment, publish, wait_until
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from tests.faults.site import Site
-
 
 KILLS = 5 if LONG else 1
 

@@ -13,6 +13,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -21,17 +22,13 @@ from sqlalchemy.engine import make_url
 
 from streamer import wiring
 from streamer.stream.exits import WorkerExit
-from tests.faults.matrix import LONG
+from tests.faults.matrix import LONG, Matrix
 from tests.faults.recalibrators import leaders
-from tests.faults.site import GATE, put_in_force, wait_until
+from tests.faults.site import GATE, Site, put_in_force, wait_until
 from tests.faults.traffic import Traffic
+from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 

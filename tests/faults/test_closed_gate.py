@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,15 +13,11 @@ import sqlalchemy as sa
 
 from streamer import wiring
 from streamer.store.db.schema import batches, decisions
-from tests.faults.matrix import LONG
-from tests.faults.site import GATE, wait_until
+from tests.faults.matrix import LONG, Matrix
+from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 LOCKED_SECONDS = 60 if LONG else 4

@@ -10,21 +10,16 @@ import math
 import os
 import random
 import time
-from typing import TYPE_CHECKING
 
 import numpy as np
 import psycopg
 import pytest
 
 from streamer.stream.exits import WorkerExit
-from tests.faults.matrix import LONG
-from tests.faults.site import GATE, wait_until
+from tests.faults.matrix import LONG, Matrix
+from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
+from tests.faults.worker_process import WorkerProcess
 
 SOAK_MINUTES = float(os.environ.get("STREAMER_TEST_SOAK_MINUTES", "0"))
 SECONDS = SOAK_MINUTES * 60 or (60 if LONG else 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +15,10 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.store.desk.release_desk import Reject, Release
 from streamer.stream.topics import log_bounds
-from tests.faults.site import GATE, event, events, publish, wait_until
+from tests.faults.site import GATE, Site, event, events, publish, wait_until
 from tests.integration.audit.attacker import breaking_in
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 EVENTS = 1200

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaProducer
@@ -17,12 +16,8 @@ from streamer.errors import UsageError
 from streamer.events.dead_letters import original_headers
 from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED
 from tests.faults import oracle
-from tests.faults.matrix import LONG
-from tests.faults.site import events, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
+from tests.faults.matrix import LONG, Matrix
+from tests.faults.site import Site, events, wait_until
 
 MIB = 2**20
 MOST_GROWTH = 256 * MIB

@@ -9,7 +9,8 @@ import hmac
 import json
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,16 +18,12 @@ from streamer.audit import signing
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle as by_one_file
 from streamer_verify.values import canonical_json
+from streamer_verify.verifier import Verifier
 from tests.faults.matrix import LONG
 from tests.integration.audit.alone import agree, in_javascript, need_node
 from tests.integration.audit.damage import BYTES, Parts, damages
 from tests.integration.audit.history import KEYS, export
 from tests.integration.audit.tampering_table import make_site
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer_verify.verifier import Verifier
 
 COUNT = 6_000 if LONG else 25
 SEED = 32

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,8 +25,6 @@ from tests.faults.matrix import LONG
 from tests.integration.audit.history import Scribe, event, settings_for, verify
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamer.store import Store
 
 GATE = "front"

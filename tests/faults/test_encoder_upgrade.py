@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,14 +15,10 @@ import sqlalchemy as sa
 
 from streamer.store.db.schema import batches, decisions
 from tests.e2e.test_gates_in_service import answered, is_lost, publish, publish_labels, taken_up
-from tests.faults.site import empty_site
+from tests.faults.site import Site, empty_site
 from tests.services.service_forks import PRELOADED, ServiceForks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.encoder

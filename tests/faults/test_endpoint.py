@@ -6,6 +6,8 @@ import json
 import random
 import signal
 import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,19 +17,14 @@ from streamer.events.actions import decode_action
 from streamer.failpoints import POINTS, RUN_POINTS
 from streamer.settings.settings import load_settings
 from streamer.stream.exits import WorkerExit
-from tests.faults.callers import REFUSED, Callers, agree, ask_all_again
-from tests.faults.endpoint import Site
+from tests.faults.callers import REFUSED, Callers, Told, agree, ask_all_again
+from tests.faults.endpoint import Endpoint, Site
 from tests.faults.oracle import Findings, read_all
 from tests.faults.site import wait_until
 from tests.services.ports import free_port
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from pathlib import Path
-
-    from tests.faults.callers import Told
-    from tests.faults.endpoint import Endpoint
     from tests.faults.matrix import Matrix
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer

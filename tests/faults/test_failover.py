@@ -6,7 +6,9 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,9 +25,6 @@ from tests.integration.store.conftest import World
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.faults.matrix import Matrix
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer

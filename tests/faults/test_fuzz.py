@@ -7,7 +7,6 @@ The decoder, the decider and the commit work together here, on both databases, t
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import Producer
@@ -18,12 +17,8 @@ from streamer.events import codes
 from streamer.events.responses import decode_responses, encode_responses
 from tests.faults.hostile_messages import Publisher
 from tests.faults.laboratory import GROUP, RULES, Laboratory
-from tests.faults.matrix import LONG
-from tests.faults.site import GATE, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
+from tests.faults.matrix import LONG, Matrix
+from tests.faults.site import GATE, Site, wait_until
 
 COUNT = 50_000 if LONG else 2_000
 """Messages for each database."""

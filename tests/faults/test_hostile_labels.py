@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import sqlalchemy as sa
 
 from streamer import wiring
+from streamer.gates.policy import Policy
 from streamer.recalibration.comparison import Reading, direction
-from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
+from streamer.recalibration.one_gate import FinishedRun, recalibrate_by_hand, recalibrate_by_rule
 from streamer.store.db.schema import batches, label_revisions, responses
 from tests.faults.agreement import agree
-from tests.faults.site import GATE, calibrated_now, publish, wait_until
+from tests.faults.site import GATE, Site, calibrated_now, publish, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.gates.policy import Policy
-    from streamer.recalibration.one_gate import FinishedRun
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 BATCHES = 80
 FLOOD = 10_000

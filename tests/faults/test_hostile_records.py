@@ -14,11 +14,10 @@ from streamer.errors import UsageError
 from streamer.events.dead_letters import ERROR_CODE
 from streamer.events.limits import RECORD_OVERHEAD_BYTES
 from tests.faults import oracle
-from tests.faults.site import event, events, wait_until
+from tests.faults.site import Site, event, events, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 
 class AnyBytes(str):

@@ -7,8 +7,10 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +22,6 @@ from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import export, settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from tests.faults.matrix import Matrix
 
 MOST_GROWTH = 64 * 2**20

@@ -19,12 +19,11 @@ from streamer.journal import LabelRevision
 from streamer.settings.settings import load_settings
 from streamer.signing.labels import statement
 from streamer.store.db.schema import batches, control_head, label_revisions, responses
-from tests.faults.site import GATE, calibrated_now, publish, wait_until
+from tests.faults.site import GATE, Site, calibrated_now, publish, wait_until
 
 if TYPE_CHECKING:
     from streamer.store import Store
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 BATCHES = 40
 INVENTED = 50

@@ -6,24 +6,22 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from sqlalchemy.engine import make_url
 
-from tests.faults.matrix import LONG
+from tests.faults.matrix import LONG, Matrix
 from tests.faults.oracle import Findings
 from tests.faults.recalibrators import Place, leaders, opened
 from tests.faults.site import wait_until
+from tests.faults.worker_process import WorkerProcess
 from tests.services.stalling_proxy import StallingProxy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.faults.matrix import Matrix
-    from tests.faults.worker_process import WorkerProcess
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 

@@ -9,12 +9,11 @@ import pytest
 from confluent_kafka import Producer
 
 from streamer import wiring
-from tests.faults.site import publish, wait_until
+from tests.faults.site import Site, publish, wait_until
+from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
 
 LAG = 1_000_000
 MOST = 256 * 2**20

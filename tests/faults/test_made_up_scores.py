@@ -10,11 +10,10 @@ from streamer import wiring
 from streamer.events.actions import decode_action
 from streamer.gates.settings import GateSettings
 from tests.faults import oracle
-from tests.faults.site import event, publish, put_in_force, wait_until
+from tests.faults.site import Site, event, publish, put_in_force, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 UNRELATED = ("Paris.", "I do not know.", "7", "Ask your doctor.")
 ENCODER = "text-embedding-3-small"

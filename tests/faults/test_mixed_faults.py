@@ -15,7 +15,9 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
@@ -29,7 +31,9 @@ from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from tests.faults.callers import REFUSED, Callers, agree, ask_all_again
 from tests.faults.endpoint import GATE as BOT
+from tests.faults.endpoint import Endpoint
 from tests.faults.endpoint import Site as Doors
+from tests.faults.matrix import Matrix
 from tests.faults.site import GATE, a_site, put_in_force, wait_until
 from tests.faults.test_chaos import SECONDS, SEED, SHIPPED_LATE, Crew
 from tests.faults.test_desk_killed import somebody
@@ -42,11 +46,6 @@ from tests.integration.serving.test_front_door import HALF, LIMITED, idle, many_
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.faults.endpoint import Endpoint
-    from tests.faults.matrix import Matrix
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 

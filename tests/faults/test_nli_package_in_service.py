@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.packaging.test_nli_package import EXAMPLE, WEIGHTS, expected, write_model
 from tests.packaging.test_scorer_package import Place
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.long

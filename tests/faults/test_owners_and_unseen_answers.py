@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -13,13 +14,10 @@ from streamer import wiring
 from streamer.events.actions import decode_action
 from streamer.store import create_roles
 from tests.faults import oracle
-from tests.faults.site import GATE, a_site, event, publish, wait_until
+from tests.faults.site import GATE, Site, a_site, event, publish, wait_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -12,16 +14,12 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from streamer.stream.exits import WorkerExit
-from tests.faults.site import publish, wait_until
+from tests.faults.site import Site, publish, wait_until
 from tests.faults.traffic import Traffic
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
     from tests.services.postgres import PostgresServer
 

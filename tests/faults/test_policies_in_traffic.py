@@ -10,12 +10,11 @@ import pytest
 
 from streamer import wiring
 from tests.faults import oracle
-from tests.faults.site import GATE, wait_until
+from tests.faults.site import GATE, Site, wait_until
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 
 @pytest.mark.long

@@ -11,11 +11,10 @@ import pytest
 
 from streamer import wiring
 from tests.faults import oracle
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, Site, publish, wait_until
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 # Where a run is killed, and whether its policy is there then. Its first transaction takes the gate's lease.
 STEPS = {

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from streamer import wiring
 from streamer.gates.policy import RECALIBRATOR
 from tests.faults.agreement import disagreements
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, Site, publish, wait_until
 from tests.faults.test_recalibration_killed import label, severity_of
 from tests.faults.worker_process import WorkerProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.faults.site import Site
 
 
 def tell(site: Site, first: int, count: int, severity: Callable[[int, int], float]) -> None:

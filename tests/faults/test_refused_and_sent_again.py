@@ -7,12 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from streamer import wiring
-from tests.faults.site import GATE, event, events, publish, wait_until
+from tests.faults.site import GATE, Site, event, events, publish, wait_until
 from tests.unit.events.test_responses import BAD
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 STRANGE = (
     "'; DROP TABLE streamer.decisions; --",

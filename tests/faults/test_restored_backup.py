@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from streamer import wiring
 from streamer.settings.settings import load_settings
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, Site, publish, wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.faults.site import Site
     from tests.services.postgres import PostgresServer
 
 

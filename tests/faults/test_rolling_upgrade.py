@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,14 +17,11 @@ import pytest
 
 import streamer
 from streamer.store import schema_state
-from tests.faults.site import wait_until
+from tests.faults.site import Site, wait_until
 from tests.faults.traffic import Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 MIGRATION = '''"""What the next version adds: a column with a default, and one that may be empty."""
 

@@ -6,6 +6,8 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -20,9 +22,6 @@ from tests.services.openai_server import ChatReply, ChatRequest
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.faults.matrix import Matrix
 
 STEPS = [point for point in POINTS if point not in RUN_POINTS and not point.endswith(("publish", "mark"))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
@@ -17,21 +18,18 @@ from streamer.cli import main
 from streamer.errors import UsageError
 from streamer.events.codec import encode
 from streamer.events.thresholds import threshold_event
+from streamer.gates.policy import Policy
 from streamer.settings.settings import load_settings
 from streamer.signing.policies import PolicyKeys, statement
 from streamer.store.db.schema import gate_revisions, policies
 from streamer.wiring import parts
 from tests.faults import oracle
 from tests.faults.agreement import actions_of, agree, decided_by, disagreements, newest_trusted
-from tests.faults.site import GATE, publish, wait_until
+from tests.faults.site import GATE, Site, publish, wait_until
+from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamer.gates.policy import Policy
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
 
 DAY = 86_400
 CUT = 2

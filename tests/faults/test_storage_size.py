@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import psycopg
 from psycopg.sql import SQL, Identifier
 from sqlalchemy.engine import make_url
 
-from tests.faults.site import publish, wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.site import Site
+from tests.faults.site import Site, publish, wait_until
 
 WARM, MEASURED = 500, 3000
 TABLE_BYTES, LOG_BYTES = 3600, 4500

@@ -6,18 +6,16 @@ import json
 import math
 import time
 import urllib.request
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from streamer import wiring
 from streamer.stream.topics import log_bounds
-from tests.faults.site import event, wait_until
+from tests.faults.site import Site, event, wait_until
+from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
-    from tests.faults.worker_process import WorkerProcess
     from tests.services.kafka import KafkaBroker
 
 ACTIONS = 50

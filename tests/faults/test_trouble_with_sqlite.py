@@ -5,7 +5,9 @@ from __future__ import annotations
 import resource
 import sqlite3
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +15,6 @@ import pytest
 from tests.faults.site import Site, a_site, publish, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.faults.matrix import Matrix
     from tests.services.kafka import KafkaBroker
 

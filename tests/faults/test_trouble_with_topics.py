@@ -11,12 +11,11 @@ import pytest
 from streamer import wiring
 from streamer.stream.exits import WorkerExit
 from streamer.stream.topics import log_bounds
-from tests.faults.site import events, publish, wait_until
+from tests.faults.site import Site, events, publish, wait_until
 from tests.recorded import ledgers_of
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
     from tests.services.kafka import KafkaBroker
 
 

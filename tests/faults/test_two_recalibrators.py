@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from tests.faults.site import wait_until
 from tests.integration.store.labelled_gate import GATE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.services.kafka import KafkaBroker
 
 

@@ -10,12 +10,11 @@ import pytest
 from confluent_kafka import Producer
 
 from streamer import wiring
-from tests.faults.site import events, publish, wait_until
+from tests.faults.site import Site, events, publish, wait_until
 from tests.recorded import newest_decisions
 
 if TYPE_CHECKING:
     from tests.faults.matrix import Matrix
-    from tests.faults.site import Site
 
 DAY = 86_400
 PROGRAM = str(Path(__file__).with_name("shifted_clock.py"))

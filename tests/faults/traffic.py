@@ -6,17 +6,13 @@ import json
 import random
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from confluent_kafka import Producer
 
 from streamer import wiring
-from tests.faults.site import GATE, event
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from tests.faults.site import Site
+from tests.faults.site import GATE, Site, event
 
 RUBBISH = (
     None,

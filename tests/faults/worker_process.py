@@ -10,16 +10,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.services.service_forks import ForkedService, ServiceForks
+from tests.services.service_forks import FORKS, ForkedService, ServiceForks
 
 
 class WorkerProcess:

@@ -11,9 +11,11 @@ import sqlite3
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,13 +30,7 @@ from streamer.labels.llm.record import Price
 from streamer.scoring.encoders.encoder import CachedEncoder, PartlyEncoded
 from streamer.scoring.encoders.endpoint_encoder import EndpointEncoder
 from streamer.settings.settings import load_settings
-from tests.services.openai_server import ChatReply, OpenAIServer, embeddings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from tests.services.openai_server import ChatRequest
+from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
 
 KEY = "sk-nobody-may-read-this"
 DIMENSION = 8

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +16,6 @@ from streamer.scoring.encoders.encoder import Encoder, EncoderIdentity
 from streamer.scoring.encoders.registry import encoder_identity, find_encoder, load_encoder, what_it_reads
 from streamer.scoring.encoders.sentence_transformer import SentenceTransformerEncoder
 from streamer.scoring.encoders.tokenizing import SCRIPTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.encoder
 

@@ -8,23 +8,20 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, encoder_identity, find_encoder, load_encoder
 from streamer.scoring.gram import gram_energy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
-
-    from streamer.scoring.encoders.encoder import Encoder
 
 pytestmark = pytest.mark.encoder
 

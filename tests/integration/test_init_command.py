@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from streamer.cli import main
 from streamer.cli.batch_files import publications
 from streamer.events.labels import decode_label
 from streamer.events.limits import Limits
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,8 +16,6 @@ import pytest
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.services.kafka import KafkaBroker
 
 PLAIN = {"STREAMER_ENCODER_NAME": "none", "STREAMER_HTTP_PORT": "0"}

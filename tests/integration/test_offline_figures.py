@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from streamer.clouds.offline import ScoredCloud, score_clouds
 from streamer.clouds.simulation import simulate_clouds
-from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from tests.offline import split_figures
-
-if TYPE_CHECKING:
-    from streamer.scoring.encoders.encoder import Encoder
 
 SEEDS = range(20)
 

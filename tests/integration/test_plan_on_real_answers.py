@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,14 +13,11 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.offline import score_clouds
 from streamer.planning.plan import Budget, Simulation, make_plan
 from streamer.planning.prompts import past_prompts
-from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from tests.offline import split_figures
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamer.gates.declared import Unit
-    from streamer.scoring.encoders.encoder import Encoder
 
 RESPONSES = 5
 LEVEL = 0.99

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,6 @@ import pytest
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.encoders.registry import DEFAULT_ENCODER, find_encoder
 from tests.packaging.test_scorer_package import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 EXAMPLE = ROOT / "examples" / "nli-scorer-package"
 WEIGHTS = shutil.ignore_patterns("model")

@@ -5,14 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from selenium import webdriver
 from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.service import Service
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _REMEDY = "install them, on Debian `apt-get install chromium chromium-driver`"
 

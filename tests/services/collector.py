@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
 
 SOON = {
     "OTEL_BSP_SCHEDULE_DELAY": "50",

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
 
 _HARMLESS = (r"^kafka\.cluster: Metadata refresh: failed Transport closed",)
 """A client whose connection was closed in between, by the broker or with the client itself, asks again by itself."""

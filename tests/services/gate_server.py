@@ -6,9 +6,11 @@ import json
 import socketserver
 import threading
 import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from streamer.events.actions import (
@@ -25,8 +27,6 @@ from streamer.events.responses import decode_responses
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
 
 
 @dataclass(frozen=True)

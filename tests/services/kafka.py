@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,8 +28,6 @@ from tests.run_folder import made_once
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tests.services.certificates import Authority, Certificate
 
 ROOT = Path(__file__).resolve().parents[2]

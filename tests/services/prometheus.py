@@ -10,13 +10,11 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.services.ports import free_port
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 def what_prometheus_needs() -> tuple[str, str] | None:

@@ -24,13 +24,11 @@ import threading
 import time
 import traceback
 import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
 
 TEST = "PYTEST_CURRENT_TEST"
 """The variable in which pytest keeps the name of the test that runs, and its phase."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import threading
 import time
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from types import TracebackType
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -14,13 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from streamer.signing.merkle import node_hash
 from streamer.signing.notes import COSIGNATURE, VerifierKey
-from streamer_verify.logs import read_note
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import TracebackType
-
-    from streamer_verify.logs import Note
+from streamer_verify.logs import Note, read_note
 
 
 def consistent(old: int, older: bytes, new: int, newer: bytes, proof: Sequence[bytes]) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,9 +25,6 @@ from streamer.security.api_keys import (
     read_rate,
 )
 from streamer.security.rate_limit import RateLimits
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,10 +27,6 @@ from streamer_verify.actions import keyed_uniform, uniform_of
 from streamer_verify.command import complete_lines
 from streamer_verify.figures import exposure_sums
 from streamer_verify.signatures import ed25519_verify
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # RFC 8032, section 7.1: public key, message, signature.
 VECTORS = [

@@ -13,9 +13,10 @@ import random
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import pytest
@@ -69,9 +70,6 @@ from streamer_verify import decisions as alone_decisions
 from streamer_verify import logs as alone_logs
 from streamer_verify import verifier as alone_verifier
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "audit-format.md"

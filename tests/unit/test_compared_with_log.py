@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +28,6 @@ from streamer.journal import OutboxMessage, Partition, RecordedOutcome
 from streamer.stream.tail import TailedRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
-    from datetime import datetime
-
     import pytest
 
     from streamer.audit.logged import LogReport, RecordedDesk

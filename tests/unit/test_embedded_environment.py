@@ -5,19 +5,15 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer.audit.signing import generate_keys
 from streamer.dev.embedded import EmbeddedStep
 from streamer.settings.dev_session import DevSession, find_dev_session, write_dev_session
-from streamer.settings.settings import load_settings
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.settings.settings import Settings
+from streamer.settings.settings import Settings, load_settings
 
 
 def environment_of(settings: Settings, folder: Path, *, shared: bool = True) -> dict[str, str]:

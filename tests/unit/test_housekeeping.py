@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
 from streamer.errors import Unavailable
 from streamer.journal import Partition
 from streamer.stream.housekeeping import Housekeeping
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 HEIGHTS = {Partition("log", "t", 0): 3}
 

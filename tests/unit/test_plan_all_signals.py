@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,9 +14,6 @@ from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.planning.all_signals import LABELS, PastPrompts, plan_all_signals
 from streamer.planning.plan import Simulation
 from tests.unit.evaluation.made_up import rows, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RUNS = Simulation(repetitions=60, seed=3)
 

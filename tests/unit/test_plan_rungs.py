@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,9 +15,6 @@ from streamer.errors import UsageError
 from streamer.gates.rungs import later_budget
 from streamer.planning.prompts import SampledBatches
 from streamer.planning.rungs import KEPT, PlannedRungs, plan_rungs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROMPTS, ALPHA = 900, 0.03
 EASY, HARD, HOPELESS = 0.5, 0.25, 0.25

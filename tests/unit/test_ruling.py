@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,14 +13,12 @@ from streamer import LabelledGroup, calibrate_groups
 from streamer.calibration import prepare_transductive
 from streamer.calibration.shapes import rank_scores
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
 from streamer.gates.policy_gate import PolicyGate, segment_of
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.gates.settings import UNITS
 from streamer.gates.uniforms import uniforms_for
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 KEY = BatchKey("support-bot", "b-1", 1)
 SALT = bytes(range(32))

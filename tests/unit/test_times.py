@@ -5,17 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+
+import pytest
 
 from tests import times
 from tests.processes import name_of_process
 from tests.times import KINDS, Meter, Recorder, folder_of, main, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import pytest
 
 BUSY = "import time\nwhile time.process_time() < 0.3: pass"
 

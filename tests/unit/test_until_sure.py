@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,10 +14,6 @@ from streamer.errors import UsageError
 from streamer.planning.prompts import SampledBatches
 from streamer.planning.until_sure import KEPT, plan_until_sure
 from streamer.scoring.steps import Steps
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 SIZES = (3, 6, 12)
 PROMPTS = 400

@@ -11,8 +11,8 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ from streamer import LabelledGroup, Threshold, calibrate, calibrate_groups, deci
 from streamer.calibration.registry import weighting_schemes
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ALPHA = 0.1
 GROUPS = 29  # B = .1 * 30 - 1 = 2 is a whole number: with single losses of 1 the bound is met exactly

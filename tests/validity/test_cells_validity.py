@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -36,9 +36,6 @@ from streamer.calibration.specification import Sample
 from streamer.gates.gate import mean_score
 from streamer.gates.settings import UNITS
 from tests.validity.known_risk import assert_within, most_violations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ALPHA = DELTA = 0.1
 POPULATION = 2000

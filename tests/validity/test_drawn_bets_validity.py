@@ -6,17 +6,14 @@ passes once in a million. Beside each promise stands a variant that is wrong on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count, islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from streamer.risk.states import Draw, DrawnBets, RiskAlarm, SelectiveAlarm
 from tests.validity.known_risk import most_violations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ALPHA, TOLERANCE, DELTA = 0.1, 0.02, 0.1
 THETA = ALPHA + TOLERANCE

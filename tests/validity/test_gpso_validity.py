@@ -6,7 +6,7 @@ Acceptance bounds are exact binomial quantiles, or normal ones of a mean over qu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -27,9 +27,6 @@ from streamer_research.gpso.diagnostics import DAVIS_KAHAN, separation
 from streamer_research.gpso.logistic import LogisticRegression
 from streamer_research.gpso.projectors import distance, spectrum
 from streamer_research.gpso.scatter import scatter_factor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 LEVEL = 1e-6
 DIMENSIONS = 12

@@ -12,7 +12,7 @@ from streamer.calibration.calibrators.full import allowed, fit_full
 from streamer.calibration.registry import weighting_scheme
 from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.blank import is_blank
-from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder, Encoder
 from streamer.scoring.encoders.registry import load_encoder
 from streamer.scoring.registry import EVERY
 from streamer.scoring.signals import words
@@ -21,7 +21,6 @@ from streamer.scoring.signals.signal_list import SignalList, choice_scores
 
 if TYPE_CHECKING:
     from streamer.clouds.offline import ScoredCloud
-    from streamer.scoring.encoders.encoder import Encoder
 
 pytestmark = [pytest.mark.slow, pytest.mark.encoder]
 

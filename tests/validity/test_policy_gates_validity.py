@@ -7,8 +7,9 @@ compared with the budget. `test_cells_validity` has the calibrators one by one, 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,13 +23,8 @@ from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.labels.audit_sample import draw_responses
-from streamer.recalibration.candidates import RunSample, decide
+from streamer.recalibration.candidates import Candidate, RunSample, decide
 from tests.validity.known_risk import assert_over, assert_within
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.recalibration.candidates import Candidate
 
 ALPHA = 0.1
 GROUPS = 39

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,13 +12,8 @@ from scipy import stats
 
 from streamer.recalibration.age_cut import choose
 from streamer.recalibration.missing_labels import missing_labels, unlabelled_by
-from streamer.recalibration.skill import level_of, separated
+from streamer.recalibration.skill import Separation, level_of, separated
 from streamer.recalibration.suffix_test import LEAST_EVIDENCE, evidence, order, suffix_test
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamer.recalibration.skill import Separation
 
 ALPHA = 0.1
 DRAWS = 300

@@ -6,15 +6,12 @@ the labels. Risks are exact, the bound is that of the central limit theorem at 1
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import numpy as np
 
 from streamer import Threshold, calibrate
 from tests.validity.known_risk import assert_over, assert_within, exposure_risk
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ALPHA = 0.1
 GROUPS = 99

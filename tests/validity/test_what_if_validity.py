@@ -7,9 +7,9 @@ ships little, and what is asked about ships much more: most of what that would h
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,17 +21,13 @@ from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.rule import INDICATOR, Cut
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.comparison import Reading
+from streamer.recalibration.run import SampleQuery
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.whatif import Change, Past, WhatIf
 from streamer.whatif.figures import figures
 from streamer.whatif.replay import replay, replay_record
 from streamer.whatif.rescored import rescored
 from tests.validity.known_risk import most_violations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamer.recalibration.run import SampleQuery
 
 P, FACTOR, LAG, DELTA = 0.2, 4.0, 40, 0.1
 MONTHS, LENGTH, PHASE, BAD = 1000, 2400, 600, 150

@@ -17,24 +17,20 @@ Zerva, Ulmer and Martins, Non-exchangeable conformal risk control (2024).
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import budget_limit, smallest_admissible
 from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.calibration.groups import LabelledGroup
 
 
 def calibrate_by_age(

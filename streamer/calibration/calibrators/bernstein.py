@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.high_probability import BoundedRisk, delta_parameter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from streamer.calibration.item_table import ItemTable
-    from streamer.calibration.keyed_weights import KeyedWeights
-    from streamer.calibration.specification import Sample
+from streamer.calibration.item_table import ItemTable
+from streamer.calibration.keyed_weights import KeyedWeights
+from streamer.calibration.specification import Sample
 
 
 @dataclass(frozen=True, slots=True)

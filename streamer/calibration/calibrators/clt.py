@@ -13,25 +13,20 @@ delta. At any real number of groups it may miss far more often, most of all wher
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed, what_ships
-from streamer.calibration.item_table import ItemTable
+from streamer.calibration.item_table import Floats, ItemTable
 from streamer.calibration.loss_curve import TOLERANCE
 from streamer.calibration.specification import Calibrated, Calibrator, Family, Sample, parameter
 from streamer.calibration.threshold import Threshold, state_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.calibration.groups import LabelledGroup
-    from streamer.calibration.item_table import Floats
 
 _MARGIN = 1e-6
 

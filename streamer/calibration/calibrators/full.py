@@ -23,13 +23,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.crc import calibrate_groups
 from streamer.calibration.groups import check_unique
@@ -37,11 +38,6 @@ from streamer.calibration.guarantee import besides, counted
 from streamer.calibration.p_values import binomial
 from streamer.calibration.specification import Calibrated, Calibrator, Sample, parameter
 from streamer.calibration.threshold import Threshold
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike
 
 Floats = NDArray[np.float64]
 Marks = NDArray[np.bool_]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from streamer.calibration.high_probability import BoundedRisk, delta_parameter
+from streamer.calibration.item_table import ItemTable
+from streamer.calibration.keyed_weights import KeyedWeights
 from streamer.calibration.loss_curve import LossCurve
 from streamer.calibration.p_values import hoeffding_bentkus
-
-if TYPE_CHECKING:
-    from streamer.calibration.item_table import ItemTable
-    from streamer.calibration.keyed_weights import KeyedWeights
 
 
 @dataclass(frozen=True, slots=True)

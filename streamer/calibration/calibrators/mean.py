@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,8 +13,6 @@ from streamer.calibration import weight_draws
 from streamer.calibration.weighting import WeightingScheme
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.calibration.keyed_weights import KeyedWeights
 
 Floats = NDArray[np.float64]

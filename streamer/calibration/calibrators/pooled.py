@@ -15,20 +15,17 @@ For exchangeable groups E[h_{G+1}(lambda)] <= 0 by the argument of Conformal Ris
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, SupportsIndex
+from typing import ClassVar, SupportsIndex
 
 from streamer.calibration.arguments import check_alpha, whole_number
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.item_table import ItemTable
 from streamer.calibration.loss_curve import TOLERANCE, smallest_admissible
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
 from streamer.calibration.threshold import Threshold, state_at
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.calibration.groups import LabelledGroup
 
 
 def calibrate_pooled(

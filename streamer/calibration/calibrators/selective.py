@@ -21,6 +21,7 @@ its place (Bonferroni).
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, check_delta, whole_number
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, what_ships
 from streamer.calibration.high_probability import delta_parameter
 from streamer.calibration.history import NO_HISTORY, TENTHS, History
@@ -37,9 +39,6 @@ from streamer.calibration.specification import Calibrated, Calibrator, Family, R
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.specification import Counts
 
 Indices = NDArray[np.intp]

@@ -20,6 +20,7 @@ docs/proofs.md#what-no-rule-can-promise.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.arguments import check_alpha, whole_number
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import counted, groups_needed, what_ships
 from streamer.calibration.loss_curve import TOLERANCE
 from streamer.calibration.one_item import Counted, OneItem
@@ -35,9 +37,6 @@ from streamer.calibration.specification import Calibrated, Calibrator, Risk, Sam
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.specification import Counts
 
 Indices = NDArray[np.intp]

@@ -25,20 +25,19 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from streamer.calibration.arguments import check_alpha, whole_number
 from streamer.calibration.crc import calibrate_groups, keyed_losses
+from streamer.calibration.groups import LabelledGroup
 from streamer.calibration.guarantee import besides, counted
 from streamer.calibration.loss_curve import LossCurve, budget_limit
 from streamer.calibration.specification import Calibrated, Calibrator, Sample
 from streamer.calibration.threshold import Threshold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.calibration.groups import LabelledGroup
     from streamer.calibration.weighting import WeightingScheme
 
 Charge = Literal["share", "drawn", "whole"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from streamer.clouds.cloud import (
     response_id,
 )
 from streamer.clouds.line_files import is_publishable
-from streamer.clouds.tables.columns import OF_PROMPT, ROLES, recognise, role_of
+from streamer.clouds.tables.columns import OF_PROMPT, ROLES, Columns, Role, recognise, role_of
 from streamer.clouds.tables.marks import ANNOTATORS, TRUTH, Annotators, Marks, number_in
 from streamer.clouds.tables.values import (
     NotText,
@@ -35,9 +36,6 @@ from streamer.events.responses import LEAST_LOGPROB
 from streamer.security.csv_cells import plain_cell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from streamer.clouds.tables.columns import Columns, Role
     from streamer.clouds.tables.rows import Table, TableError
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from streamer.clouds.tables.values import is_missing, plain
 from streamer.errors import UsageError
 from streamer.events.excerpts import excerpt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 Annotators = Literal["mean", "worst"]
 ANNOTATORS: tuple[Annotators, ...] = get_args(Annotators)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol
+from typing import IO, Any, Literal, Protocol
 
 import msgspec
 
@@ -21,9 +22,6 @@ from streamer.errors import BadMessage, UsageError
 from streamer.events.excerpts import excerpt, one_line
 from streamer.events.json_structure import check_structure
 from streamer.extras import needed_by
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 TableFormat = Literal["csv", "jsonl", "parquet"]
 

@@ -7,16 +7,13 @@ import io
 import json
 import math
 import tokenize
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from streamer.security.csv_cells import plain_cell
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "none", "null", "nil", "<na>", "-", "?"})
 _MOST_NAMES = 200

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from streamer.labels.bridges.bridge import (
@@ -15,8 +16,6 @@ from streamer.labels.bridges.bridge import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from streamer.labels.label_files import LabelTask
 
 

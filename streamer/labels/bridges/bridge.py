@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from streamer.calibration.specification import Specification
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from streamer.gates.batch_key import BatchKey
     from streamer.labels.label_files import LabelTask
 

@@ -6,6 +6,7 @@ Nothing in Langfuse's scores names our answer but the trace's id, which `task_id
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,8 +21,6 @@ from streamer.labels.bridges.bridge import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from streamer.gates.batch_key import BatchKey
     from streamer.labels.label_files import LabelTask
 

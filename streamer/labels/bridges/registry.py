@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from streamer.labels.bridges.argilla import Argilla
+from streamer.labels.bridges.bridge import Bridge
 from streamer.labels.bridges.label_studio import LabelStudio
 from streamer.labels.bridges.langfuse import Langfuse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.labels.bridges.bridge import Bridge
 
 
 @cache

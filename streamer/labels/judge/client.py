@@ -6,8 +6,10 @@ import asyncio
 import random
 import secrets
 import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,17 +19,12 @@ from streamer.labels.judge.record import JudgeFailure, Judgement
 from streamer.labels.judge.rubric import SEED, judge_name, messages, reminder
 from streamer.labels.llm.client import Chat, NothingSent
 from streamer.labels.llm.pool import Pool
-from streamer.labels.llm.record import cost_of
-from streamer.tracing import NO_TRACING
+from streamer.labels.llm.record import Exchange, FailureCode, cost_of
+from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
-    from decimal import Decimal
-
     from streamer.labels.judge.endpoint import JudgeEndpoint
     from streamer.labels.judge.rubric import JudgeCase
-    from streamer.labels.llm.record import Exchange, FailureCode
-    from streamer.tracing import Tracing
 
 
 class JudgeClient:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from streamer.labels.judge.rubric import SEED
 from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.labels.llm.record import Price
+from streamer.labels.llm.record import Price
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

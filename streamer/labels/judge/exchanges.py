@@ -5,14 +5,12 @@ Messages that several requests share (a retry repeats all of them) stand in it o
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.labels.llm.record import Exchange, Message, TokenUsage
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _PLAIN = ("reply", "model", "fingerprint", "finish_reason", "problem", "detail", "seconds")
 

@@ -6,6 +6,7 @@ when the gate is calibrated nor when it serves. A *severity* JS = 1 - J/100 is m
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer.labels.judge.client import JudgeClient
     from streamer.labels.judge.record import Judgement
 

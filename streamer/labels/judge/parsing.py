@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from streamer.errors import StreamerError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 ASPECT_NAMES: Mapping[str, int] = MappingProxyType(
     {"correctness": 60, "faithfulness": 20, "completeness": 15, "clarity": 5}

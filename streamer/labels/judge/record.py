@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from streamer.labels.llm.record import TokenUsage
+from streamer.labels.llm.record import Exchange, FailureCode, TokenUsage
 from streamer.labels.severity import DECIMALS, judge_severity
 
 if TYPE_CHECKING:
-    from decimal import Decimal
-
     from streamer.labels.judge.parsing import JudgeVerdict
     from streamer.labels.judge.rubric import JudgeCase
-    from streamer.labels.llm.record import Exchange, FailureCode
 
 
 @dataclass(frozen=True, slots=True)

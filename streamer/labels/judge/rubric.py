@@ -11,14 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streamer.labels.judge.parsing import ASPECT_NAMES, MAX_REPLY_CHARACTERS
 from streamer.labels.llm.record import Message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SEED = 7
 """The paper's: it determines the order of the anchors, and is sent with each request."""

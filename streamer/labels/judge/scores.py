@@ -6,26 +6,21 @@ import hashlib
 import threading
 import time
 from collections import Counter, OrderedDict, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 
 import structlog
 
-from streamer.journal import AskedMark, Marks
+from streamer.journal import AnswersToMark, AskedMark, Marks
+from streamer.labels.judge.client import JudgeClient
+from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.exchanges import exchanges_document
+from streamer.labels.judge.record import Judgement
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import PASSING
 from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from decimal import Decimal
-
-    from streamer.journal import AnswersToMark
-    from streamer.labels.judge.client import JudgeClient
-    from streamer.labels.judge.endpoint import JudgeEndpoint
-    from streamer.labels.judge.record import Judgement
 
 log = structlog.get_logger(__name__)
 

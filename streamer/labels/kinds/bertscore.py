@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,6 @@ from streamer.labels.severity_kind import ANSWERS_AT_ONCE, ProgramKind, option
 from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
-
     from streamer.labels.label_files import LabelTask
     from streamer.settings.settings import Settings
 

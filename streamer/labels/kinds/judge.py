@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from streamer.errors import Unavailable, UsageError
 from streamer.labels.filling import Attempted
+from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.endpoint import JudgeEndpoint
 from streamer.labels.judge.marks import AnsweredQuestion, severity_case
+from streamer.labels.judge.record import Judgement
+from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.llm.record import PASSING, Price
 from streamer.labels.severity import Severity
 from streamer.labels.severity_kind import ProgramKind, option
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from streamer.labels.judge.client import JudgeClient
-    from streamer.labels.judge.record import Judgement
-    from streamer.labels.judge.rubric import JudgeCase
     from streamer.labels.label_files import LabelTask
     from streamer.settings.settings import Settings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -11,8 +12,6 @@ from streamer.labels.severity_kind import RuleKind, option
 from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.labels.lexical import Match
 
 

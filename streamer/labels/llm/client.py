@@ -7,6 +7,7 @@ import email.utils
 import json
 import math
 from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,20 +16,15 @@ from streamer.errors import UsageError
 from streamer.events.excerpts import one_line
 from streamer.extras import needed_by
 from streamer.labels.llm.completions import completion_of, refusal_of
-from streamer.labels.llm.record import PASSING, Exchange
+from streamer.labels.llm.endpoint import ChatEndpoint
+from streamer.labels.llm.record import PASSING, Exchange, FailureCode, Message
 from streamer.labels.llm.refusals import fitted, refused_parameter
-from streamer.security.door import MOST_BYTES, Door, ReplyFailed
+from streamer.security.door import MOST_BYTES, Door, Reply, ReplyFailed
 from streamer.security.redaction import HIDDEN
-from streamer.tracing import NO_TRACING
+from streamer.tracing import NO_TRACING, Tracing
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-
-    from streamer.labels.llm.endpoint import ChatEndpoint
     from streamer.labels.llm.pace import Pace
-    from streamer.labels.llm.record import FailureCode, Message
-    from streamer.security.door import Reply
-    from streamer.tracing import Tracing
 
 _OF_EVERY_REQUEST = frozenset({401, 402, 403, 404})
 _OF_EVERY_REQUEST_BY_CODE = frozenset({"insufficient_quota", "model_not_found", "invalid_api_key"})

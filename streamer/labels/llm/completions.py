@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -13,12 +14,7 @@ from msgspec import Raw
 from streamer.events.excerpts import one_line
 from streamer.events.responses import LEAST_LOGPROB
 from streamer.labels.llm.record import Choice, FailureCode, TokenUsage
-from streamer.security.door import ReplyFailed, read_json
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.security.door import Reply
+from streamer.security.door import Reply, ReplyFailed, read_json
 
 T = TypeVar("T")
 

@@ -8,8 +8,10 @@ import itertools
 import random
 import re
 import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,17 +25,11 @@ from streamer.labels.llm.completions import NOTHING, member, text_of
 from streamer.labels.llm.endpoint import ChatEndpoint
 from streamer.labels.llm.pace import Pace
 from streamer.labels.llm.pool import Pool
-from streamer.labels.llm.record import Message, TokenUsage
-from streamer.security.door import MOST_BYTES, ReplyFailed, read_json
+from streamer.labels.llm.record import Exchange, Message, Price, TokenUsage
+from streamer.security.door import MOST_BYTES, Reply, ReplyFailed, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping, Sequence
-    from decimal import Decimal
-
     from numpy.typing import NDArray
-
-    from streamer.labels.llm.record import Exchange, Price
-    from streamer.security.door import Reply
 
 _STATUS = re.compile(r"\d{3}(?=:)")
 _TEXTS = 128

@@ -7,13 +7,11 @@ import concurrent.futures
 import itertools
 import queue
 import threading
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 
 T = TypeVar("T")
 

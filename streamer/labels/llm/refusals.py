@@ -8,10 +8,7 @@ otherwise its sentence has to be read.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Set
+from collections.abc import Mapping, Set
 
 _STATUSES = frozenset({400, 422})
 _CODES = frozenset({"unsupported_parameter", "unsupported_value", "unknown_parameter"})

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS, percent
+from streamer.gates.declared import Unit
 from streamer.report.charts import ScoreCounts, score_counts_chart, tradeoff_curves_chart
+from streamer.research.evaluation.results import DataSetResult, GateRow, ScorePicture
 from streamer.scoring.registry import GRAM
 from streamer.web.plot import Plot
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.research.evaluation.results import DataSetResult, GateRow, ScorePicture
 
 _ROOM_FOR_A_NUMBER = 0.07
 _WIDEST = 0.36

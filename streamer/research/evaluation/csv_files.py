@@ -5,18 +5,14 @@ from __future__ import annotations
 import io
 import statistics
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from streamer.labels.judge.parsing import ASPECT_NAMES
+from streamer.research.evaluation.data_sets import DataSet
+from streamer.research.evaluation.results import DataSetResult, Evaluation
 from streamer.scoring.blank import is_blank
 from streamer.scoring.registry import GRAM
 from streamer.security.csv_cells import CsvTable
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.evaluation.results import DataSetResult, Evaluation
 
 
 def responses_csv(evaluation: Evaluation, data_sets: Sequence[DataSet]) -> str:

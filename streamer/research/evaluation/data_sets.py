@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from streamer.clouds.cloud import NOT_KEPT, judged_cloud, severity_kind
+from streamer.clouds.cloud import NOT_KEPT, Cloud, judged_cloud, severity_kind
 from streamer.clouds.cloud_files import AS_IT_IS, read_clouds
 from streamer.clouds.offline import ScoredCloud
 from streamer.clouds.tables.answers import Reading, ScoreCheck
 from streamer.clouds.tables.rows import SUFFIXES
-from streamer.clouds.unlabelled import counts, unlabelled_note
+from streamer.clouds.unlabelled import Unlabelled, counts, unlabelled_note
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 from streamer.research.evaluation.results import JUDGE_FIELD
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import FORMS, WHOLE, Form, form
 from streamer.scoring.registry import GRAM
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.unlabelled import Unlabelled
-    from streamer.gates.declared import Unit
 
 OWN_SCORE = "score"
 """The scorer of scores that a table brings."""

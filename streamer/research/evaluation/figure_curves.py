@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,10 +16,8 @@ from streamer.research.evaluation.figure_style import (
     scorers_shown,
     set_title,
 )
+from streamer.research.evaluation.results import Evaluation
 from streamer.research.evaluation.words import budget_label, headline_alpha, scorer_title, short_name
-
-if TYPE_CHECKING:
-    from streamer.research.evaluation.results import Evaluation
 
 
 def calibration_curves(evaluation: Evaluation) -> Figure:

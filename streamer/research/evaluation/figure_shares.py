@@ -10,12 +10,11 @@ from matplotlib.figure import Figure
 
 from streamer.calibration.guarantee import budget
 from streamer.research.evaluation.figure_style import BLACK, BLUE, VERMILION, finish
+from streamer.research.evaluation.results import DataSetResult, Evaluation
 from streamer.research.evaluation.words import short_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from streamer.research.evaluation.results import DataSetResult, Evaluation
 
 _UNIT = "best"
 _HELD = "#e4e4e4"

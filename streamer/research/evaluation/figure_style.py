@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.figure import Figure
 
+from streamer.research.evaluation.results import DataSetResult, Evaluation
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
-
-    from streamer.research.evaluation.results import DataSetResult, Evaluation
 
 BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE, YELLOW, BLACK = (
     "#0072B2",

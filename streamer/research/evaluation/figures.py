@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
@@ -26,6 +27,7 @@ from streamer.research.evaluation.figure_style import (
     set_title,
 )
 from streamer.research.evaluation.measures import MODES
+from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, Spread
 from streamer.research.evaluation.words import (
     MODE_TITLES,
     UNIT_TITLES,
@@ -34,11 +36,7 @@ from streamer.research.evaluation.words import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from matplotlib.axes import Axes
-
-    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, Spread
 
 
 def all_figures(evaluation: Evaluation) -> dict[str, bytes]:

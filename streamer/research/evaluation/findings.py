@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streamer.calibration.guarantee import budget
 from streamer.clouds.sentence import UNIT_WORDS, percent
+from streamer.gates.declared import Unit
 from streamer.research.evaluation.measures import JUDGE, MODES
+from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow, Spread
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.tables import promised_rows
 from streamer.research.evaluation.words import UNITS, headline_alpha, scorer_title
 from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import GRAM
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
-    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow, ScorerRow, Spread
 
 _WRONG_WAY = "No, it points the wrong way"
 

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
+from streamer.labels.judge.client import JudgeClient
 from streamer.labels.judge.rubric import JudgeCase
 from streamer.labels.kinds.judge import GIVE_UP_AFTER
 from streamer.labels.llm.record import PASSING
@@ -22,10 +25,6 @@ from streamer.scoring.answer_head import answer_head
 from streamer.scoring.blank import is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from streamer.clouds.line_record import append_lines, read_lines
 from streamer.research.evaluation.results import Evaluation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Options
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from streamer.calibration.registry import weighting_schemes
-from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import decided_batch
+from streamer.clouds.measurement import Units, units_of
+from streamer.clouds.offline import ScoredCloud, decided_batch
+from streamer.gates.declared import Unit
 from streamer.research.evaluation.ranking import ranking
 from streamer.research.evaluation.results import GateRow, RankingRow, ScorerRow, StabilityRow
 from streamer.research.evaluation.spreads import excess, spread
@@ -18,20 +19,14 @@ from streamer.research.experiments.compared_methods import (
     FULL,
     METHODS_COMPARED,
     MethodLabels,
+    Run,
+    Served,
+    Traffic,
     by_scheme,
     served_above,
 )
-from streamer.research.experiments.halves import Halves, outcomes
+from streamer.research.experiments.halves import Halves, SplitOutcomes, outcomes
 from streamer.scoring.registry import GRAM
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.clouds.measurement import Units
-    from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.declared import Unit
-    from streamer.research.experiments.compared_methods import Run, Served, Traffic
-    from streamer.research.experiments.halves import SplitOutcomes
 
 Floats = NDArray[np.float64]
 

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 import streamer
 from streamer.errors import UsageError, why
 from streamer.research.evaluation.csv_files import parameters_csv, responses_csv
+from streamer.research.evaluation.data_sets import DataSet
+from streamer.research.evaluation.results import Evaluation
+from streamer.research.evaluation.run import ProgressWatch
 from streamer.research.evaluation.tables import markdown
 from streamer.research.evaluation.words import short_digest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.research.evaluation.data_sets import DataSet
-    from streamer.research.evaluation.results import Evaluation
-    from streamer.research.evaluation.run import ProgressWatch
 
 LISTING = "contents.json"
 """Names what was written and its hashes, so that what is there already is not drawn again."""

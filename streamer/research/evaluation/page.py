@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 
@@ -22,15 +23,10 @@ from streamer.research.evaluation.charts import (
 from streamer.research.evaluation.findings import LIMITS, findings, headline, headline_unit
 from streamer.research.evaluation.measures import MODES
 from streamer.research.evaluation.ranking import RESAMPLES
-from streamer.research.evaluation.results import JUDGE_FIELD, Options
+from streamer.research.evaluation.results import JUDGE_FIELD, DataSetResult, Evaluation, Options
 from streamer.research.evaluation.tables import all_tables, method_table
 from streamer.research.evaluation.words import UNIT_TITLES, headline_alpha
 from streamer.scoring.registry import SCORER_NAMES, SCORERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.research.evaluation.results import DataSetResult, Evaluation
 
 _MORE_STYLE = """
 .three { display: grid; grid-template-columns: repeat(3, 1fr); gap: 1rem; margin: .8rem 0 0; }

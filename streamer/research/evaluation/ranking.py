@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from streamer.clouds.measurement import Units
 from streamer.report.charts import ScoreCounts, tradeoff
 from streamer.research.evaluation.results import CoverageRisk, FigureInterval, RankingRow, ScorePicture
 from streamer.scoring.registry import GRAM
-
-if TYPE_CHECKING:
-    from streamer.clouds.measurement import Units
 
 Floats = NDArray[np.float64]
 

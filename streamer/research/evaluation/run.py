@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -12,10 +14,11 @@ import numpy as np
 from streamer.calibration import groups_needed
 from streamer.calibration.calibrators.full import LEAST_GROUPS
 from streamer.clouds.measurement import units_of
-from streamer.clouds.offline import decided_batch
+from streamer.clouds.offline import ScoredCloud, decided_batch
 from streamer.clouds.sentence import percent
 from streamer.clouds.unlabelled import check_unlabelled
 from streamer.errors import UsageError
+from streamer.gates.declared import Unit
 from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.evaluation.kept_results import keep_evaluation, kept_evaluation, results_key
 from streamer.research.evaluation.measures import (
@@ -46,11 +49,6 @@ from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from streamer.clouds.offline import ScoredCloud
-    from streamer.gates.declared import Unit
     from streamer.research.evaluation.data_sets import DataSet
 
 

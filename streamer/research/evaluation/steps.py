@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import AS_IT_IS
+from streamer.clouds.offline import ScoredCloud
+from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
 from streamer.frames.answers import signals_of
+from streamer.gates.declared import Unit
+from streamer.labels.judge.client import JudgeClient
 from streamer.research.evaluation.data_sets import (
     by_form,
     check_texts,
@@ -41,13 +47,6 @@ from streamer.scoring.registry import GRAM, SCORER_NAMES
 from streamer.scoring.signals.declared import GIVEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.clouds.offline import ScoredCloud
-    from streamer.clouds.tables.answers import Reading
-    from streamer.gates.declared import Unit
-    from streamer.labels.judge.client import JudgeClient
     from streamer.research.evaluation.data_sets import DataSet
     from streamer.research.evaluation.results import Evaluation
     from streamer.research.evaluation.run import ProgressWatch

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from streamer.calibration import registry
 from streamer.calibration.guarantee import budget
+from streamer.calibration.specification import Calibrator
 from streamer.clouds.sentence import UNIT_WORDS
+from streamer.gates.declared import Unit
 from streamer.research.evaluation.measures import MODES
+from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
 from streamer.research.evaluation.spreads import chance_bound
 from streamer.research.evaluation.words import (
     UNIT_TITLES,
@@ -20,13 +24,6 @@ from streamer.research.evaluation.words import (
     ratio,
     scorer_title,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from streamer.calibration.specification import Calibrator
-    from streamer.gates.declared import Unit
-    from streamer.research.evaluation.results import DataSetResult, Evaluation, GateRow
 
 Item = TypeVar("Item")
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from streamer.gates.declared import Unit
 from streamer.research.evaluation.data_sets import OWN_SCORE
 from streamer.research.experiments.compared_methods import FULL
 from streamer.scoring.registry import SCORERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.gates.declared import Unit
     from streamer.research.evaluation.results import FigureInterval, Spread
 
 UNITS: tuple[Unit, ...] = ("best", "response", "batch")

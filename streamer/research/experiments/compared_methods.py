@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +24,9 @@ from streamer.calibration.crc import keyed_losses
 from streamer.calibration.history import NO_HISTORY, History
 from streamer.calibration.loss_curve import budget_limit
 from streamer.calibration.registry import calibrator, names, weighting_scheme, weighting_schemes
-from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, rank_scores
+from streamer.calibration.shapes import FrozenQuantiles, Ramp, Smooth, SoftGate, rank_scores
 from streamer.calibration.specification import Sample
 from streamer.clouds.offline import bad_groups
-
-if TYPE_CHECKING:
-    from streamer.calibration.shapes import SoftGate
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.float32]

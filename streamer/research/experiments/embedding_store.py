@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.errors import Unavailable
-from streamer.scoring.encoders.encoder import PartlyEncoded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.scoring.encoders.encoder import Encoder
+from streamer.scoring.encoders.encoder import Encoder, PartlyEncoded
 
 EMBEDDINGS_FOLDER = Path(".streamer/embeddings")
 """Where embeddings are cached by default."""

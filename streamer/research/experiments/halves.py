@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.clouds.cloud import split_clouds
+from streamer.clouds.cloud import Cloud, split_clouds
 from streamer.clouds.measurement import Units, units_of
 from streamer.clouds.offline import ScoredCloud, calibration_groups, decided_batch
-from streamer.research.experiments.compared_methods import MethodLabels, Traffic
+from streamer.research.experiments.compared_methods import MethodLabels, Run, Traffic
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.clouds.cloud import Cloud
     from streamer.gates.declared import Unit
-    from streamer.research.experiments.compared_methods import Run
 
 Floats = NDArray[np.float64]
 Row = NDArray[np.float32]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 import msgspec
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.line_record import append_lines, read_lines
 from streamer.clouds.offline import ScoredCloud
@@ -17,17 +21,11 @@ from streamer.labels.answer_forms import answer_batch
 from streamer.scoring.judged import WHOLE, Form
 from streamer.scoring.plugins import checked_scores, frozen, loaded
 from streamer.scoring.registry import GRAM, SCORER_NAMES, SCORERS
+from streamer.scoring.scorer import AnswerBatch
+from streamer.scoring.signals.signal_list import SignalList
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import numpy as np
-    from numpy.typing import ArrayLike, NDArray
-
-    from streamer.clouds.cloud import Cloud
     from streamer.gates.declared import Unit
-    from streamer.scoring.scorer import AnswerBatch
-    from streamer.scoring.signals.signal_list import SignalList
 
 SCORES_FOLDER = Path(".streamer/scores")
 """Where scores are kept unless a command is told otherwise."""

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER, embedded_texts
 from streamer.scoring.encoders.ctranslate2_encoder import normalized
-from streamer.scoring.encoders.registry import find_encoder, load_encoder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from streamer.scoring.encoders.encoder import Encoder
-    from streamer.scoring.encoders.registry import EncoderFiles
+from streamer.scoring.encoders.encoder import Encoder
+from streamer.scoring.encoders.registry import EncoderFiles, find_encoder, load_encoder
 
 UNNORMALISED = "pooled, not normalised"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,6 @@ from streamer.research.sampling.plan import RecordPart
 from streamer.scoring.answer_head import answer_head
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer.research.sampling.plan import SamplingPlan, Slot
     from streamer.research.sampling.prompts import Prompt
     from streamer.research.sampling.replies import Found, Ledger

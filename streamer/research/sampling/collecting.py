@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from streamer.errors import StreamerError, Unavailable, UsageError
+from streamer.labels.llm.endpoint import TokenLimitName
 from streamer.labels.llm.pool import Pool
+from streamer.labels.llm.record import Exchange, Message, Price
 from streamer.research.sampling.estimating import expected_usage, most_usage
 from streamer.research.sampling.plan import RecordPart
 from streamer.research.sampling.replies import Ledger, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-    from typing import Any
-
-    from streamer.labels.llm.endpoint import TokenLimitName
-    from streamer.labels.llm.record import Exchange, Message, Price
     from streamer.research.sampling.plan import Request, SamplingPlan
 
 GIVE_UP_AFTER = 20

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from streamer.labels.llm.record import TokenUsage
+from streamer.labels.llm.record import Message, Price, TokenUsage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from streamer.labels.llm.record import Message, Price
     from streamer.research.sampling.plan import Request, SamplingPlan
     from streamer.research.sampling.replies import Reply
 

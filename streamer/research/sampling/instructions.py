@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from streamer.clouds.noise import NoiseFamily
 from streamer.labels.llm.record import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.clouds.noise import NoiseFamily
     from streamer.research.sampling.recipe import Mode
 
 NORMAL = (

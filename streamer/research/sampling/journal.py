@@ -5,16 +5,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
 
 from streamer.clouds.line_record import read_whole
 from streamer.errors import Unavailable, UsageError
 from streamer.research.sampling.replies import Reply
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-    from types import TracebackType
 
 SCHEMA = "streamer.sampling-journal.v1"
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamer.clouds.noise import noise_of
+from streamer.clouds.noise import NoiseFamily, noise_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.random import Generator
-
-    from streamer.clouds.noise import NoiseFamily
 
 MOST_CHARACTERS = 2000
 """No noisy answer is longer."""

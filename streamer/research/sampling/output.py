@@ -6,14 +6,13 @@ import gzip
 import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.errors import Unavailable, UsageError, named_beside
 from streamer.research.sampling.clouds import make_clouds
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from streamer.research.sampling.plan import SamplingPlan
     from streamer.research.sampling.replies import Ledger
 

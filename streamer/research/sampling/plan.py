@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from streamer.clouds.noise import NoiseFamily
 from streamer.errors import UsageError
+from streamer.labels.llm.record import Message
 from streamer.research.sampling.instructions import (
     answer_messages,
     instructions_id,
@@ -21,10 +24,6 @@ from streamer.research.sampling.noise import distinct_noise
 from streamer.research.sampling.recipe import MODEL_FAMILIES, Arm, Mode, Recipe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from streamer.clouds.noise import NoiseFamily
-    from streamer.labels.llm.record import Message
     from streamer.research.sampling.prompts import Prompt
 
 Kind = Literal["paraphrase", "rewording", "answer"]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from streamer.clouds.noise import NOISE_FAMILIES, NoiseFamily
 from streamer.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Mode = Literal["normal", "enforced", "noise"]
 MODES: tuple[Mode, ...] = get_args(Mode)

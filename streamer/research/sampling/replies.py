@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from streamer.labels.llm.record import Choice, TokenUsage
+from streamer.labels.llm.record import Choice, Exchange, TokenUsage
 from streamer.research.sampling.plan import RecordPart
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from streamer.labels.llm.record import Exchange
     from streamer.research.sampling.plan import Request
 
 MOST_BYTES = 65_536

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer.labels.llm.client import Chat
+from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
 from streamer.labels.llm.pace import Pace
+from streamer.labels.llm.record import Price
 from streamer.research.sampling.collecting import Collector, SamplingTally, Vendor, questions
 from streamer.research.sampling.estimating import CostEstimate, estimate
 from streamer.research.sampling.journal import ReplyJournal, read_journal
@@ -20,12 +25,6 @@ from streamer.research.sampling.recipe import Arm
 from streamer.research.sampling.replies import Ledger, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from decimal import Decimal
-    from pathlib import Path
-
-    from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
-    from streamer.labels.llm.record import Price
     from streamer.research.sampling.plan import Request
     from streamer.research.sampling.prompts import Prompt
     from streamer.research.sampling.recipe import Recipe

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from streamer.errors import UsageError
 from streamer.labels.llm.endpoint import ChatEndpoint
+from streamer.labels.llm.record import Price
+from streamer.research.sampling.collecting import Vendor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.labels.llm.record import Price
-    from streamer.research.sampling.collecting import Vendor
     from streamer.settings.settings import Settings
 
 

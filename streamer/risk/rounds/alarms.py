@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, assert_never
 
-from streamer.risk.rounds.state import WatchedAlarm
+from streamer.risk.rounds.state import LabelAlarmKind, WatchedAlarm
 from streamer.risk.states import DrawAlarm, LabelAlarm, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
     from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.state import LabelAlarmKind
     from streamer.risk.rounds.store import CalibratedSample
 
 ACKNOWLEDGED = "acknowledged"

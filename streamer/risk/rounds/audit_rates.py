@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamer.gates.audit_rate import AuditRate, day_of
 from streamer.risk.states import RiskAlarm
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.state import GateWatch
 

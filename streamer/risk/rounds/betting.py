@@ -7,6 +7,7 @@ complete and only rises from then on; one that is older than the label deadline 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -14,15 +15,12 @@ from typing import TYPE_CHECKING
 from streamer.risk.rounds.alarms import TERMS_CHANGED, goes_on, label_alarm, selective_limit
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
-from streamer.risk.rounds.state import LABEL_ALARMS
+from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.state import LABEL_ALARMS, AlarmKind, GateWatch, LabelAlarmKind, WatchedAlarm
 from streamer.risk.rounds.tally import TallyReader
 from streamer.risk.states import Draw, LabelAlarm, RiskAlarm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.state import AlarmKind, GateWatch, LabelAlarmKind, WatchedAlarm
     from streamer.risk.rounds.store import CalibratedSample
 
 

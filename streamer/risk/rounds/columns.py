@@ -7,8 +7,9 @@ same state to the last bit.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from datetime import datetime
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, overload
@@ -17,16 +18,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from streamer.risk.rounds.horizon import in_utc, latest_of
+from streamer.risk.rounds.horizon import Watermark, in_utc, latest_of
 from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.scoring.cloud import STATISTICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime
-
     from streamer.gates.settings import GateSettings
-    from streamer.risk.rounds.horizon import Watermark
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

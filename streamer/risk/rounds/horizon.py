@@ -13,13 +13,10 @@ neither makes its labels overdue nor holds up the rest, while what was decided b
 from __future__ import annotations
 
 from bisect import bisect_left
-from datetime import UTC
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
+from typing import NamedTuple
 
 MOST_MARKS = 64
 """Marks that are kept at most: fewer marks cut a decision's time to a wider range, and lose nothing else."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from math import fsum
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,6 @@ from streamer.gates.declared import Unit
 from streamer.risk.states import AuditedDecision
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.gates.settings import GateSettings
 
 

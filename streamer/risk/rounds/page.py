@@ -6,34 +6,29 @@ watch at once, neither count a decision twice nor leave one out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
+from streamer.events.alerts import AlertsV1
 from streamer.risk.rounds.audit_rates import next_rate
 from streamer.risk.rounds.betting import LabelAlarmReader
+from streamer.risk.rounds.columns import LoggedDecisions
 from streamer.risk.rounds.drifting import DriftReader
-from streamer.risk.rounds.horizon import joined, marked, pruned, settled_number, time_of
+from streamer.risk.rounds.horizon import Watermark, joined, marked, pruned, settled_number, time_of
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.report import Drawing
 from streamer.risk.rounds.resetting import reset
 from streamer.risk.rounds.serving import serve
-from streamer.risk.rounds.state import LABEL_ALARMS, WatchedAlarm
-from streamer.risk.rounds.store import Written
+from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, WatchedAlarm, WatchedSequence
+from streamer.risk.rounds.store import CalibratedSample, Standing, WatchStore, Written
 from streamer.risk.rounds.words import alert_of, closed_alert, closing_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from streamer.events.alerts import AlertsV1
     from streamer.gates.policy import Policy
-    from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Watermark
-    from streamer.risk.rounds.state import GateWatch, WatchedSequence
-    from streamer.risk.rounds.store import CalibratedSample, Standing, WatchStore
 
 log = structlog.get_logger(__name__)
 

@@ -11,23 +11,15 @@ depend on anything; only *whether* and *in which place* may not depend on draws 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
 
 from streamer.risk.rounds.columns import Undrawn, pieces
 from streamer.risk.rounds.horizon import time_of
-from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.state import WatchedSequence
-from streamer.risk.states import AuditedDecisions, ExposurePlan, ExposureSequence, NotSampled
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.state import GateWatch
-    from streamer.risk.states import AuditedDecision
+from streamer.risk.rounds.logged import LoggedDecision, Terms
+from streamer.risk.rounds.state import GateWatch, WatchedSequence
+from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, ExposureSequence, NotSampled
 
 JUDGE_CAP = 0.5
 """Predictions are cut here: half the scale keeps most of what a good judge gives, and halves the lower bound's price."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from streamer.gates.audit_rate import day_of
-from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval, budget_burn
+from streamer.gates.audit_rate import AuditRate, day_of
+from streamer.risk.states import BudgetBurn, LabelAlarm, RiskAlarm, RiskInterval, budget_burn
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.gates.audit_rate import AuditRate
     from streamer.gates.settings import GateSettings
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.state import AlarmKind, GateWatch, WatchedAlarm, WatchedSequence
     from streamer.risk.rounds.verdict import ServiceReport
-    from streamer.risk.states import BudgetBurn
 
 Verdict = Literal["kept", "broken", "not known yet"]
 

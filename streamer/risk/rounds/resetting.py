@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from streamer.risk.rounds.alarms import ACKNOWLEDGED, draw_alarm, label_alarm
+from streamer.risk.rounds.state import GateWatch, WatchedAlarm
 
 if TYPE_CHECKING:
-    from streamer.risk.rounds.state import GateWatch, WatchedAlarm
     from streamer.risk.rounds.store import Standing
 
 REOPENED = "the gate was opened again"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal, get_args
 
 from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, RiskAlarm, SelectiveAlarm
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.risk.rounds.horizon import Watermark
     from streamer.risk.rounds.logged import Terms
     from streamer.risk.rounds.serving import ServiceState

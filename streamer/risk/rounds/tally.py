@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from streamer.risk.rounds.columns import Undrawn
-from streamer.risk.rounds.horizon import time_of
-from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.horizon import Watermark, time_of
+from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.states import json_form
 from streamer.risk.states.verdict_bets import Mark, VerdictBets
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.risk.rounds.horizon import Watermark
-    from streamer.risk.rounds.logged import LoggedDecision
 
 KIND = "streamer.monitoring.tally.v1"
 

@@ -10,14 +10,12 @@ yet. So with a chance of at most delta/2 a period that breaks the budget is ever
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from streamer.risk.states.interval import RiskInterval
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from streamer.calibration.specification import Risk
     from streamer.gates.policy import Policy
     from streamer.risk.rounds.report import RiskReport, Verdict

@@ -11,26 +11,23 @@ alerts, and the policy that closes the gate where an alarm does (`page`).
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
 from streamer.errors import Unavailable
-from streamer.risk.rounds.horizon import marked, pruned, settled_number
-from streamer.risk.rounds.page import PageKeeper, closing_alarms
+from streamer.risk.rounds.horizon import Watermark, marked, pruned, settled_number
+from streamer.risk.rounds.page import PageKeeper, PageResult, closing_alarms
 from streamer.risk.rounds.report import RiskReport, report_of
+from streamer.risk.rounds.store import Standing, WatchStore
 from streamer.risk.rounds.verdict import with_verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
     from streamer.gates.policy import GateRevision
-    from streamer.risk.rounds.horizon import Watermark
-    from streamer.risk.rounds.page import PageResult
-    from streamer.risk.rounds.store import Standing, WatchStore
 
 log = structlog.get_logger(__name__)
 

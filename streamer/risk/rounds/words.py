@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from streamer.events.alerts import alert
-from streamer.risk.states import LabelAlarm, RiskAlarm
+from streamer.events.alerts import AlertsV1, Detail, alert
+from streamer.risk.states import LabelAlarm, RiskAlarm, RiskInterval
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.events.alerts import AlertsV1, Detail
     from streamer.risk.rounds.state import GateWatch, WatchedAlarm
-    from streamer.risk.states import RiskInterval
 
 _STATISTICS = {
     "score": "the score that the gate cuts",

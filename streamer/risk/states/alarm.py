@@ -20,16 +20,13 @@ Neither says that the present estimate is above a limit, which in a stable strea
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Self
 
 from streamer.calibration.arguments import check_alpha
 from streamer.risk.states import json_form
 from streamer.risk.states.drawn_bets import Draw, DrawnBets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,15 +39,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from streamer.calibration.arguments import check_delta, whole_number
 from streamer.risk.states import json_form
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
 
 STRENGTHS = (0.8, 0.45, 0.22, 0.1, 0.045)
 """u_j: the share of a stake that a draw without loss takes."""

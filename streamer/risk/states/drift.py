@@ -22,17 +22,14 @@ over time the bet finds that sample out, whether anything moved or not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from streamer.calibration.arguments import unit_interval, whole_number
 from streamer.risk.states.json_form import State
 from streamer.risk.states.restarted_bets import RestartedBets
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 Floats = NDArray[np.float64]
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, TypeVar, get_args, get_type_hints
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, get_args, get_type_hints
 
 import msgspec
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 T = TypeVar("T")
 

@@ -21,8 +21,9 @@ labels that nobody raises later.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,6 @@ from numpy.typing import NDArray
 from streamer.calibration.arguments import check_alpha, check_delta, check_positive
 from streamer.risk.states.drawn_bets import KEPT, MOST_WAITING
 from streamer.risk.states.json_form import State
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 Floats = NDArray[np.float64]
 

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from streamer.errors import UsageError
-from streamer.scoring.encoders.plain_bert import WORDS_OF_A_TRIAL, load_model, load_tokenizer
+from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.scoring.encoders.plain_bert import WORDS_OF_A_TRIAL, PlainBert, load_model, load_tokenizer
 from streamer.scoring.encoders.threads import encoder_threads, run_passes
 from streamer.scoring.encoders.tokenizing import tokenized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     import ctranslate2
-    from numpy.typing import NDArray
-
-    from streamer.scoring.encoders.identity import EncoderIdentity
-    from streamer.scoring.encoders.plain_bert import PlainBert
 
 log = structlog.get_logger(__name__)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,9 +14,6 @@ import numpy as np
 from streamer.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from sentence_transformers import SentenceTransformer
 
 _PROBES = ("Paris", "The capital of France is Paris, and it has been for a long time.", "Paris? " * 100)

@@ -10,8 +10,10 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,9 +22,6 @@ from streamer.errors import UsageError
 from streamer.scoring.encoders.identity import module_kinds, read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     import ctranslate2
     from numpy.typing import NDArray
     from tokenizers import Tokenizer

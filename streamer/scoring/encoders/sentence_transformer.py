@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from streamer.errors import UsageError
 from streamer.scoring.encoders.length_buckets import LengthBuckets, MicroBatch
@@ -15,11 +18,7 @@ from streamer.scoring.encoders.threads import encoder_threads, run_passes
 from streamer.scoring.encoders.tokenizing import reading_tokenizer, tokenized
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
     import torch
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
     from streamer.scoring.encoders.identity import EncoderIdentity

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from streamer.events.actions import decode_action
+from streamer.events.actions import ActionsV1, decode_action
 from streamer.events.receipts import HTTP_HEADER
 from streamer.events.responses import UPSTREAM
+from streamer.journal import RecordedBatch
 from streamer.scoring.blank import is_blank
 from streamer.scoring.judged import call_text, form
-from streamer.serving.chat.calls import calls_of
-from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem
+from streamer.serving.chat.calls import Call, calls_of
+from streamer.serving.chat.request import MODEL_PREFIX, ChatProblem, ChatRequest
 from streamer.serving.chat.sampler import CALLED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.events.actions import ActionsV1
-    from streamer.journal import RecordedBatch
-    from streamer.serving.chat.calls import Call
     from streamer.serving.chat.counter import Completed
-    from streamer.serving.chat.request import ChatRequest
     from streamer.serving.chat.upstream import Upstream
     from streamer.serving.releases import State
 

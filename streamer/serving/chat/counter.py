@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,25 +13,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from streamer.errors import BadMessage
 from streamer.events import codes, responses
+from streamer.events.limits import Limits
 from streamer.events.responses import ResponsesV1, ResponseV1
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import RecordedBatch
+from streamer.gates.settings import GateSettings
+from streamer.journal import Headers, RecordedBatch
+from streamer.labels.llm.record import Choice
 from streamer.serving.bodies import BatchBody
 from streamer.serving.chat.request import OWN_METADATA, ChatProblem, ChatRequest, no_model
 from streamer.serving.chat.rungs import Handed, HandsOn, handed, handed_on
-from streamer.serving.chat.sampler import Sampled, sampling_record
+from streamer.serving.chat.sampler import Sampled, Sampler, sampling_record
 from streamer.serving.chat.suitable import of_one_origin, token_numbers, unsuited
+from streamer.serving.chat.upstream import Upstream
 from streamer.serving.problems import RETRY_SECONDS, Problem, refused, unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-
-    from streamer.events.limits import Limits
-    from streamer.gates.settings import GateSettings
-    from streamer.journal import Headers
-    from streamer.labels.llm.record import Choice
-    from streamer.serving.chat.sampler import Sampler
-    from streamer.serving.chat.upstream import Upstream
     from streamer.serving.deadlines import Deadline
     from streamer.serving.request_log import RequestLog
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -15,8 +16,6 @@ from streamer.serving.problems import Problem
 from streamer.signing.canonical_json import canonical_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from streamer.serving.chat.upstream import Upstream
 
 MODEL_PREFIX: Final = "gate/"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -11,23 +13,19 @@ from starlette.routing import Route
 from streamer.events import codes
 from streamer.events.actions import decode_action
 from streamer.gates.batch_key import BatchKey
+from streamer.journal import RecordedBatch
 from streamer.serving import requests
 from streamer.serving.chat.answer import answer
 from streamer.serving.chat.protocols import PROTOCOLS, respond
 from streamer.serving.chat.request import MODEL_PREFIX, gate_of, no_model, read
-from streamer.serving.deadlines import desk_seconds
+from streamer.serving.deadlines import Deadline, desk_seconds
 from streamer.serving.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from starlette.requests import Request
 
-    from streamer.journal import RecordedBatch
     from streamer.serving.authorize import Authorize
     from streamer.serving.chat.counter import ChatCounter
-    from streamer.serving.deadlines import Deadline
     from streamer.serving.releases import Releases, State
     from streamer.serving.request_log import RequestLog
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from streamer.errors import UsageError
 from streamer.events.actions import decode_action
 from streamer.gates.rungs import hands_on
+from streamer.gates.settings import GateSettings
+from streamer.journal import RecordedBatch
 from streamer.labels.llm.record import Choice
 from streamer.serving.chat.request import OWN_METADATA
-from streamer.serving.chat.upstream import After
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from streamer.gates.settings import GateSettings
-    from streamer.journal import RecordedBatch
-    from streamer.serving.chat.upstream import Upstream
+from streamer.serving.chat.upstream import After, Upstream
 
 _UPSTREAM, _SAMPLING = OWN_METADATA
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from streamer.errors import UsageError
 from streamer.labels.llm.endpoint import ChatEndpoint, TokenLimitName
+from streamer.labels.llm.record import Price
 from streamer.scoring.steps import Steps
 from streamer.signing.canonical_json import canonical_json
-
-if TYPE_CHECKING:
-    from streamer.labels.llm.record import Price
 
 InShadow = Literal["hold", "first"]
 Tools = Literal["refuse", "judge", "pass-through"]

@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import json
 from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
@@ -26,6 +27,7 @@ from streamer.store.audit.heads import all_cosigned, all_heads, head_data, newes
 from streamer.store.audit.input_evidence import gone_from_the_desk, marked, scored_later
 from streamer.store.audit.logged import LoggedRows
 from streamer.store.audit.verify import OutcomeRows, pages
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     calibration_runs,
@@ -48,16 +50,10 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, same
-from streamer.store.db.schema.types import encode_headers, no_evidence
+from streamer.store.db.schema.types import Row, encode_headers, no_evidence
 from streamer.store.log import leaves
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies.policy_rows import read_versions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
 
 _PAGE = 1_000
 _place_of = itemgetter("log_id", "topic", "partition")

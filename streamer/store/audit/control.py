@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -43,13 +44,10 @@ from streamer.store.db.schema import (
     gates,
     metadata,
 )
-from streamer.store.db.schema.types import kept_of
+from streamer.store.db.schema.types import Row, kept_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
 
 SEALED_TABLES = tuple(table for table in metadata.sorted_tables if kept_of(table).sealed)
 """Whose rows the control log holds. Of the labels and their signatures those that did not come by the log, of judgements those

@@ -8,10 +8,11 @@ is left. The seals stay, and every Merkle log still verifies.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -35,10 +36,6 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.db.schema.types import kept_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
 
 SIX_MONTHS = timedelta(days=184)
 """Six months at their longest. Erasing earlier needs an explicit option."""

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
+from streamer.journal import OutboxMessage
 from streamer.signing.commitments import salt_commitment, seed_commitment
 from streamer.signing.merkle import HASH_BYTES, Edge, inclusion_proof, leaf_hash, node_hash, subtrees
 from streamer.signing.notes import SignedHead
 from streamer.signing.restorations import Restoration, origin_of
 from streamer.store.audit import control
-from streamer.store.db.engine import upsert
+from streamer.store.db.engine import Database, upsert
 from streamer.store.db.schema import cosignatures, gates, heads, restorations, signed_head
 from streamer.store.log.outbox import enqueue
 from streamer.store.log.progress import partition_heads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
-
-    from streamer.journal import OutboxMessage
-    from streamer.store.db.engine import Database
-
 
 T = TypeVar("T")
 NOTHING_SIGNED = SignedHead(0, 0, None, b"")

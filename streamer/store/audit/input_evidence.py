@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -30,9 +31,6 @@ from streamer.store.db.schema import (
 )
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.log.leaves import judgement_mac
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def scored_later(connection: sa.Connection) -> Iterator[dict[str, Any]]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.events.receipts import with_receipt
-from streamer.journal import OutboxMessage, RecordedOutcome
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import OutboxMessage, Partition, RecordedOutcome
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import (
     batches,
@@ -30,12 +33,7 @@ from streamer.store.log.outbox import receipts_of
 from streamer.store.log.progress import in_partition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-    from datetime import datetime
-
     from streamer.audit.logged import RecordedDesk
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Partition
 
 _PAGE = 1_000
 _LABEL = (*RESPONSE, "kind", "labeller", "severity", "labelled_at")

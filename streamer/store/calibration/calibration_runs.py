@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
@@ -12,10 +14,13 @@ import sqlalchemy as sa
 
 from streamer.calibration.history import MOST, History
 from streamer.errors import UsageError
-from streamer.gates.policy import RECALIBRATOR
+from streamer.events.alerts import AlertsV1
+from streamer.gates.policy import RECALIBRATOR, Policy
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.age_cut import AgeCut
-from streamer.recalibration.run import PolicyChanged, Since
-from streamer.recalibration.verdict import Held
+from streamer.recalibration.run import CalibrationRun, Heads, PolicyChanged, SampleQuery, Since
+from streamer.recalibration.sampled import SampledGroup
+from streamer.recalibration.verdict import Held, Outcome
 from streamer.risk.states import RiskAlarm
 from streamer.store.audit import control
 from streamer.store.calibration.audit_sample import (
@@ -24,6 +29,7 @@ from streamer.store.calibration.audit_sample import (
     read_undrawn_scores,
 )
 from streamer.store.calibration.run_rows import cut_of, inputs_of, write_run
+from streamer.store.db.engine import Database
 from streamer.store.db.locks import writes_no_evidence
 from streamer.store.db.schema import (
     batches,
@@ -41,23 +47,13 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH, same
 from streamer.store.log.progress import partition_heads
 from streamer.store.policies import proposals
+from streamer.store.policies.proposals import Proposal
 from streamer.store.risk.alarm_closures import closures
 from streamer.store.risk.alerts import raise_alert
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime, timedelta
-
-    from streamer.events.alerts import AlertsV1
-    from streamer.gates.policy import Policy
-    from streamer.gates.settings import GateSettings
-    from streamer.recalibration.run import CalibrationRun, Heads, SampleQuery
-    from streamer.recalibration.sampled import SampledGroup
-    from streamer.recalibration.verdict import Outcome
-    from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.policies.policy_writer import PolicyWriter
-    from streamer.store.policies.proposals import Proposal
     from streamer.store.risk.alerts import AlertMessage
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -11,9 +13,6 @@ from streamer.store.db import bulk_insert
 from streamer.store.db.schema import carried_scores, carried_signals, decisions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
     from streamer.store.db.engine import Database
 
 

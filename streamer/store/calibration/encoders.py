@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -11,9 +13,6 @@ from streamer.store.audit import control
 from streamer.store.db.schema import encoders
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
     from streamer.store.db.engine import Database
 
 

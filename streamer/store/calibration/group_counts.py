@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -13,9 +15,6 @@ from streamer.store.calibration.new_groups import new_and_raised, youngest_read
 from streamer.store.db.schema import label_revisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-
     from streamer.gates.policy import GateRevision
     from streamer.store.calibration.newest_runs import NewestRun
     from streamer.store.labels.read_labels import ReadLabels

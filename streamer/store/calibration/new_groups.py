@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.gate_status import MOST_COUNTED
 from streamer.recalibration.run import SampleQuery
 from streamer.store.calibration.audit_sample import readable
@@ -14,11 +16,7 @@ from streamer.store.db.schema import batches, calibration_inputs, decisions, res
 from streamer.store.db.schema.joins import BATCH, same
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from streamer.gates.policy import GateRevision
-    from streamer.gates.settings import GateSettings
     from streamer.store.calibration.newest_runs import NewestRun
 
 _MOST_LABELS = 5 * MOST_COUNTED

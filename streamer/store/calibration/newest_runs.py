@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
+from streamer.gates.settings import GateSettings
 from streamer.store.db.schema import calibration_candidates, calibration_runs, gate_revisions
 from streamer.store.db.schema.joins import REVISION_OF_RUN
 from streamer.store.db.schema.types import of_row
 from streamer.store.policies.policy_rows import SETTINGS, settings_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import datetime
-
-    from streamer.gates.settings import GateSettings
 
 _LATE_RUNS = 1000
 """A run gets its number when it is written and may become visible after so many later ones."""

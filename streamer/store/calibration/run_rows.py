@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from secrets import token_bytes
@@ -10,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.gates.policy_gate import Bursts, sealed_burst
-from streamer.gates.rule import Full
+from streamer.calibration.calibrators.full import Prompts
+from streamer.gates.policy_gate import Bursts, CalibrationLosses, sealed_burst
+from streamer.gates.rule import Full, Rule
+from streamer.gates.settings import GateSettings
 from streamer.recalibration.sampled import (
     SampledGroup,
     SampledItem,
@@ -36,14 +40,7 @@ from streamer.store.db.schema.joins import BATCH, REVISION_OF_RUN, key_of
 from streamer.store.db.schema.types import HASH_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
     from streamer.calibration import Threshold
-    from streamer.calibration.calibrators.full import Prompts
-    from streamer.gates.policy_gate import CalibrationLosses
-    from streamer.gates.rule import Rule
-    from streamer.gates.settings import GateSettings
     from streamer.recalibration.run import CalibrationRun
     from streamer.recalibration.verdict import Outcome
 

@@ -14,22 +14,18 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.errors import LeaseLost, TryLater, Unavailable
 from streamer.lazy import LazyLogger
-from streamer.store.db.engine import upsert
+from streamer.store.db.engine import Database, upsert
 from streamer.store.db.schema import leases
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from streamer.store.db.engine import Database
 
 log = LazyLogger(__name__)
 

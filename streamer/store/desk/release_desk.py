@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -20,9 +21,12 @@ from streamer.events.desk import MOST_REMARK_CHARACTERS, SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import with_receipt
 from streamer.gates import free_text
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.settings import GateSettings
+from streamer.journal import Headers, OutboxMessage
 from streamer.scoring.blank import is_blank
 from streamer.signing.canonical_json import canonical_json
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -32,7 +36,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, is_batch, key_of
-from streamer.store.db.schema.types import HASH_BYTES, of_row
+from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
 from streamer.store.desk.rows import (
     ITEMS,
     ROW,
@@ -57,13 +61,7 @@ from streamer.store.policies.fence import newest_version
 from streamer.wording.numbers import when
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.gates.settings import GateSettings
-    from streamer.journal import Headers, OutboxMessage
     from streamer.risk.rounds.report import DeskReport
-    from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
     from streamer.store.labels.read_labels import ReadLabels
 
 MOST_AT_ONCE: Final = 100

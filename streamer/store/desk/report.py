@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 import sqlalchemy as sa
 
 from streamer.risk.rounds.report import DeskReport
 from streamer.store.db.schema import desk_outcomes
 from streamer.store.db.schema.joins import same
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 def read_report(

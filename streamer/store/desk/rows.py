@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from datetime import datetime
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.events.desk import SCHEMA, DeskV1, desk_id
 from streamer.events.receipts import control_receipt
+from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy_gate import Needed
 from streamer.scoring.judged import form
+from streamer.scoring.reading import Rule
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,
@@ -24,15 +28,7 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, is_batch, same
-from streamer.store.db.schema.types import of_row
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from streamer.gates.batch_key import BatchKey
-    from streamer.scoring.reading import Rule
-    from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row, of_row
 
 ROW: Final = (
     batches.c.id,

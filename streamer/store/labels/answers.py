@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -9,18 +11,14 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from streamer.clouds.stored_answers import StoredBatch, StoredResponse
-from streamer.gates.settings import NO_ENCODER
+from streamer.gates.settings import NO_ENCODER, GateSettings
 from streamer.store.db.schema import batches, decisions, gate_revisions, policies, responses
 from streamer.store.db.schema.joins import POLICY_OF_DECISION, REVISION_OF_POLICY, key_of
+from streamer.store.db.schema.types import Row
 from streamer.store.labels.revisions import Severities
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
     from streamer.store.labels.read_labels import ReadLabels
 
 

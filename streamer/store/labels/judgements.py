@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
+from streamer.labels.filling import Attempted
 from streamer.labels.judge.exchanges import exchanges_document, exchanges_of
+from streamer.labels.judge.record import Judgement
+from streamer.labels.llm.record import Exchange
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import judgements
@@ -21,12 +26,6 @@ from streamer.store.labels.revisions import store_labels
 from streamer.store.log.leaves import judgement_mac
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.labels.filling import Attempted
-    from streamer.labels.judge.record import Judgement
-    from streamer.labels.llm.record import Exchange
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
 

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.journal import LabelRevision
-from streamer.signing.labels import NO_LABEL_KEYS
+from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
+from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import label_revisions, label_signatures
 from streamer.store.db.schema.joins import key_of
-from streamer.store.db.schema.types import of_row
+from streamer.store.db.schema.types import Row, of_row
 from streamer.store.policies.policy_rows import from_newest, newest_keys, read_versions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from streamer.signing.labels import LabelKeys
-    from streamer.signing.policies import PolicyVersion
-    from streamer.store.db.schema.types import Row
 
 
 class Demands(NamedTuple):

@@ -6,7 +6,8 @@ expires, and counts for nothing afterwards.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -26,9 +27,6 @@ from streamer.store.labels.revisions import unlabelled
 from streamer.store.risk.audit_rates import raised_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from streamer.review.items import Reviewer
 
 SHOWN = (

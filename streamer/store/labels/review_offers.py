@@ -6,15 +6,16 @@ Each offer has a random name: a mark that comes late, after a restart or a secon
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import LabelRevision
-from streamer.review.items import Decided, ReviewItem, UnknownItem
+from streamer.review.items import Decided, Reviewer, ReviewItem, UnknownItem
 from streamer.scoring.judged import form
+from streamer.signing.labels import LabelKeys
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import (
     batches,
@@ -28,12 +29,6 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.joins import BATCH, POLICY_OF_DECISION, REVISION_OF_POLICY, same
 from streamer.store.db.schema.types import UtcDateTime
 from streamer.store.labels.revisions import store_labels
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.review.items import Reviewer
-    from streamer.signing.labels import LabelKeys
 
 SOURCE = "review"
 

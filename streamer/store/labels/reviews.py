@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from streamer.review.items import Decided, GateProgress, Progress, ReviewItem
+from streamer.review.items import Decided, GateProgress, Mark, Progress, Reviewer, ReviewItem
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import decisions, responses, review_claims, review_offers
 from streamer.store.labels.review_claims import (
     SHOWN,
@@ -31,11 +34,6 @@ from streamer.store.labels.review_offers import (
 from streamer.store.labels.revisions import unlabelled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime, timedelta
-
-    from streamer.review.items import Mark, Reviewer
-    from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
 
 _ROUNDS = 20

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from statistics import fmean
 from types import MappingProxyType
@@ -14,7 +16,8 @@ import sqlalchemy as sa
 
 from streamer.errors import Unavailable, UsageError
 from streamer.gates.batch_key import BatchKey
-from streamer.signing.labels import NO_LABEL_KEYS
+from streamer.journal import LabelRevision
+from streamer.signing.labels import NO_LABEL_KEYS, LabelKeys
 from streamer.store.audit import control
 from streamer.store.db.schema import (
     batches,
@@ -27,18 +30,12 @@ from streamer.store.db.schema import (
 from streamer.store.db.schema.decisions import EXTRA_DRAW, SAMPLED
 from streamer.store.db.schema.joins import BATCH, RESPONSE, key_of, same
 from streamer.store.db.schema.types import of_row
-from streamer.store.log.resolve_outcomes import add_labels, known_gates
+from streamer.store.log.resolve_outcomes import StoredLabel, add_labels, known_gates
 from streamer.store.risk.audit_rates import raised_gates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.journal import LabelRevision
-    from streamer.signing.labels import LabelKeys
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels, UnreadLabels
-    from streamer.store.log.resolve_outcomes import StoredLabel
 
 AT_ONCE = 2_000
 """Labels that one transaction stores: others wait for it, for the head of the control log or, with SQLite, for the file."""

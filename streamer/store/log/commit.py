@@ -8,14 +8,17 @@ policies say.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.errors import DatabaseFault
 from streamer.events.receipts import receipt, with_receipt
-from streamer.journal import BatchDecision
+from streamer.gates.batch_key import BatchKey
+from streamer.journal import BatchDecision, Linked, OutboxMessage, OutcomeKind, Partition, Slice
 from streamer.signing.merkle import Edge
 from streamer.store.db.bulk_insert import Statement, drawing, execute_all, insert, look_up
 from streamer.store.db.schema import (
@@ -30,21 +33,15 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
+from streamer.store.db.schema.types import Row
 from streamer.store.log import leaves
 from streamer.store.log.outbox import pending_row
-from streamer.store.log.progress import Step, advancing, fenced, in_partition, locking, positions
+from streamer.store.log.progress import Position, Step, advancing, fenced, in_partition, locking, positions
 from streamer.store.log.resolve_outcomes import entry_of, settle
 from streamer.store.log.rows import check_decision, check_slice
 from streamer.store.policies.fence import asking, check_current, keep_out_newer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from streamer.gates.batch_key import BatchKey
-    from streamer.journal import Linked, OutboxMessage, OutcomeKind, Partition, Slice
-    from streamer.store.db.schema.types import Row
-    from streamer.store.log.progress import Position
     from streamer.store.log.resolve_outcomes import DeadLetterMessage, Entry
 
 _CONTROL = sa.select(control_head.c.log_size, control_head.c.log_edge)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -10,20 +12,16 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.events.oversize import TRUNCATED
 from streamer.events.topics import HTTP_LOG
-from streamer.journal import OutboxMessage
+from streamer.journal import Headers, OutboxMessage
 from streamer.store.audit import control
 from streamer.store.db.schema import dead_letter_replays, dead_letters
-from streamer.store.db.schema.types import of_row
+from streamer.store.db.schema.types import Row, of_row
 from streamer.store.log.outbox import enqueue
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
 
-    from streamer.journal import Headers
     from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

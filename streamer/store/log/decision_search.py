@@ -5,7 +5,9 @@ However rare what is looked for, one question reads at most `MOST_SEARCHED` deci
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sa
@@ -14,9 +16,6 @@ from streamer.store.db.schema import batches, decisions, gates, responses
 from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
     from streamer.store.db.engine import Database
 
 MOST_SEARCHED = 20_000

@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from streamer.journal import Headers
 from streamer.signing import merkle
 from streamer.signing.canonical_json import canonical_json
-from streamer.store.db.schema.types import encode_headers
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.journal import Headers
-    from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row, encode_headers
 
 
 def leaf(outcome: Row, said: Row) -> bytes:

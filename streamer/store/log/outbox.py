@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.events.receipts import receipt, with_receipt
-from streamer.journal import OutboxMessage, Partition
+from streamer.journal import Headers, OutboxMessage, Partition
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import decisions, outbox, outcomes, pending_messages
 from streamer.store.db.schema.log import QUEUED, UNPUBLISHED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-
-    from streamer.journal import Headers
 
 _CHUNK = 1_000
 _ERROR_CHARACTERS = 2_000

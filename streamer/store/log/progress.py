@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
 from streamer.errors import Fenced, TopicRecreated
-from streamer.journal import NO_IDS, Lease, Partition
+from streamer.journal import NO_IDS, DataGap, Lease, Partition
 from streamer.signing.merkle import root_hex
 from streamer.store.audit import control
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.engine import upsert
 from streamer.store.db.schema import data_gaps, progress
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.journal import DataGap
-
 
 _KEY_NAMES = ("log_id", "topic", "partition")
 _KEY = tuple(progress.c[_KEY_NAMES])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from streamer.journal import Partition
 from streamer.scoring.reading import RULES, Rule
 from streamer.store.db import roles
-from streamer.store.db.pooling import pooling
+from streamer.store.db.engine import Database
+from streamer.store.db.pooling import Pooling, pooling
 from streamer.store.db.schema import (
     batches,
     decisions,
@@ -22,12 +23,6 @@ from streamer.store.db.schema import (
 )
 from streamer.store.log import outbox
 from streamer.store.log.still_waiting import Waiting, still_waiting, unpublished_ships
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from streamer.store.db.engine import Database
-    from streamer.store.db.pooling import Pooling
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
+from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 from streamer.signing.canonical_json import stored_number
 from streamer.store.db.schema.types import HASH_BYTES
 from streamer.store.log.leaves import batch_mac, dead_letter_mac, judgement_mac
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.journal import BatchDecision, LabelRevision, Record, ScoredResponse, Slice
 
 
 def check_slice(piece: Slice) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import sqlalchemy as sa
 
@@ -10,9 +11,6 @@ from streamer.journal import Partition
 from streamer.store.db import bulk_insert
 from streamer.store.db.schema import decisions, desk_items, pending_messages, progress
 from streamer.store.db.schema.log import QUEUED
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _SHIPS = (decisions.c.mode == "enforce", decisions.c.outcome.in_(("ship", "mixed")))
 

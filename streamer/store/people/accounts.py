@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -17,8 +19,6 @@ from streamer.store.db.schema.types import of_row
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
 
     from streamer.store.db.engine import Database
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision, CandidatePolicy, MadeBeside
 from streamer.gates.policy_gate import Needed
-from streamer.gates.rule import INDICATOR, Cut, Full
+from streamer.gates.rule import INDICATOR, Cut, Full, Rule
 from streamer.gates.settings import GateSettings
 from streamer.lazy import LazyLogger
 from streamer.store.audit import control
@@ -30,15 +32,10 @@ from streamer.store.db.schema import (
     responses,
 )
 from streamer.store.db.schema.joins import BATCH, key_of
-from streamer.store.db.schema.types import of_row
+from streamer.store.db.schema.types import Row, of_row
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from streamer.gates.rule import Rule
     from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
 
 log = LazyLogger(__name__)
 

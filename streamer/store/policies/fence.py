@@ -13,20 +13,17 @@ SQLite has one writer at a time, and needs no lock.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.errors import Outdated
+from streamer.journal import BatchDecision
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.engine import BUSY_SECONDS, FROZEN_SECONDS
 from streamer.store.policies.policy_rows import newest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
-    from datetime import datetime
-
-    from streamer.journal import BatchDecision
 
 _LOCKS = 64
 """Gates share so many locks: PostgreSQL's table of locks has few places, and a commit may have a thousand gates."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -13,21 +15,17 @@ from streamer.errors import UsageError
 from streamer.gates.policy import GateRevision, Policy
 from streamer.gates.setting import GATE_NAME, GATE_NAME_RULE
 from streamer.gates.setting_changes import calibrated_for_another
-from streamer.gates.settings import PARAMETERS
+from streamer.gates.settings import PARAMETERS, GateSettings
 from streamer.store.audit import control
 from streamer.store.db.schema import gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY, same
-from streamer.store.db.schema.types import HASH_BYTES, of_row
+from streamer.store.db.schema.types import HASH_BYTES, Row, of_row
 from streamer.store.policies.policy_rows import SETTINGS, no_gate, settings_of
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
 
-    from streamer.gates.settings import GateSettings
     from streamer.store.db.engine import Database
-    from streamer.store.db.schema.types import Row
     from streamer.store.policies.policy_writer import PolicyWriter
 
 _SEED_BITS = 63

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
+from streamer.gates.audit_rate import AuditRate
+from streamer.gates.candidate import CandidatePolicy
+from streamer.gates.policy import Policy
 from streamer.gates.setting_changes import calibrated_for_another
+from streamer.journal import ActivePolicy, OutboxMessage
+from streamer.signing.policies import PolicyVersion
 from streamer.store.audit import control
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import policy_events
 from streamer.store.db.schema.types import of_row
 from streamer.store.log.outbox import enqueue, is_waiting
 from streamer.store.policies.candidates import newest_candidates
 from streamer.store.policies.policy_rows import keys_below, newest_keys, no_gate, read_versions
-from streamer.store.policies.policy_writer import one_version
+from streamer.store.policies.policy_writer import PolicyWriter, one_version
 from streamer.store.risk.audit_rates import newest_rates
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import Callable, Sequence
-    from datetime import datetime
-
-    from streamer.gates.audit_rate import AuditRate
-    from streamer.gates.candidate import CandidatePolicy
-    from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy, OutboxMessage
-    from streamer.signing.policies import PolicyVersion
-    from streamer.store.db.engine import Database
-    from streamer.store.policies.policy_writer import PolicyWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -18,11 +19,7 @@ from streamer.store.calibration.run_rows import bursts_of, losses_of, with_promp
 from streamer.store.db.bulk_insert import Statement, execute_all
 from streamer.store.db.schema import calibration_runs, gate_revisions, gates, policies
 from streamer.store.db.schema.joins import REVISION_OF_POLICY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row
 
 SETTINGS = FLAT_NAMES
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
-from streamer.gates.policy import SIGNED_IN
-from streamer.gates.rule import Cut
+from streamer.gates.policy import SIGNED_IN, Policy
+from streamer.gates.policy_gate import Bursts
+from streamer.gates.rule import Cut, Rule
 from streamer.gates.setting_changes import calibrated_for_another
+from streamer.gates.settings import GateSettings
 from streamer.store.audit import control
 from streamer.store.calibration.run_rows import bursts_of, with_prompts
 from streamer.store.db.schema import (
@@ -26,12 +29,6 @@ from streamer.store.policies.policy_rows import SETTINGS, settings_of
 from streamer.store.risk.alarm_closures import closures
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from streamer.gates.policy import Policy
-    from streamer.gates.policy_gate import Bursts
-    from streamer.gates.rule import Rule
-    from streamer.gates.settings import GateSettings
     from streamer.store.policies.policy_writer import PolicyWriter
 
 _COLUMNS: tuple[sa.ColumnElement[Any], ...] = (

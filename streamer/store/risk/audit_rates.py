@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -12,10 +14,6 @@ from streamer.store.audit import control
 from streamer.store.db.schema import audit_rates, decisions, responses
 from streamer.store.db.schema.decisions import EXTRA_DRAW
 from streamer.store.db.schema.types import of_row
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
 
 
 def newest_rates(

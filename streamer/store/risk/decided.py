@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.risk.rounds.report import Decided, DecidedHour
 from streamer.store.db.schema import batches, decisions, responses
 from streamer.store.db.schema.types import UtcDateTime
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import timedelta
 
 MOST_COUNTED = 20_000
 """Decisions that are counted at most, the newest: a look takes no longer at a gate with much traffic."""

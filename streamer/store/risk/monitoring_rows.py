@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.risk.rounds.horizon import Watermark
 from streamer.risk.rounds.logged import Terms
-from streamer.risk.rounds.serving import ServiceState
-from streamer.risk.rounds.state import GateWatch, WatchedAlarm, WatchedSequence
+from streamer.risk.rounds.serving import ServiceState, Stretch
+from streamer.risk.rounds.state import AlarmState, GateWatch, WatchedAlarm, WatchedSequence
 from streamer.risk.rounds.tally import Tally
 from streamer.risk.states import DrawAlarm, DriftAlarm, ExposureSequence, OpenTime, RiskAlarm, SelectiveAlarm
 from streamer.store.db.schema import monitor_alarms, monitor_gates, monitor_sequences
 from streamer.store.db.schema.joins import same
-from streamer.store.db.schema.types import of_row
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from streamer.risk.rounds.serving import Stretch
-    from streamer.risk.rounds.state import AlarmState
-    from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row, of_row
 
 _MOST_EVIDENCE = 1e300
 _STATES: dict[str, Callable[[str], AlarmState]] = {

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from streamer.errors import UsageError
+from streamer.gates.audit_rate import AuditRate
 from streamer.gates.policy import MONITOR
-from streamer.risk.rounds.report import WORST_FIRST, Drawing, OpenAlert, report_of
-from streamer.risk.rounds.state import LABEL_ALARMS
-from streamer.risk.rounds.store import News, Standing
+from streamer.risk.rounds.columns import LoggedDecisions
+from streamer.risk.rounds.horizon import Probe, Watermark
+from streamer.risk.rounds.logged import LoggedDecision
+from streamer.risk.rounds.report import WORST_FIRST, Drawing, OpenAlert, RiskReport, report_of
+from streamer.risk.rounds.state import LABEL_ALARMS, GateWatch, LabelAlarmKind, WatchedSequence
+from streamer.risk.rounds.store import CalibratedSample, News, Standing, Written
 from streamer.risk.rounds.verdict import with_verdict
 from streamer.store.audit import control
 from streamer.store.db import bulk_insert
+from streamer.store.db.engine import Database
 from streamer.store.db.schema import alert_acknowledgements, alerts, monitor_sequences, policies
 from streamer.store.policies.policy_rows import newest_keys, read_versions
 from streamer.store.risk import audit_rates, monitored_decisions
@@ -31,17 +37,6 @@ from streamer.store.risk.monitoring_rows import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-    from datetime import datetime
-
-    from streamer.gates.audit_rate import AuditRate
-    from streamer.risk.rounds.columns import LoggedDecisions
-    from streamer.risk.rounds.horizon import Probe, Watermark
-    from streamer.risk.rounds.logged import LoggedDecision
-    from streamer.risk.rounds.report import RiskReport
-    from streamer.risk.rounds.state import GateWatch, LabelAlarmKind, WatchedSequence
-    from streamer.risk.rounds.store import CalibratedSample, Written
-    from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
     from streamer.store.policies.policy_writer import PolicyWriter
     from streamer.store.risk.alerts import AlertMessage

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -13,6 +15,7 @@ from streamer.audit.verification import UNREADABLE
 from streamer.errors import Unreadable
 from streamer.events.responses import recorded_models
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import Needed, burst_of, segment_of
 from streamer.gates.rule import Cut
 from streamer.scoring.judged import WHOLE
@@ -23,10 +26,6 @@ from streamer.store.policies.policy_rows import read_versions
 from streamer.whatif.past import MOST, Past, PastText
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
-    from datetime import datetime
-
-    from streamer.gates.policy import Policy
     from streamer.store.db.engine import Database
     from streamer.store.labels.read_labels import ReadLabels
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +15,6 @@ import numpy as np
 from streamer import wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from types import TracebackType
-
     from streamer.settings.settings import Settings
 
 

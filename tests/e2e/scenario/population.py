@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,9 +13,6 @@ from streamer.clouds.cloud_files import read_clouds
 from streamer.scoring.gram import gram_energy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from streamer.scoring.encoders.encoder import Encoder
 
 _DIGITS = 4

@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,9 +29,6 @@ from tests.e2e.swap.report import sentences, table
 from tests.e2e.swap.service import ALPHA, Service
 from tests.services.kafka import KafkaBroker, what_kafka_needs
 from tests.services.postgres import PostgresServer, what_postgres_needs
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STORY = Life(seed=1, swapped=0.5, old=False, never=0.02)
 """The gate of `--story`."""

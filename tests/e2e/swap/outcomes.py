@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from tests.e2e.swap.lives import Life
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tests.recorded import DecisionSummary
 
 

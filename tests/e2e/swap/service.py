@@ -9,8 +9,10 @@ import json
 import os
 import time
 from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamer import wiring
@@ -18,19 +20,15 @@ from streamer.gates.settings import GateSettings
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.settings.settings import load_settings
 from streamer.stream.publisher import Publisher
-from tests.e2e.swap.answers import Source
+from tests.e2e.swap.answers import Answers, Batch, Source
+from tests.e2e.swap.lives import Lengths, Life
 from tests.e2e.swap.outcomes import Outcome, judged
 from tests.faults.worker_process import WorkerProcess
 from tests.recorded import newest_decisions
 from tests.services.service_forks import FORKS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
     from streamer.store import Store
-    from tests.e2e.swap.answers import Answers, Batch
-    from tests.e2e.swap.lives import Lengths, Life
 
 ALPHA = 0.1
 _PATIENCE = 120.0

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,16 +22,13 @@ from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import GateSettings
 from streamer.journal import DataGap, LabelRevision, Partition, Record, Slice
 from streamer.settings.settings import Settings, load_settings
+from streamer.signing.labels import LabellerKey
 from tests.migrated import migrated
 from tests.run_folder import made_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
     from streamer.deciding.decider import Marker
     from streamer.scoring.encoders.encoder import CachedEncoder
-    from streamer.signing.labels import LabellerKey
     from streamer.store import Store
 
 PRIVATE, PUBLIC = signing.generate_keys()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +18,6 @@ from tests.integration.audit.alone import verify_bundle
 from tests.integration.audit.history import KEYS, Scribe, event, export, label_event, settings_for, verify
 from tests.migrated import migrated
 from tests.unit.deciding.test_decider import HashingEncoder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ENCODER = HashingEncoder()
 PROMPTS, AFTER = 50, 12

@@ -8,9 +8,10 @@ import re
 import subprocess
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,9 +19,6 @@ import pytest
 from streamer.client import AsyncClient, Client, Trouble
 from tests.services.node import CLIENT, compiler, node, what_node_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 DRIVER = Path(__file__).with_name("driver.mjs")
 

@@ -6,14 +6,10 @@ import gzip
 import json
 import socket
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from tests.services.gate_server import action_event, problem, response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.services.gate_server import GateServer, Request
+from tests.services.gate_server import GateServer, Request, action_event, problem, response
 
 STALLED_SECONDS = 60.0
 """How long whatever stalls would take; a client that were to wait for it is noticed by this."""

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -26,15 +27,12 @@ from streamer.events.labels import decode_label
 from streamer.events.responses import decode_responses
 from tests.faults.site import wait_until
 from tests.integration.client.misbehaviours import MISBEHAVIOURS, STALLED_SECONDS
-from tests.services.gate_server import GateServer, action_event, problem, response
+from tests.services.gate_server import GateServer, Request, action_event, problem, response
 from tests.services.node import CLIENT, node
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.integration.client.conftest import Caller
-    from tests.services.gate_server import Request
 
 ANSWERS = ["It left our depot.", "It left the depot today.", "Ask the carrier."]
 SHORT, LONG = 0.5, 30.0

@@ -7,8 +7,10 @@ import itertools
 import re
 import shutil
 import threading
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -18,6 +20,8 @@ import pytest
 from streamer.console.app import console_app
 from streamer.console.doors import Doors
 from streamer.events.alerts import alert
+from streamer.events.desk import DeskV1
+from streamer.gates.batch_key import BatchKey
 from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.review.access import Access
 from streamer.review.app import review_app
@@ -30,13 +34,7 @@ from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
-
     from streamer.console.oidc import Issuer
-    from streamer.events.desk import DeskV1
-    from streamer.gates.batch_key import BatchKey
     from streamer.store import Store
 
 HARM = (

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.__main__ import main
 from tests.integration.console.conftest import PASSWORD
+from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
 
 
 @pytest.fixture

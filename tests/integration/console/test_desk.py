@@ -21,11 +21,11 @@ from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Reject
 from tests.integration.console.conftest import BIG, HARM, PASSWORD, Site, outcome_of
 from tests.integration.console.test_pages import PHONE, Visitor, findings
+from tests.integration.store.conftest import World
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
     from tests.services.browser import Browser
 
 FRONT = "front"

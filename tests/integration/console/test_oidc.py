@@ -9,9 +9,11 @@ import re
 import shutil
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urljoin, urlsplit
 
@@ -35,9 +37,6 @@ from tests.services.ports import free_port
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from tests.services.browser import Browser
 
 CLIENT, SECRET = "console", "a secret between the two"

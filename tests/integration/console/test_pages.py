@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -16,15 +18,12 @@ from streamer.recalibration.one_gate import recalibrate_by_hand
 from streamer.review.items import Mark, Reviewer
 from tests.integration.console.conftest import HARM, PASSWORD, WAITING, Site
 from tests.integration.review.person import Person
+from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
 from tests.services.node import axe, what_node_needs
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tests.integration.store.conftest import World
     from tests.services.browser import Browser
 
 EVERY = (

@@ -13,10 +13,10 @@ from streamer.recalibration.one_gate import recalibrate_by_hand
 from tests.integration.console.conftest import PASSWORD, WAITING, Site, outcome_of
 from tests.integration.console.test_desk import FRONT, hold
 from tests.integration.console.test_pages import PHONE, Visitor
+from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE
 
 if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
     from tests.services.browser import Browser
 
 DARK_PAGE, LIGHT_PAGE = "rgb(20, 24, 29)", "rgb(251, 250, 247)"

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests import console_pictures
 from tests.services.browser import what_the_browser_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MOST_BYTES = 150_000
 

@@ -6,6 +6,7 @@ import itertools
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -21,8 +22,6 @@ from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from tests import promql
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tests.services.prometheus import Prometheus
 
 GATES = ("support-bot", "search.v2")

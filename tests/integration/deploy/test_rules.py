@@ -6,16 +6,14 @@ import re
 import shutil
 import subprocess
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests import promql
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASES = sorted((promql.PROMETHEUS / "tests").glob("*.yml"))
 ALERTS = {rule["alert"]: rule for rule in promql.rules_of(promql.RULE_FILES[1])}

@@ -7,31 +7,32 @@ import io
 import json
 import shutil
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamer import wiring
 from streamer.cli import main
-from streamer.clouds.cloud import cloud_labels, cloud_message
+from streamer.clouds.cloud import Cloud, cloud_labels, cloud_message
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.simulation import simulate_clouds
 from streamer.errors import UsageError
 from streamer.events.labels import encode_label
-from streamer.research.evaluation import Options, evaluate, evaluated, read_data_set, scored_data_sets
+from streamer.research.evaluation import (
+    DataSet,
+    Evaluation,
+    Options,
+    evaluate,
+    evaluated,
+    read_data_set,
+    scored_data_sets,
+)
 from streamer.research.evaluation.csv_files import responses_csv
 from streamer.research.evaluation.stored import stored_data_set
 from streamer.scoring.encoders.encoder import CachedEncoder
-from streamer.settings.settings import load_settings
+from streamer.settings.settings import Settings, load_settings
 from tests.integration.audit.history import Scribe
 from tests.migrated import migrated
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.research.evaluation import DataSet, Evaluation
-    from streamer.settings.settings import Settings
 
 ASKED = {"alphas": (0.1, 0.3), "splits": 5}
 QUESTIONS, ANSWERS = 30, 5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +15,6 @@ from streamer.labels.judge import JudgeClient, JudgeEndpoint
 from streamer.research.evaluation import evaluate
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.unit.evaluation.made_up import rows, write
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ASKED = {"alphas": (0.2,), "splits": 3, "units": ("response",)}
 

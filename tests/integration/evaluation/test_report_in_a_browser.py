@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from tests.services.requirements import missing
 from tests.unit.evaluation.made_up import rows, write
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.services.browser import Browser
 
 AXE = (

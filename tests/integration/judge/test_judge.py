@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -26,9 +27,6 @@ from streamer.labels.llm.record import Price, TokenUsage
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 KEY = "sk-test-0123456789"
 VERDICT = json.dumps(

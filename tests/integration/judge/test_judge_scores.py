@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -14,11 +16,11 @@ from streamer import wiring
 from streamer.audit.rescoring import Rescorer
 from streamer.gates.batch_key import BatchKey
 from streamer.journal import AnswersToMark
-from streamer.labels.judge import JudgeClient, JudgeEndpoint
-from streamer.labels.judge.rubric import ASPECTS, judge_name
+from streamer.labels.judge import JudgeClient, JudgeEndpoint, Judgement
+from streamer.labels.judge.rubric import ASPECTS, JudgeCase, judge_name
 from streamer.labels.judge.scores import PAUSE_SECONDS, JudgeScores
 from streamer.settings.settings import load_settings
-from streamer.tracing import NO_TRACING
+from streamer.tracing import NO_TRACING, Tracing
 from streamer_verify.bundle import Bundle
 from streamer_verify.command import verify_bundle
 from tests.faults.endpoint import GATE, Site, action
@@ -27,14 +29,6 @@ from tests.integration.audit.history import KEYS, export, verify
 from tests.integration.judge.test_judge import material
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.unit.telemetry.test_traces import UNSAMPLED, Traced
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from streamer.labels.judge import Judgement
-    from streamer.labels.judge.rubric import JudgeCase
-    from streamer.tracing import Tracing
 
 PATIENCE = 60.0
 SCORED_BY = f"judge:{judge_name('grader', None)}/00000000"

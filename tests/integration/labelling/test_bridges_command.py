@@ -10,9 +10,10 @@ import shlex
 import shutil
 import subprocess
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import sqlalchemy as sa
@@ -24,9 +25,6 @@ from streamer.store.db.schema import responses
 from tests.checkout import ROOT
 from tests.integration.store.conftest import World
 from tests.unit.labelling.test_bridges import annotation, score
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 GATE = "support-bot"
 CHOSEN = ("fine", "half", "worst")

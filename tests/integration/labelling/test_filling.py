@@ -11,9 +11,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from tests.integration.store.conftest import World
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer
 from tests.services.ports import free_port
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 KEY = "sk-test-0123456789"
 TWO_AT_A_TIME = ("--concurrency", "2")

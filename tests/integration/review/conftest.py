@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from streamer.journal import BatchDecision
 from streamer.review.access import Access
 from streamer.review.app import HOLD, review_app
+from streamer.review.items import Recalibrating, Rubric
 from streamer.review.server import listen
 from streamer.web.server import base_url, server
 from tests.integration.store.conftest import START, World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from streamer.journal import BatchDecision
-    from streamer.review.items import Recalibrating, Rubric
 
 SCORE = 0.421379
 """Of every answer: whoever finds these digits in what the page was sent knows the score."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from selenium.webdriver.common.action_chains import ActionChains
@@ -10,8 +11,6 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.services.browser import Browser
 
 LOOK = 0.3

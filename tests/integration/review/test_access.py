@@ -5,7 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -14,11 +15,7 @@ from streamer.review.access import Access, labeller_name
 from streamer.review.server import listen
 from streamer.web.hosts import answers_to
 from tests.integration.review.conftest import SCORE, Site, answers, fill, severities
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import World
 
 
 class Answer(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,6 @@ import pytest
 from streamer.cli import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.integration.store.conftest import World
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,6 @@ from tests.integration.store.conftest import World
 from tests.services.ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tests.services.browser import Browser
     from tests.services.postgres import PostgresServer
 

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -25,9 +26,6 @@ from streamer.events.limits import Limits
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, refusal_of_a_parameter
 from tests.services.ports import free_port
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 KEY = "sk-test-0123456789"
 USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}

@@ -7,8 +7,9 @@ import os
 import subprocess
 import time
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,9 +18,6 @@ from streamer.stream.connection import KafkaConnection
 from tests.services.certificates import Authority, Certificate, what_certificates_need
 from tests.services.kafka import JARS, ROOT, BrokerSecurity, KafkaBroker, what_kafka_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PRINCIPALS = {
     "publisher": "PUBLISHERS",

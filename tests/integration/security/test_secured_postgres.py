@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,6 @@ from tests.services.postgres_tls import PostgresTls, what_postgres_tls_needs
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.services.certificates import Authority
 
 pytestmark = pytest.mark.postgres

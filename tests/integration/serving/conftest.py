@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer.scoring.signals.signal_list import signal_list
 from tests.faults.endpoint import Site
 from tests.integration.serving.model_server import ENCODER, GATES, Model, Plain, agreeing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Container, Mapping
+from typing import Any, NamedTuple
 
 from streamer.calibration.threshold import Threshold
 from streamer.errors import UsageError
 from streamer.settings.settings import load_settings
 from streamer.wiring import upstream_id
-from tests.faults.endpoint import GATE
+from tests.faults.endpoint import GATE, Endpoint, Site
 from tests.faults.site import record_threshold
 from tests.services.openai_server import ChatReply, ChatRequest, OpenAIServer, embeddings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
-
-    from tests.faults.endpoint import Endpoint, Site
 
 ENCODER = "openai:small@64"
 ANSWERS = 4

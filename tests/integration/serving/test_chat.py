@@ -7,10 +7,11 @@ import json
 import math
 import os
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime, timedelta
 from itertools import islice, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import openai
@@ -23,7 +24,7 @@ from streamer.serving.chat.request import read
 from streamer.serving.chat.sampler import Sampled, Sampler
 from streamer.serving.chat.upstream import Upstream
 from streamer.store import prune
-from tests.faults.endpoint import GATE, PATIENCE, Site
+from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import (
     AGREED,
@@ -32,18 +33,13 @@ from tests.integration.serving.model_server import (
     GATES,
     KEY,
     Model,
+    Plain,
     agreeing,
     differing,
 )
 from tests.integration.serving.test_keys import asks_for_keys, key
 from tests.services.openai_server import ChatReply, ChatRequest, refusal_of_a_parameter
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.faults.endpoint import Endpoint
-    from tests.integration.serving.model_server import Plain
 
 MODEL = f"gate/{GATE}"
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]

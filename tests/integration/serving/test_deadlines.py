@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.endpoint import action, batch
+from tests.faults.endpoint import Site, action, batch
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.endpoint import Site
 
 LONG = "4"
 """Seconds that a step is held up, far longer than the request waits."""

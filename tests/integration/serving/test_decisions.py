@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer.errors import UsageError
-from tests.faults.endpoint import GATE, action, batch, held
-
-if TYPE_CHECKING:
-    from tests.faults.endpoint import Site
+from tests.faults.endpoint import GATE, Site, action, batch, held
 
 
 def test_the_answer_is_the_action_as_it_is_recorded(site: Site) -> None:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import jsonschema
 from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from streamer.gates.batch_key import BatchKey
 from streamer.store.desk.release_desk import Release
-from tests.faults.endpoint import GATE, batch, held
+from tests.faults.endpoint import GATE, Endpoint, Site, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.serving.model_server import ENCODER, Model
-
-if TYPE_CHECKING:
-    import httpx
-
-    from tests.faults.endpoint import Endpoint, Site
 
 
 def refs(value: Any) -> set[str]:

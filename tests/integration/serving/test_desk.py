@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from streamer.events.actions import decode_action
 from streamer.events.desk import decode_desk
@@ -14,9 +15,6 @@ from streamer.store.desk.release_desk import Reject, Release
 from tests.faults.endpoint import GATE, PATIENCE, Site, action, batch, held
 from tests.faults.site import wait_until
 from tests.integration.serving.model_server import ENCODER, Model, differing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DESK = {"hold_action": "escalate", "desk_deadline_seconds": 600.0}
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import openai
 import pytest
@@ -14,9 +15,6 @@ from streamer.store.desk.release_desk import Release
 from tests.integration.serving.model_server import AGREED, ANSWERS, Plain
 from tests.integration.serving.test_chat import HELD, client, kept, post
 from tests.services.openai_server import ChatReply, ChatRequest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
 

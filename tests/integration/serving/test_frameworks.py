@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tests.faults.endpoint import PATIENCE
-from tests.integration.serving.model_server import AGREED, agreeing, differing
+from tests.integration.serving.model_server import AGREED, Plain, agreeing, differing
 from tests.integration.serving.test_forms import CALLS, CANONICAL, cycling
 from tests.services.integrations import python_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.integration.serving.model_server import Plain
-    from tests.services.openai_server import ChatReply, ChatRequest
+from tests.services.openai_server import ChatReply, ChatRequest
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 

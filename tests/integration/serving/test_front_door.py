@@ -6,20 +6,15 @@ import resource
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
-from tests.faults.endpoint import GATE, action, batch, held
+from tests.faults.endpoint import GATE, Endpoint, Site, action, batch, held
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.faults.endpoint import Endpoint, Site
 
 LIMIT = 1024
 IDLE = 2000

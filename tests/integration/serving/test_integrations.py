@@ -9,28 +9,22 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
 import openai
 import pytest
 
-from tests.faults.endpoint import GATE, PATIENCE, Site
+from tests.faults.endpoint import GATE, PATIENCE, Endpoint, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model, agreeing, differing
 from tests.services.integrations import EXAMPLES, ROOT, later_node, node_folder, python_environment
-from tests.services.openai_server import ChatReply
+from tests.services.openai_server import ChatReply, ChatRequest
 from tests.services.ports import free_port
-from tests.services.service_forks import ServiceForks
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.endpoint import Endpoint
-    from tests.services.openai_server import ChatRequest
-    from tests.services.service_forks import ForkedService
+from tests.services.service_forks import ForkedService, ServiceForks
 
 pytestmark = [pytest.mark.slow, pytest.mark.registry]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.client import Client
 from streamer.security.api_keys import MOST_SECONDS_OLD, Rate
-from tests.faults.endpoint import GATE, action, batch, held
+from tests.faults.endpoint import GATE, Endpoint, Site, action, batch, held
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.endpoint import Endpoint, Site
 
 LABEL = {
     "batch_id": "b-1",

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.faults.endpoint import PATIENCE
-from tests.integration.serving.model_server import AGREED, agreeing, differing
+from tests.integration.serving.model_server import AGREED, Plain, agreeing, differing
 from tests.integration.serving.test_chat import HELD
 from tests.integration.serving.test_forms import ARGUMENTS, CALLS, CANONICAL, cycling
 from tests.services.integrations import python_environment
-
-if TYPE_CHECKING:
-    from tests.integration.serving.model_server import Plain
 
 PROMPT: list[Any] = [{"role": "user", "content": "Where is my parcel?"}]
 TOOL = {"name": "look", "description": "Looks it up.", "input_schema": {"type": "object"}}

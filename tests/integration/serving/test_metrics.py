@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tests.faults.endpoint import GATE, batch
+from tests.faults.endpoint import GATE, Site, batch
 from tests.faults.site import wait_until
-
-if TYPE_CHECKING:
-    from tests.faults.endpoint import Site
 
 REQUESTS, DURATIONS = "streamer_http_requests_total", "streamer_http_request_duration_seconds_count"
 

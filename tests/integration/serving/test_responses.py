@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import openai
 import pytest
 from openai.types.responses import Response
 
-from tests.integration.serving.model_server import AGREED, ANSWERS, agreeing, differing
+from tests.integration.serving.model_server import AGREED, ANSWERS, Plain, agreeing, differing
 from tests.integration.serving.test_chat import HELD, MODEL, client, kept
 from tests.services.openai_server import ChatReply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.integration.serving.model_server import Plain
 
 PROMPT = "Where is my parcel?"
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
 from streamer.gates.settings import GateSettings
 from streamer.scoring.signals.signal_list import SignalList
-from tests.faults.endpoint import PATIENCE, Site
+from tests.faults.endpoint import PATIENCE, Endpoint, Site
 from tests.integration.serving.model_server import AGREED, ANSWERS, ENCODER, Model
 from tests.services.openai_server import ChatReply, ChatRequest
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.faults.endpoint import Endpoint
 
 CHEAP, DEAR = "small", "large"
 FLOOR, ABOVE, CUT = 0.5, 0.6, 0.9

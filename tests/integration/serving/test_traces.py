@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 
-from tests.faults.endpoint import GATE, action, batch
+from tests.faults.endpoint import GATE, Site, action, batch
 from tests.faults.worker_process import WorkerProcess
 from tests.integration.serving.model_server import ANSWERS, ENCODER, Model, differing
-from tests.services.collector import Collector
+from tests.services.collector import Collector, Told
 from tests.services.openai_server import ChatReply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.faults.endpoint import Site
-    from tests.services.collector import Told
     from tests.services.kafka import KafkaBroker
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

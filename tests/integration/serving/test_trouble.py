@@ -5,19 +5,17 @@ from __future__ import annotations
 import itertools
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.faults.callers import Callers, agree, ask_all_again, heard
-from tests.faults.endpoint import PATIENCE, action, batch, held
+from tests.faults.endpoint import PATIENCE, Site, action, batch, held
 from tests.faults.site import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.faults.endpoint import Site
     from tests.services.postgres import PostgresServer
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -15,15 +17,9 @@ from streamer.events import topic
 from streamer.gates.batch_key import BatchKey
 from streamer.serving.openapi import document
 from streamer.store.desk.release_desk import Release
-from tests.faults.endpoint import GATE, Site, action, batch
+from tests.faults.endpoint import GATE, Endpoint, Site, action, batch
 from tests.integration.serving.model_server import ENCODER, Model
 from tests.services.openai_server import ChatReply
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.faults.endpoint import Endpoint
 
 DESK: dict[str, Any] = {"hold_action": "escalate", "desk_deadline_seconds": 600.0}
 UNSEEN = {

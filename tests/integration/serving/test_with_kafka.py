@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,16 +14,13 @@ from streamer.events.desk import decode_desk
 from streamer.gates.batch_key import BatchKey
 from streamer.settings.settings import load_settings
 from streamer.store.desk.release_desk import Release
-from tests.faults.endpoint import GATE, batch, held
+from tests.faults.endpoint import GATE, Site, batch, held
 from tests.faults.site import wait_until
 from tests.faults.worker_process import WorkerProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafka.consumer.fetcher import ConsumerRecord
 
-    from tests.faults.endpoint import Site
     from tests.services.kafka import KafkaBroker
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from streamer.journal import (
     LabelRevision,
     Lease,
     OutboxMessage,
+    Outcome,
     Partition,
     Record,
     Redelivery,
@@ -29,10 +31,7 @@ from streamer.journal import (
 from streamer.store import Store, open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from streamer.gates.policy import Policy
-    from streamer.journal import Outcome
     from streamer.signing.policies import PolicySignature
 
 START = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

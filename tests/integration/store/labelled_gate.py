@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
 from streamer.journal import LabelRevision
-from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule
-from tests.integration.store.conftest import SETTINGS, START
+from streamer.recalibration.one_gate import FinishedRun, recalibrate_by_hand, recalibrate_by_rule
+from tests.integration.store.conftest import SETTINGS, START, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from streamer.gates.policy import Policy
-    from streamer.recalibration.one_gate import FinishedRun
     from streamer.store import Store
-    from tests.integration.store.conftest import World
 
 GATE = "support-bot"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ from streamer.store.audit import control
 from streamer.store.db.schema import accounts, metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.integration.store.conftest import World
 
 PASSWORD = "correct horse battery"

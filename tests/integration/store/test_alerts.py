@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import sqlalchemy as sa
 from typer.testing import CliRunner
@@ -12,10 +10,7 @@ from streamer.cli.app import app
 from streamer.errors import UsageError
 from streamer.events.alerts import AlertsV1, alert, decode_alert
 from streamer.store.risk.alerts import raise_alert
-from tests.integration.store.conftest import START
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import START, World
 
 
 def made(cause: str = "alarm 1", **changes: object) -> AlertsV1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -12,11 +12,8 @@ import sqlalchemy as sa
 from streamer.errors import UsageError
 from streamer.security.api_keys import KeyRing, Rate, digest_of
 from streamer.store.db.schema import api_keys, control_log, metadata
-from tests.integration.store.conftest import START
+from tests.integration.store.conftest import START, World
 from tests.integration.store.test_reports import accepted
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
 
 
 def create(world: World, **changes: Any) -> tuple[Any, str]:

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,6 @@ from tests.faults.site import wait_until
 from tests.integration.store.conftest import World, interrupted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.services.postgres import PostgresServer
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import World
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def filled(url: str) -> World:

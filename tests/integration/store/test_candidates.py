@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import exc
 
 from streamer.errors import Fenced, UsageError
-from streamer.gates.candidate import CandidateDecision
+from streamer.gates.candidate import CandidateDecision, CandidatePolicy
 from streamer.gates.rule import Cut, Segments
-from tests.integration.store.conftest import SETTINGS
-
-if TYPE_CHECKING:
-    from streamer.gates.candidate import CandidatePolicy
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import SETTINGS, World
 
 GATE = "support-bot"
 TRIED = replace(SETTINGS, scorer="choice", labellers=("ana", "bob"), signed_labels=False)

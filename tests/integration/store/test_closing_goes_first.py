@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from streamer.calibration import Threshold
 from streamer.errors import Unavailable
@@ -21,11 +23,6 @@ from streamer.store.labels import revisions
 from tests.faults.site import record_threshold
 from tests.integration.store.conftest import World
 from tests.integration.watching.conftest import DAY, START, Shown, Traffic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    import sqlalchemy as sa
 
 GATE = "support-bot"
 CHAINED = "SELECT kind, subject FROM control_log ORDER BY leaf_index"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,9 @@ import sqlalchemy as sa
 from streamer.errors import Fenced
 from streamer.events.codes import CONFLICTING_CONTENT
 from streamer.events.receipts import without_receipt
-from streamer.journal import DataGap, OutboxMessage
+from streamer.journal import DataGap, OutboxMessage, Slice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.journal import Slice
     from tests.integration.store.conftest import World
 
 

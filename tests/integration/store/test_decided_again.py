@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -16,17 +17,14 @@ from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import Outdated
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
-from streamer.journal import BatchDecision, Partition, Record, Slice
+from streamer.gates.policy import Policy
+from streamer.journal import BatchDecision, Lease, Outcome, Partition, Record, Slice
+from streamer.signing.policies import PolicyKeys
 from streamer.store.db.schema import policies
 from tests.integration.store.conftest import SETTINGS
 from tests.integration.store.test_signed_policies import GATE, Place, cut, keys_of, place, signer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.gates.policy import Policy
-    from streamer.journal import Lease, Outcome
-    from streamer.signing.policies import PolicyKeys
     from streamer.store import Store
 
 __all__ = ["place"]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.store.log.decision_search import Wanted
-from tests.integration.store.conftest import START
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import START, World
 
 
 def found(world: World, *, limit: int = 100, **wanted: Any) -> list[str]:

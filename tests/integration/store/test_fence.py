@@ -6,9 +6,11 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,17 +18,13 @@ import pytest
 from streamer.cli import main
 from streamer.errors import Outdated, Unavailable
 from streamer.events.topics import Topics
-from streamer.journal import OutboxMessage
+from streamer.gates.policy import Policy
+from streamer.journal import BatchDecision, OutboxMessage
 from streamer.store.db import engine
 from streamer.store.policies import fence
 from tests.integration.store.conftest import START, World, dead_letter_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from streamer.gates.policy import Policy
-    from streamer.journal import BatchDecision
     from streamer.store import Store
 
 SHIPS = ("ship", "ship")

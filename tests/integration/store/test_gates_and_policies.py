@@ -11,11 +11,10 @@ import pytest
 
 from streamer.errors import UsageError
 from streamer.gates.settings import GateSettings
-from tests.integration.store.conftest import SETTINGS, START
+from tests.integration.store.conftest import SETTINGS, START, World
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
-    from tests.integration.store.conftest import World
 
 
 def test_a_gate_is_created_closed_and_uncalibrated_and_told_to_the_world(world: World) -> None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.events.dead_letters import dead_letter_message
-from streamer.journal import DeadLetter, OutboxMessage
+from streamer.journal import DeadLetter, OutboxMessage, Record
 from streamer.store import open_store
-from tests.integration.store.conftest import policy_message
+from tests.integration.store.conftest import World, policy_message
 from tests.integration.store.test_prune import SECRET, everything
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamer.journal import Record
-    from tests.integration.store.conftest import World
 
 ACTION = OutboxMessage("streamer.actions", b"k", b"names and numbers", ())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,12 +14,9 @@ from streamer.errors import UsageError
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.settings import METHODS
 from streamer.recalibration.run import SampleQuery, calibrate_gate
+from streamer.recalibration.sampled import SampledGroup
 from streamer.store.labels.revisions import Added
-from tests.integration.store.conftest import START
-
-if TYPE_CHECKING:
-    from streamer.recalibration.sampled import SampledGroup
-    from tests.integration.store.conftest import World
+from tests.integration.store.conftest import START, World
 
 HOUR = timedelta(hours=1)
 LATER = START + 100 * HOUR

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -15,9 +16,6 @@ from streamer.store.db.leases import LEADER, GateBusy, Leases
 from streamer.store.db.schema import leases
 from tests.faults.site import wait_until
 from tests.integration.store.conftest import World
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 SHORT = 0.4
 """Seconds, where expiring is what a test waits for."""

@@ -10,9 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -28,9 +29,6 @@ from streamer.store.db.migrate import head, revisions
 from streamer.store.db.schema import metadata
 from tests.integration.store.conftest import START, dead_letter_message, policy_message
 from tests.services.service_forks import FORKS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from streamer.errors import Outdated, Unavailable
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
 from streamer.gates.settings import GateSettings
-from streamer.journal import BatchDecision, Partition, Record
+from streamer.journal import BatchDecision, Outcome, Partition, Record
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.store.db import engine
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
@@ -27,11 +28,6 @@ from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake
 from tests.counting_encoder import CountingEncoder
 from tests.integration.store.conftest import World, interrupted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.journal import Outcome
 
 GATES = ("a", "b", "c")
 PARTITION = Partition("log", Topics().responses, 0)

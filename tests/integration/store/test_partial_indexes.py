@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,10 +18,6 @@ from streamer.store.db.bulk_insert import look_up
 from streamer.store.db.schema import batches, decisions
 from streamer.store.log.commit import known_content
 from streamer.store.risk.audit_rates import extra_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer.cli import main
 from streamer.journal import OutboxMessage
+from tests.integration.store.conftest import World
 from tests.integration.store.test_labels_and_calibration import fill
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.integration.store.conftest import World
 
 
 @pytest.fixture(autouse=True)

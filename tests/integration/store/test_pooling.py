@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -18,8 +19,6 @@ from tests.services.pgbouncer import PgBouncer, what_pgbouncer_needs
 from tests.services.requirements import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from tests.services.postgres import PostgresServer
 
 CLIENTS = 6

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -27,9 +28,6 @@ from streamer.store import Store, open_store
 from streamer.store.db.schema import control_head, label_revisions, label_signatures
 from streamer.store.labels.read_labels import UnreadLabels
 from tests.integration.store.conftest import SETTINGS, START, World, dead_letter_message, policy_message
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 GATE, OTHER = "support-bot", "other-bot"
 LATER = START + timedelta(days=1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -20,10 +21,6 @@ from streamer.store.audit import control
 from streamer.store.db import engine
 from tests.integration.store.conftest import World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
 
 
 @pytest.fixture

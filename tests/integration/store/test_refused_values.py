@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +16,6 @@ from streamer.store.db.bulk_insert import execute_all, insert
 from streamer.store.db.engine import Database
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import UtcDateTime
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _RAISE = """
 CREATE FUNCTION raising(state text, message text) RETURNS void LANGUAGE plpgsql AS $$

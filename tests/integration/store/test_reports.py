@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from sqlalchemy import exc
 
 from streamer.errors import UsageError
 from streamer.journal import DataGap
-from tests.integration.store.conftest import START
+from tests.integration.store.conftest import START, World
 from tests.recorded import ledgers_of, newest_decisions, risk_estimates
-
-if TYPE_CHECKING:
-    from tests.integration.store.conftest import World
 
 
 def test_the_ledger_tells_ranges_gaps_and_kinds(world: World) -> None:

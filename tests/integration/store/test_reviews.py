@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -16,10 +17,6 @@ from streamer.store.labels.review_claims import candidates
 from streamer.store.labels.review_claims import take as take_row
 from tests.integration.store.conftest import START, World
 from tests.recorded import risk_estimates
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
 
 GATES = ["support-bot"]
 NOW = START + timedelta(hours=1)

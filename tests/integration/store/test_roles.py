@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -21,9 +23,6 @@ from streamer.store.db.schema.types import kept_of
 from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.services.postgres import PostgresServer
 
 VIEWS = ("v_decisions", "v_label_queue", "v_risk", "v_risk_intervals", "v_severities")

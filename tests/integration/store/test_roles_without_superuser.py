@@ -6,7 +6,7 @@ Every test runs on the versions before and after PostgreSQL 16, which parted bei
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -18,9 +18,6 @@ from streamer.store.db.roles import ROLES, RightsMissing
 from tests.integration.store.conftest import START, World
 from tests.services.postgres import PostgresServer, debian_programs, what_postgres_needs
 from tests.services.requirements import missing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.postgres
 

@@ -12,11 +12,10 @@ import pytest
 from streamer.errors import UsageError
 from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
 from streamer.recalibration.run import calibrate_gate
-from tests.integration.store.conftest import START
+from tests.integration.store.conftest import START, World
 
 if TYPE_CHECKING:
     from streamer.gates.policy import Policy
-    from tests.integration.store.conftest import World
 
 LATER = START + timedelta(hours=100)
 

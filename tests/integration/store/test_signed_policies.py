@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +14,9 @@ import sqlalchemy as sa
 from streamer.audit import signing
 from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.errors import UsageError
+from streamer.gates.policy import Policy
 from streamer.gates.rule import BatchCut, Cut, Segments
+from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.scoring.signals.signal_list import SignalList
 from streamer.signing.policies import PolicyKeys, PolicySignature
 from streamer.store import open_store
@@ -20,11 +24,6 @@ from streamer.store.db.schema import control_head, gate_revisions, gates, polici
 from tests.integration.store.conftest import SETTINGS, START, SteppingClock, dead_letter_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from streamer.gates.policy import Policy
-    from streamer.journal import ActivePolicy, OutboxMessage
     from streamer.store import Store
 
 GATE = "support-bot"

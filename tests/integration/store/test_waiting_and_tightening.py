@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer.audit.bundle import write_bundle
 from streamer.audit.rederive import contradiction
 from streamer.cli.recalibrate import print_report
+from streamer.events.alerts import AlertsV1
 from streamer.recalibration.comparison import Reading
 from streamer.recalibration.one_gate import recalibrate_by_hand, recalibrate_by_rule, tighten_by_rule
 from streamer.recalibration.run import calibrate_gate
@@ -23,12 +26,6 @@ from tests.integration.audit.history import KEYS
 from tests.integration.store.conftest import START, World
 from tests.integration.store.labelled_gate import GATE, LabelledGate, bad_below
 from tests.integration.watching.conftest import Shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from streamer.events.alerts import AlertsV1
 
 
 @pytest.fixture

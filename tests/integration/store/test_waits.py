@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +13,6 @@ import sqlalchemy as sa
 from streamer.store.db.bulk_insert import Statement, execute_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from tests.integration.store.conftest import World
 
 WAITS = 5

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
-from streamer.journal import BatchDecision, DeadLetter, OutboxMessage, ScoredResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.journal import Outcome, Record
+from streamer.journal import BatchDecision, DeadLetter, OutboxMessage, Outcome, Record, ScoredResponse
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = Policy(

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from streamer.errors import Fenced, Unavailable
-from streamer.journal import NO_IDS, BatchDecision, DeadLetter, Lease
+from streamer.journal import (
+    NO_IDS,
+    BatchDecision,
+    DataGap,
+    DeadLetter,
+    Lease,
+    OutboxMessage,
+    Outcome,
+    OutcomeKind,
+    Partition,
+    Queued,
+    Slice,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from datetime import datetime
-
     from streamer.gates.batch_key import BatchKey
-    from streamer.journal import DataGap, OutboxMessage, Outcome, OutcomeKind, Partition, Queued, Slice
 
 
 @dataclass

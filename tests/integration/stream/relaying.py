@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from streamer.journal import Lease, OutboxMessage, Partition
+from streamer.stream.connection import KafkaConnection
 from streamer.stream.health import WorkerHealth
 from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
@@ -16,9 +18,6 @@ from streamer.stream.relay_lane import RelayLimits
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from streamer.stream.connection import KafkaConnection
     from tests.integration.stream.memory_journal import MemoryJournal
 
 SOURCE = Partition("log", "in", 0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
 
-from streamer.stream.connection import Subscription
+from streamer.journal import DataGap, Headers, Journal, OutboxMessage
+from streamer.stream.connection import KafkaConnection, Subscription
 from streamer.stream.ending import Ending
 from streamer.stream.health import WorkerHealth
 from streamer.stream.observer import SilentObserver
@@ -18,10 +20,6 @@ from streamer.stream.tail import Tail, TailedRecord
 from streamer.stream.worker import WorkerLimits, run_worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-
-    from streamer.journal import DataGap, Headers, Journal, OutboxMessage
-    from streamer.stream.connection import KafkaConnection
     from streamer.stream.decider import Decider
     from tests.integration.stream.brokers import TestedBroker
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from tests.services.kafka import KafkaBroker
 
 pytestmark = pytest.mark.expected_errors(r"^(aiokafka|kafka)", "part_away")

@@ -5,27 +5,21 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.errors import DatabaseFault, Outdated
-from streamer.journal import Partition, Record
+from streamer.journal import Outcome, Partition, Record
 from streamer.stream.dead_letter_cap import DeadLetterCap, DeadLetterLimits
 from streamer.stream.fetch_budget import FetchBudget
 from streamer.stream.group_commit import GroupCommit
 from streamer.stream.hooks import Hooks
 from streamer.stream.intake import Fetched, Intake
-from streamer.stream.observer import SilentObserver
+from streamer.stream.observer import SilentObserver, Stage
 from tests.integration.stream.deciders import EchoDecider
 from tests.integration.stream.memory_journal import MemoryJournal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.journal import Outcome
-    from streamer.stream.observer import Stage
 
 PARTITIONS = [Partition("log", "topic", number) for number in range(2)]
 GROUP = 4

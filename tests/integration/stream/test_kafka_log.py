@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,8 +13,6 @@ from streamer.stream.kafka_log import KafkaLog
 from streamer.stream.publisher import Publisher
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.integration.stream.brokers import TestedBroker
 
 LIMIT = 1024 * 1024 + 64 * 1024

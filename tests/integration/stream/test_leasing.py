@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,9 +17,6 @@ from streamer.stream.intake import Intake
 from streamer.stream.leasing import Bounds, Leasing
 from tests.integration.stream.memory_journal import MemoryJournal
 from tests.integration.stream.running import Witness
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator
 
 ONE, TWO = Partition("log", "topic", 0), Partition("log", "topic", 1)
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from streamer.failpoints import POINTS, RUN_POINTS
+from streamer.journal import Partition, Record
 from streamer.stream.exits import WorkerExit, WorkerHalted
+from streamer.stream.faust_driver import StampedMessage
 from streamer.stream.faust_engine import FaustEngine
 from streamer.stream.reader_limits import ReaderLimits
 from streamer.stream.worker import WorkerLimits
@@ -19,10 +22,6 @@ from tests.integration.stream.memory_journal import MemoryJournal, Outage
 from tests.integration.stream.running import a_worker, all_records, numbered, published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.journal import Partition, Record
-    from streamer.stream.faust_driver import StampedMessage
     from tests.integration.stream.brokers import TestedBroker
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.consumer.group_coordinator import GroupCoordinator
 
 from streamer.errors import Unavailable
-from streamer.journal import OutboxMessage
+from streamer.journal import OutboxMessage, Record
 from streamer.stream import header_names
 from streamer.stream.dead_letter_cap import DeadLetterLimits
 from streamer.stream.exits import WorkerExit, WorkerHalted
@@ -24,9 +25,6 @@ from tests.integration.stream.memory_journal import MemoryJournal, Outage
 from tests.integration.stream.running import a_worker, all_records, numbered, published
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.journal import Record
     from tests.services.kafka import KafkaBroker
 
 COORDINATOR = r"aiokafka\.consumer\.group_coordinator: "

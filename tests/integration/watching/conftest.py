@@ -5,31 +5,26 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections import deque
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from streamer.gates.batch_key import BatchKey
-from streamer.journal import LabelRevision
-from streamer.risk.rounds.watch import RiskWatch
+from streamer.gates.settings import GateSettings
+from streamer.journal import BatchDecision, LabelRevision, Lease
+from streamer.risk.rounds.report import RiskReport
+from streamer.risk.rounds.watch import RiskObserver, RiskWatch
 from streamer_verify.alarms import Alarms
 from streamer_verify.runs import Runs
 from streamer_verify.verifier import Verifier
 from tests.integration.store.conftest import START, World, new_world  # noqa: F401 - fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    import numpy as np
-    import sqlalchemy as sa
-
-    from streamer.gates.settings import GateSettings
-    from streamer.journal import BatchDecision, Lease
-    from streamer.risk.rounds.report import RiskReport
-    from streamer.risk.rounds.watch import RiskObserver
     from streamer.store import Store
 
 GATE = "support-bot"

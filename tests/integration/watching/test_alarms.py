@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,9 +21,6 @@ from streamer.risk.rounds.alarms import chance_of
 from streamer.settings.settings import load_settings
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_betting import calibrated
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def raised(traffic: Traffic, **options: Any) -> Shown:

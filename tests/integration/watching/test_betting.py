@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 from streamer.recalibration.run import calibrate_gate
+from streamer.risk.rounds.state import LabelAlarmKind, WatchedAlarm
 from streamer.risk.states import RiskAlarm, SelectiveAlarm
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm
 from tests.unit.monitoring.streams import draws_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from streamer.risk.rounds.state import LabelAlarmKind, WatchedAlarm
 
 HOUR = timedelta(hours=1)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from streamer.recalibration.run import calibrate_gate
 from streamer.risk.states import DriftAlarm
 from streamer.scoring.cloud import STATISTICS
 from tests.integration.watching.conftest import DAY, GATE, NEWEST, START, Shown, Traffic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NOTHING_SHIPS = ("abstain", "abstain")
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from streamer.journal import BatchDecision
 from streamer.risk.rounds.reading import JUDGE_CAP, JUDGE_MISSING
 from streamer.risk.states import AuditedDecision, AuditedDecisions
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
 from tests.integration.watching.test_reading import audited, fresh_sequence, some_severities
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.journal import BatchDecision
 
 
 def judged(traffic: Traffic, decisions: Sequence[BatchDecision], marks: dict[str, float]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,6 @@ from streamer.errors import LeaseLost
 from streamer.review.items import Reviewer
 from streamer.risk.states import RiskAlarm
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LATER = START + DAY / 4
 

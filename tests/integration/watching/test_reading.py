@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
+from streamer.journal import BatchDecision
 from streamer.risk.rounds.alarms import chance_of
 from streamer.risk.states import (
     AuditedDecision,
@@ -20,11 +22,6 @@ from streamer.risk.states import (
 from streamer.risk.states.drawn_bets import KEPT
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.unit.monitoring.streams import draws_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from streamer.journal import BatchDecision
 
 
 def audited(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic, replayed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 WEEK = timedelta(days=7)
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 import numpy as np
 import sqlalchemy as sa
 
 from streamer.risk.rounds.watch import ROUND_SECONDS, RiskWatch
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
 
 
 def statements(traffic: Traffic, watcher: RiskWatch, now: datetime) -> list[str]:

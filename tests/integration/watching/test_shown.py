@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from streamer.cli.app import app
@@ -14,12 +17,6 @@ from streamer.telemetry.catalogue import RISK_GAUGES
 from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer.telemetry.risk_metrics import RiskMetrics
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import datetime
-
-    import pytest
 
 
 def scraped(metrics: RecalibratorMetrics) -> dict[str, float]:

@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +20,6 @@ from tests.integration.store.conftest import World, dead_letter_message, policy_
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Shown, Traffic
 from tests.integration.watching.test_reading import audited, fresh_alarm, fresh_sequence, some_severities
 from tests.unit.monitoring.streams import draws_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.mark.slow

@@ -6,8 +6,8 @@ labels as the record has them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,9 +15,6 @@ import pytest
 from streamer.recalibration.run import calibrate_gate
 from tests.integration.watching.conftest import DAY, GATE, START, Traffic
 from tests.validity.known_risk import most_violations
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 STREAMS, REFERENCE, LENGTH, PIECE = 24, 60, 240, 40
 SETTINGS = {"audit_probability": 0.4, "alpha": 0.05, "monitor_deadline_seconds": 6 * 3600.0, "on_alarm": "report"}  # fmt: skip

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pytest
 from typer.testing import CliRunner
 
 from streamer.cli.app import app
@@ -13,11 +15,6 @@ from streamer.telemetry.recalibrator_metrics import RecalibratorMetrics
 from streamer.telemetry.risk_metrics import RiskMetrics
 from tests.integration.watching.conftest import DAY, GATE, MINUTE, START, Traffic
 from tests.integration.watching.test_shown import scraped
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 CLOSED = {"state": "closed", "calibrated": True, "threshold": None}
 

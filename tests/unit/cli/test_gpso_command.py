@@ -5,15 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import resource
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from streamer.cli import DONE, WRONG_USAGE, main
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from streamer.cli import console
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 COLUMNS = ("gate", "threshold", "unit", "severity shipped", "reduction", "since")
 ROWS = (

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from streamer.calibration.registry import offered
 from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.planning.among_shipped import shipped_for_power
-from streamer.planning.plan import make_plan
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.planning.plan import Plan
+from streamer.planning.plan import Plan, make_plan
 
 FAST = ("--repetitions", "100")
 

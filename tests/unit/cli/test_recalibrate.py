@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from streamer.recalibration.in_sample import in_sample
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from streamer.wording.policies import sample_sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 GATE = GateRevision(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import sqlalchemy as sa
@@ -16,9 +16,6 @@ from streamer.cli.generate_docs import _commands
 from streamer.gates.free_text import MOST_WHO, MOST_WHY, fault
 from streamer.store.db.schema import metadata
 from streamer.store.db.schema.types import asked_of_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 WHO = ("by", "created_by", "revoked_by", "rejected_by", "replayed_by", "requested_by", "labeller")
 WHY = ("reason", "revoked_reason", "note", "remark")

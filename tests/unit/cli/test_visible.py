@@ -7,8 +7,8 @@ import json
 import logging
 import re
 import unicodedata
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -19,9 +19,6 @@ from streamer.cli import console, main
 from streamer.security.visible import VisibleLines, visible
 from streamer.telemetry.logs import configure_logging
 from tests.unit.telemetry.test_logs import as_before  # noqa: F401
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 HOSTILE = "\x1b[31mred\x1b]0;title\x07\x9b2J\x08\x7f\r\u202egnp\u2066\u200f\ufeff\u2028\U000e0041 [red]markup[/red] [/] :smile:"
 STEERS = re.compile(

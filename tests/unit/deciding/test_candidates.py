@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +15,13 @@ from streamer.errors import EncoderGivenUp, Unavailable
 from streamer.gates.batch_key import BatchKey
 from streamer.gates.candidate import CandidateDecision, CandidatePolicy
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import INDICATOR, Chance, Cut
+from streamer.gates.rule import INDICATOR, Chance, Cut, Rule
 from streamer.gates.settings import GateSettings
 from streamer.gates.uniforms import uniforms_for
 from streamer.journal import BatchDecision
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
+from streamer.scoring.scorer import AnswerBatch
 from streamer.scoring.scorers.choice import Choice
 from tests.unit.deciding.test_decider import (
     HELD,
@@ -35,10 +36,6 @@ from tests.unit.deciding.test_decider import (
     raw,
     with_embeddings,
 )
-
-if TYPE_CHECKING:
-    from streamer.gates.rule import Rule
-    from streamer.scoring.scorer import AnswerBatch
 
 PATIENCE = 600.0
 """Seconds that a test waits for what takes no time: never in full."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,17 +14,12 @@ from streamer.deciding.policy_book import PolicyBook
 from streamer.events.actions import decode_action
 from streamer.events.limits import Limits
 from streamer.events.topics import Topics
-from streamer.journal import ActivePolicy, BatchDecision, Partition, Record, Redelivery
+from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
+from streamer.journal import ActivePolicy, BatchDecision, Outcome, Partition, Record, Redelivery
 from streamer.scoring.encoders.encoder import CachedEncoder
 from tests.counting_encoder import CountingEncoder
 from tests.unit.deciding.test_decider import active, batch, raw
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.gates.batch_key import BatchKey
-    from streamer.gates.policy import Policy
-    from streamer.journal import Outcome
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 OPEN = replace(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from streamer.deciding.decider import BatchDecider
 from streamer.deciding.policy_book import PolicyBook
@@ -41,11 +43,6 @@ from streamer.scoring.gram import gram_energy
 from streamer.scoring.reading import CUT, UNREAD
 from streamer.scoring.registry import EVERY, SCORER_NAMES
 from streamer.scoring.signals.signal_list import signal_list
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOPICS = Topics()

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.deciding.policy_book import PolicyBook
 from streamer.deciding.trusted_policies import TrustedPolicies
 from streamer.gates.audit_rate import AuditRate
 from streamer.gates.batch_key import BatchKey
+from streamer.journal import BatchDecision
 from streamer.labels.audit_sample import is_sampled
 from streamer.signing.policies import NO_KEYS, PolicyVersion
 from tests.unit.deciding.test_decider import LIMITS, NOW, World, active, batch, raw
-
-if TYPE_CHECKING:
-    from streamer.journal import BatchDecision
 
 RATE = AuditRate(
     number=3, boosted=True, since=NOW, until=NOW + timedelta(hours=1), evidence=1, extra=0, reason="why"

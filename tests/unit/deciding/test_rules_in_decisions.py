@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer.events.actions import decode_action
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.policy import Policy
 from streamer.gates.policy_gate import PolicyGate
-from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Segments
+from streamer.gates.rule import INDICATOR, BatchCut, Chance, Cut, Quantile, Rank, Rule, Segments
 from streamer.gates.uniforms import uniforms_for
+from streamer.journal import BatchDecision
 from tests.unit.deciding.test_decider import World, active, batch, raw
-
-if TYPE_CHECKING:
-    from streamer.gates.policy import Policy
-    from streamer.gates.rule import Rule
-    from streamer.journal import BatchDecision
 
 SCORES = (0.9, 0.4, 0.6)
 

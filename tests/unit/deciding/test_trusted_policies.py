@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,9 +20,6 @@ from streamer.gates.policy import Policy
 from streamer.gates.settings import GateSettings
 from streamer.journal import ActivePolicy, OutboxMessage
 from streamer.signing.policies import NO_KEYS, PolicyKeys, PolicyVersion
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 RECORD, SALT = bytes(32), b"s" * 32

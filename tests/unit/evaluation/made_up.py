@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def rows(count: int = 40, answers: int = 4, *, seed: int = 1, judged: bool = False) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -16,9 +16,6 @@ from streamer.events.responses import decode_responses
 from streamer.events.topic import types
 from streamer.labels.label_files import LabelFileError, open_labels
 from tests.faults.mutations import EXAMPLES
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TYPES = types()
 BEYOND = (

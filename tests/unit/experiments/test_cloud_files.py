@@ -7,8 +7,9 @@ import hashlib
 import io
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -31,9 +32,6 @@ from streamer.events.identifiers import is_identifier
 from streamer.events.labels import decode_label, encode_label
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.responses import decode_responses, encode_responses, numbers_given
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def line(question_id: Any = "q1", **changes: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -17,16 +17,12 @@ from streamer.calibration import LabelledGroup, calibrate_groups
 from streamer.calibration.guarantee import budget
 from streamer.clouds.measurement import DecidedBatch, measure
 from streamer.clouds.sentence import percent, sentence
+from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS
 from streamer.report.demo_run import DemoRun, cases, excerpt, figure_rows, verdict
 from streamer.report.page import render_report, write_report
 from streamer.report.terminal import run_summary
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.gates.declared import Unit
 
 HOSTILE = '<script>alert(1)</script> & [bold]x[/bold] "q" \x1b[31m \u202e'
 VOID = {"meta", "br", "hr", "img", "link", "input"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,9 +11,6 @@ import pytest
 from streamer.errors import Unavailable
 from streamer.research.experiments import embedding_store
 from streamer.research.experiments.embedding_store import embedded_texts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 D = 8
 

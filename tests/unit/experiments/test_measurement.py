@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -13,12 +12,10 @@ from scipy import stats
 
 from streamer.clouds.measurement import DecidedBatch, clustered_standard_error, measure, units_of
 from streamer.clouds.sentence import sentence
+from streamer.gates.declared import Unit
 from streamer.gates.gate import gate_batch
 from streamer.gates.settings import UNITS
 from streamer.report.charts import tradeoff
-
-if TYPE_CHECKING:
-    from streamer.gates.declared import Unit
 
 
 def batch(

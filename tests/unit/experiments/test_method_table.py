@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,9 +22,6 @@ from streamer.scoring.registry import SCORER_NAMES
 from streamer_research.studies import method_table
 from streamer_research.studies.method_table import MethodFigures, main, markdown_table, method_figures
 from tests.offline import split_figures
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEEDS = range(8)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from streamer.calibration import calibrate
 from streamer.clouds.cloud import Cloud, CloudResponse, split_clouds
@@ -17,18 +18,12 @@ from streamer.clouds.offline import (
     score_clouds,
 )
 from streamer.clouds.simulation import simulate_clouds
+from streamer.gates.declared import Unit
 from streamer.gates.settings import UNITS
 from streamer.scoring.encoders.encoder import CachedEncoder
 from streamer.scoring.encoders.identity import EncoderIdentity
 from streamer.scoring.gram import gram_energy
 from tests.offline import run_scored, split_figures
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from streamer.gates.declared import Unit
 
 
 class HashedWords:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +13,6 @@ from streamer.clouds.line_record import append_lines, read_lines
 from streamer.errors import Unavailable
 from streamer.research.experiments import score_cache
 from streamer.research.experiments.score_cache import every_score
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 class Falters:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import pickle
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import streamer
 from streamer.calibration.calibrators.full import allowed, bag_counts, fit_full
+from streamer.clouds.cloud import Cloud
 from streamer.clouds.offline import bad_groups
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
 from streamer.frames.answers import read
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.declared import Unit
 from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Full, Indicator
 from streamer.labels.answer_forms import answer_batch
@@ -29,12 +32,6 @@ from streamer.scoring.blank import is_blank
 from streamer.scoring.signals.measured import Measured
 from streamer.scoring.signals.signal_list import SignalList, batch_row, choice_scores
 from tests.unit.frames.test_gate_on_tables import in_service
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.clouds.cloud import Cloud
-    from streamer.gates.declared import Unit
 
 NOW = datetime(2026, 11, 28, tzinfo=UTC)
 WORDS = ("red", "green", "blue", "white", "black")

@@ -10,7 +10,8 @@ import warnings
 from dataclasses import replace
 from decimal import Decimal
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import msgspec
@@ -29,17 +30,13 @@ from streamer.events.responses import encode_responses
 from streamer.frames.answers import read
 from streamer.frames.gate import ColumnWarning, UnlabelledWarning
 from streamer.gates.batch_key import BatchKey
+from streamer.gates.declared import Unit
 from streamer.gates.policy import GateRevision
 from streamer.gates.rule import Cut, Segments
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import derive
 from streamer.recalibration.sampled import SampledGroup, SampledItem
 from tests.unit.deciding.test_decider import NOW, World, active
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.gates.declared import Unit
 
 
 def answers(prompts: int = 200, *, seed: int = 1, first: int = 0, embeddings: bool = False) -> dict[str, Any]:

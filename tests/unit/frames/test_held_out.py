@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,14 +14,10 @@ from scipy.stats import binom
 import streamer
 from streamer.cli import DONE, WRONG_USAGE, main
 from streamer.frames.held_out import bounded
+from streamer.gates.declared import Unit
 from streamer.gates.rule import Cut
 from streamer.research.evaluation import evaluate
 from tests.unit.frames.test_gate_on_tables import answers
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.gates.declared import Unit
 
 
 @pytest.fixture

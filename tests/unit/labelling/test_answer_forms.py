@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 
 from streamer.labels.answer_forms import answer_batch
 from streamer.labels.lexical import normal_form
 from streamer.scoring.registry import EVERY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Watched(list[str]):

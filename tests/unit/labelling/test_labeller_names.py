@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,6 @@ from streamer.gates.labeller_names import fault, normalised
 from streamer.gates.settings import GateSettings
 from streamer.labels.label_files import LabelFileError, open_labels
 from streamer.review.access import labeller_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SAME = [
     ("ann", "ann"),

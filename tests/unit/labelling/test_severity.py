@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,6 @@ from streamer.labels import (
 )
 from streamer.labels.lexical import matches, normal_form
 from streamer.scoring.answer_head import answer_head
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Table:

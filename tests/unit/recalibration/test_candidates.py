@@ -6,7 +6,7 @@ import itertools
 import json
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,14 +23,12 @@ from streamer.gates.rule import BatchCut, Chance, Cut, Indicator, Quantile, Rank
 from streamer.gates.settings import METHODS, SHAPES, UNITS, GateSettings
 from streamer.recalibration.candidates import (
     MOST_SEGMENTS,
+    Candidate,
     RunSample,
     candidates,
     decide,
 )
 from streamer.scoring.signals.signal_list import SignalList
-
-if TYPE_CHECKING:
-    from streamer.recalibration.candidates import Candidate
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ from streamer.gates.policy import GateRevision
 from streamer.gates.settings import GateSettings
 from streamer.recalibration.run import SampleQuery, calibrate_gate
 from streamer.recalibration.sampled import SampledGroup, SampledItem
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 STRICTER = "can only make the threshold stricter"

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from streamer.errors import LeaseLost, TryLater, Unavailable, UsageError
+from streamer.events.alerts import AlertsV1
+from streamer.gates.policy import GateRevision
+from streamer.recalibration.gate_status import GateStatus
 from streamer.recalibration.runner import GateWork
 from streamer.recalibration.service import Recalibrator, Timing
 from tests.unit.recalibration.test_schedule import status
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer.events.alerts import AlertsV1
-    from streamer.gates.policy import GateRevision
-    from streamer.recalibration.gate_status import GateStatus
 
 NOW = datetime(2026, 11, 20, tzinfo=UTC)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,6 @@ from streamer.research.sampling import Arm, Prompt, Recipe, SamplingPlan
 from streamer.research.sampling.journal import ReplyJournal, read_journal
 from streamer.research.sampling.plan import RecordPart
 from streamer.research.sampling.replies import Ledger, Reply, publishable
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BATCH = RecordPart("q1", "answer", 0)
 

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from streamer.errors import UsageError
 from streamer.research.sampling import Prompt, read_prompts
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_json_lines(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from streamer.errors import UsageError
 from streamer.scoring.encoders.encoder import EncoderIdentity
 from streamer.scoring.encoders.identity import embedding_dimension, weight_hash
 from streamer.scoring.encoders.registry import encoder_identity, find_encoder
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TRANSFORMER = {"idx": 0, "path": "", "type": "sentence_transformers.models.Transformer"}
 POOLING = {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,11 +12,7 @@ import pytest
 from streamer.scoring.encoders import ctranslate2_encoder
 from streamer.scoring.encoders.ctranslate2_encoder import CTranslate2Encoder
 from streamer.scoring.encoders.identity import EncoderIdentity
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.scoring.encoders.plain_bert import PlainBert
+from streamer.scoring.encoders.plain_bert import PlainBert
 
 
 class Tokenizer:

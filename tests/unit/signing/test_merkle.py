@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
@@ -16,9 +16,6 @@ from streamer.signing.merkle import (
     node_hash,
     root_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 LEAVES = [leaf_hash(bytes([i])) for i in range(70)]
 

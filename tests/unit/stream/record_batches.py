@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 Sent = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]
 

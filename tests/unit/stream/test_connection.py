@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -8,9 +8,6 @@ from kafka import KafkaAdminClient, KafkaProducer
 
 from streamer.errors import UsageError
 from streamer.stream.connection import KafkaConnection
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SASL = {
     "security.protocol": "sasl_ssl",

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import gzip
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import _DefaultRecordBatchPy
 
 from streamer.stream.header_names import EscapingBatch, EscapingDefaultRecordBatch, EscapingRecords
 from tests.unit.stream.record_batches import packed, plain_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 STAND_IN = "\x01\x02\x03"
 BAD = b"\xff\x80\xed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
 
 import pytest
 
@@ -12,10 +12,6 @@ from streamer.errors import BadData, DatabaseFault, Fenced, Unavailable
 from streamer.journal import Lease, Partition, Record
 from streamer.stream.intake import Run
 from streamer.stream.isolation import ContentError, blaming_content, commit_isolating, halves
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
-
 
 pytestmark = pytest.mark.expected_errors("record_refused")
 

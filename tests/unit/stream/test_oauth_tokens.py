@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -13,9 +13,6 @@ from kafka import KafkaProducer
 from streamer.stream import oauth_tokens
 from streamer.stream.connection import KafkaConnection
 from streamer.stream.oauth_tokens import NoToken, TokenCommand, TokenFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_file_is_read_anew(tmp_path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import pytest
 
@@ -14,9 +13,6 @@ from streamer.stream.hooks import Hooks
 from streamer.stream.relay import Relay
 from streamer.stream.relay_lane import RelayLane, RelayLimits
 from tests.integration.stream.memory_journal import MemoryJournal
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 
 def a_relay(executor: Executor, *waiting: OutboxMessage, idle_poll: float = 30) -> Relay:

@@ -6,7 +6,8 @@ import gzip
 import hashlib
 import random
 import tracemalloc
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import cramjam
 import lz4.frame
@@ -19,12 +20,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from streamer.events.oversize import EXCERPT_BYTES, TRUNCATED, Truncation
 from streamer.stream.header_names import EscapingBatch, EscapingDefaultRecordBatch, EscapingRecords
 from streamer.stream.unpacking import AT_ONCE, GZIP, LZ4, SNAPPY, ZSTD, UnreadableBatch, unpacked
-from tests.unit.stream.record_batches import packed, plain_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.unit.stream.record_batches import Sent
+from tests.unit.stream.record_batches import Sent, packed, plain_batch
 
 MOST = EscapingBatch.most
 

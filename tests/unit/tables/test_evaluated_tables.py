@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,9 +14,6 @@ from streamer.cli import main
 from streamer.clouds.tables.answers import Reading
 from streamer.errors import UsageError
 from streamer.research.evaluation import Encoding, evaluate
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROMPTS, ANSWERS = 60, 3
 

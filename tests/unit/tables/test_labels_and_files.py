@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -24,10 +26,6 @@ from streamer.frames.gate import AnnotatorsWarning
 from streamer.labels.label_files import one_each, open_labels
 from streamer.research.evaluation import read_data_set
 from tests.unit.labelling.test_label_files import NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 RNG = random.Random(1)
 BAD = [RNG.random() < 0.35 for _ in range(120)]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,10 +17,6 @@ from streamer.clouds.tables.columns import parse_mapping
 from streamer.errors import UsageError
 from streamer.events.limits import DEFAULT_LIMITS
 from streamer.events.responses import decode_responses, numbers_given
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 RANGES = {"retrieval": (0.0, 1.0), "cost": (-5.0, 5.0)}
 WANTED = [{"retrieval": 0.5, "cost": -2.0}, {"cost": 0.0}]

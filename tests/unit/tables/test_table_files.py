@@ -8,14 +8,15 @@ import io
 import json
 import random
 import tracemalloc
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pytest
 
 from streamer.cli.batch_files import publications
-from streamer.clouds.cloud import cloud_to_event
+from streamer.clouds.cloud import Cloud, cloud_to_event
 from streamer.clouds.cloud_files import read_clouds
 from streamer.clouds.tables.answers import Reading
 from streamer.clouds.tables.columns import parse_mapping
@@ -25,11 +26,6 @@ from streamer.events.limits import Limits
 from streamer.events.responses import decode_responses, encode_responses
 from streamer.labels.label_files import open_labels
 from tests.unit.labelling.test_label_files import NOW
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from streamer.clouds.cloud import Cloud
 
 ROWS = [
     {"question": f"Who wrote book {prompt}?", "output": text, "is_correct": text != "Nobody", "ms": 10 * prompt + place}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
@@ -20,10 +21,6 @@ from streamer.telemetry.exporting import tracing
 from streamer.telemetry.traces import Traces
 from streamer.tracing import NO_TRACING
 from tests.unit.deciding.test_decider import LIMITS, NOW, TOPICS, World, active, batch, raw
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, UNSAMPLED = (f"00-{TRACE}-{CALLER}-{flags}".encode() for flags in ("01", "00"))

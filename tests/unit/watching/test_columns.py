@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,17 +17,12 @@ from streamer.risk.rounds.betting import LabelAlarmReader
 from streamer.risk.rounds.columns import LoggedColumns, LoggedDecisions, PolicyFacts, Undrawn
 from streamer.risk.rounds.drifting import DriftReader
 from streamer.risk.rounds.horizon import Watermark, latest_of, time_of
-from streamer.risk.rounds.logged import Terms
+from streamer.risk.rounds.logged import LoggedDecision, Terms
 from streamer.risk.rounds.reading import IntervalReader
 from streamer.risk.rounds.serving import serve
 from streamer.risk.rounds.state import GateWatch
 from streamer.risk.rounds.store import CalibratedSample
 from streamer.risk.states import DriftAlarm
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer.risk.rounds.logged import LoggedDecision
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

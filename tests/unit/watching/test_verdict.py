@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,9 +23,6 @@ from streamer.risk.rounds.verdict import Backlog, OpenFigures, with_verdict
 from streamer.risk.states import AuditedDecision, AuditedDecisions, ExposurePlan, OpenTime
 from streamer.wording.verdicts import ALARMS, interval_text, sentence, shown_verdict
 from streamer.wording.verdicts import figures as figures_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

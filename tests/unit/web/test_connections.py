@@ -6,21 +6,18 @@ import asyncio
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from streamer.web.connections import Patience
 from streamer.web.server import listen, server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from starlette.requests import Request
 
 SHORT, LONG = 0.3, 240.0
 PATIENT = Patience(next=LONG, head=LONG, body=LONG, rest=LONG, reading=LONG)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,9 +17,6 @@ from streamer.recalibration.comparison import Reading
 from streamer.whatif import Change, Past
 from streamer.whatif.figures import audited, figures, watched
 from streamer.whatif.replay import replay, replay_record, segments_under
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 SETTINGS = GateSettings(encoder="none@00000000", audit_probability=0.5, unit="response")

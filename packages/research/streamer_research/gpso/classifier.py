@@ -5,19 +5,15 @@ Equation so-rule and Algorithm "GPSO": a batch belongs to the class whose protot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from streamer_research.gpso.projectors import Spectrum, eigengap_rank, overlap, spectrum
 from streamer_research.gpso.prototypes import DEFAULT_REPLICATES, Prototype, bootstrap, make_prototype
 from streamer_research.gpso.scatter import PIPELINES, Pipeline, scatter_factor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike
 
 DEFAULT_RANK_CAP = 8
 """The largest rank that the eigengap may choose (the paper's r_max, which it does not give)."""

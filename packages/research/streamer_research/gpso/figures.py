@@ -10,6 +10,7 @@ An undecided outcome counts one half in every share, as a coin would.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,6 @@ import numpy as np
 from scipy.stats import t as student
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from streamer_research.gpso.protocols import Outcomes
     from streamer_research.gpso.questions import Booleans, Places
     from streamer_research.gpso.scatter import Floats

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from streamer_research.gpso.methods import settled
-from streamer_research.gpso.scatter import directions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from streamer_research.gpso.diagnostics import Diagnostics
-    from streamer_research.gpso.methods import Fitted
-    from streamer_research.gpso.scatter import Floats
+from streamer_research.gpso.diagnostics import Diagnostics
+from streamer_research.gpso.methods import Fitted, settled
+from streamer_research.gpso.scatter import Floats, directions
 
 PENALTY = 1.0
 """scikit-learn's C, at its default: nothing is tuned, for GPSO is not either."""

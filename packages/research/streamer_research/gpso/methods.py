@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,8 +16,6 @@ from streamer_research.gpso.prototypes import DEFAULT_REPLICATES
 from streamer_research.gpso.scatter import PIPELINES, Pipeline, directions, scatter_factor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer_research.gpso.scatter import Floats
 
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from streamer.errors import UsageError
 from streamer_research.gpso.classifier import DEFAULT_RANK_CAP
 from streamer_research.gpso.logistic import LogisticRegression
-from streamer_research.gpso.methods import Gpso, NearestMean, Tightness
+from streamer_research.gpso.methods import Gpso, Method, NearestMean, Tightness
 from streamer_research.gpso.protocols import DEFAULT_FOLDS, DEFAULT_SPLITS
 from streamer_research.gpso.prototypes import DEFAULT_REPLICATES
 from streamer_research.gpso.questions import DEFAULT_MIN_PER_CLASS, DEFAULT_TRAIN_SHARE
 from streamer_research.gpso.scatter import PIPELINES
-
-if TYPE_CHECKING:
-    from streamer_research.gpso.methods import Method
 
 DEFAULT_CUT = 0.5
 MOST = 10_000

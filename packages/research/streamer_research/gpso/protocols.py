@@ -11,6 +11,7 @@ meaningless labels the paper's way scores above chance. Here judged batches are 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
@@ -25,8 +26,6 @@ from streamer_research.gpso.questions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from streamer_research.gpso.diagnostics import Diagnostics
     from streamer_research.gpso.methods import Fitted, Method
     from streamer_research.gpso.questions import Booleans, Places, Question

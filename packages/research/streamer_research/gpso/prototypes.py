@@ -6,6 +6,7 @@ rank r. Replicates are bootstrap resamples of one batch (within a question), or 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ from streamer_research.gpso.projectors import Spectrum, distance, gaps, spectrum
 from streamer_research.gpso.scatter import Pipeline, directions, scatter_factor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from streamer_research.gpso.scatter import Floats
 
 DEFAULT_REPLICATES = 8

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from streamer.security.csv_cells import CsvTable
-from streamer_research.gpso.figures import LEVEL, MEASURES
+from streamer_research.gpso.figures import LEVEL, MEASURES, Estimate
+from streamer_research.gpso.protocols import Protocol, Task
 from streamer_research.gpso.scatter import PIPELINES
-from streamer_research.gpso.study import DiagnosticsSummary
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from streamer_research.gpso.figures import Estimate
-    from streamer_research.gpso.protocols import Protocol, Task
-    from streamer_research.gpso.study import GpsoStudy, Row
+from streamer_research.gpso.study import DiagnosticsSummary, GpsoStudy, Row
 
 SECTIONS: tuple[tuple[Protocol, Task], ...] = (
     ("within", "batch"),

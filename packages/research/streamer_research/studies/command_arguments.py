@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from streamer.errors import StreamerError
 from streamer.research.experiments.embedding_store import EMBEDDINGS_FOLDER
 from streamer.research.experiments.score_cache import SCORES_FOLDER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from streamer.scoring.encoders.encoder import CachedEncoder
+from streamer.scoring.encoders.encoder import CachedEncoder
 
 
 def alpha_argument(text: str) -> float:

@@ -6,9 +6,12 @@ The first half of a split calibrates, the second is decided and measured; the sp
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -25,10 +28,6 @@ from streamer_research.studies.command_arguments import (
 )
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
     from streamer.gates.declared import Unit
 
 Floats = NDArray[np.float64]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import sqlalchemy as sa
 
@@ -10,9 +10,7 @@ from streamer.gates.batch_key import BatchKey
 from streamer.store.db.schema.calibration import calibration_candidates, calibration_runs
 from streamer.store.db.schema.decisions import batches, decisions
 from streamer.store.db.schema.gates import gate_revisions, policies
-
-if TYPE_CHECKING:
-    from streamer.store.db.schema.types import Row
+from streamer.store.db.schema.types import Row
 
 BATCH: Final = ("gate", "batch_id", "attempt")
 RESPONSE: Final = (*BATCH, "response_id")

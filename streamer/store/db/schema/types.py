@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
 from streamer.calibration.threshold import THRESHOLD_STATES
 from streamer.gates import rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from streamer.journal import Headers
+from streamer.journal import Headers
 
 metadata = sa.MetaData(
     naming_convention={
